@@ -82,8 +82,8 @@ class World:
     async def ready(self, service: str, seconds: float) -> float:
         """Return MiB of a service that has been ready for so many seconds."""
         port = free_port()
-        asked = ["trellis_cli", "run"] if service == TOGETHER else [service]
-        command = [self.python, "-c", _AS_IN_A_POD, *self.account, *asked]
+        arguments = ["trellis_cli", "run"] if service == TOGETHER else [service]
+        command = [self.python, "-c", _AS_IN_A_POD, *self.account, *arguments]
         with process(command, {**self.environment, "TRELLIS_HEALTH_PORT": str(port)}) as running:
             await http_ready(port)
             await asyncio.sleep(seconds)
@@ -101,7 +101,7 @@ class Front:
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Answer a request, or stream a watch."""
-        asked = HttpRequest(
+        forwarded = HttpRequest(
             request.method,
             request.path,
             {name: value for name, value in request.query.items() if name != "fieldSelector"},
@@ -109,11 +109,11 @@ class Front:
             request.headers.get("Content-Type", "application/json"),
         )
         if "watch" not in request.query:
-            reply = await self._api.send(asked)
+            reply = await self._api.send(forwarded)
             return web.Response(body=reply.body, status=reply.status, content_type="application/json")
         response = web.StreamResponse()
         with contextlib.suppress(ConnectionFailed, ConnectionResetError):
-            async with self._api.stream(asked, idle_seconds=0) as stream:
+            async with self._api.stream(forwarded, idle_seconds=0) as stream:
                 response.set_status(stream.status)
                 await response.prepare(request)
                 async for line in stream.lines:

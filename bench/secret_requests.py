@@ -121,8 +121,8 @@ def requests(world: World) -> list[tuple[str, str]]:
             "application": {"name": f"app-{number % ENTITIES}", "policy": policy_of(TEAM, READER)},
         }
         secret = number % SECRETS
-        asked = {"key": f"load-{secret}", "field": "password", "version": None, "context": context}
-        found.append((json.dumps(asked), value_of(secret)))
+        requested = {"key": f"load-{secret}", "field": "password", "version": None, "context": context}
+        found.append((json.dumps(requested), value_of(secret)))
     return found
 
 
@@ -155,10 +155,10 @@ def measure(on: Bench, running: list[psutil.Process]) -> Figures:
     """Ask for many."""
     world = on.world
     world.server_xkey = until_served(world.client, world.subject("server_xkey"))
-    asked = requests(world)
+    requested = requests(world)
 
     def load(count: int) -> tuple[list[float], float]:
-        done = world.client.load(world.subject("get"), world.server_xkey, asked, at_once=AT_ONCE, count=count)
+        done = world.client.load(world.subject("get"), world.server_xkey, requested, at_once=AT_ONCE, count=count)
         if done["wrong"]:
             raise SystemExit(f"not all were given: {done['wrong']}")
         return [took / 1e6 for took in done["took"]], done["elapsed"] / 1e9
@@ -202,13 +202,13 @@ def cases_of_ours() -> None:
 
 def cases_of_peer(binary: str) -> None:
     """Send it all cases but those in which we ask for more than the protocol; start it again when one ended it."""
-    asked = [case for case in CASES if not case.ours]
+    requested = [case for case in CASES if not case.ours]
     failed, ended = [], 0
     with bench() as on, contextlib.ExitStack() as stack:
         key, world = on.world.client.make_key("curve"), on.world
         stack.enter_context(peer(binary, on, key))
         world.server_xkey = until_served(world.client, world.subject("server_xkey"))
-        for case in asked:
+        for case in requested:
             verdict = judge(world, case)
             if not verdict.alive:
                 ended += 1
@@ -216,7 +216,7 @@ def cases_of_peer(binary: str) -> None:
                 until_served(world.client, world.subject("server_xkey"))
             if not verdict.good:
                 failed.append(verdict)
-    print(f"cases, secrets-kubernetes: {len(failed)} of {len(asked)} failed, {ended} of them ended its process")
+    print(f"cases, secrets-kubernetes: {len(failed)} of {len(requested)} failed, {ended} of them ended its process")
     for verdict in failed:
         print(f"  {verdict}", flush=True)
 

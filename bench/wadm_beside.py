@@ -48,7 +48,7 @@ LATTICE = "bench"
 AT_ONCE = 16
 QUIET = 15.0
 """Seconds between two phases, and without a request to wadm before one."""
-ASKED = "trellis-asks"
+REQUESTED = "trellis-asks"
 """The application that application_manager asks about to see whether wadm answers; there is none of this name."""
 RATIO_DEPLOYED, SECONDS_REMOVED, LISTS = 1.10, 4.0, 10
 PEER = "wasmcloud-operator"
@@ -85,7 +85,7 @@ class Requests:
         """Count a request; whether wadm answers at all is asked every few seconds."""
         tokens = message.subject.split(".")
         self.all[tokens[4]] += 1
-        if tokens[-1] != ASKED:
+        if tokens[-1] != REQUESTED:
             self.last = time.monotonic()
 
 

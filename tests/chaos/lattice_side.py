@@ -128,11 +128,11 @@ class LatticeSide:
 
     async def _wash(self, operation: str, body: Manifest | None) -> None:
         """Say something to wadm until it has answered; that a version exists means that it was taken before."""
-        said = await self._asked(operation, body)
+        said = await self._requested(operation, body)
         taken = said.get("result") in {"success", "created", "newversion", "acknowledged", "deleted", "noop"}
         assert taken or "already exists" in str(said), f"{operation}: {said}"
 
-    async def _asked(self, operation: str, body: Manifest | None) -> Manifest:
+    async def _requested(self, operation: str, body: Manifest | None) -> Manifest:
         given = b"" if body is None else json.dumps(body).encode()
         async with asyncio.timeout(120):
             while True:
@@ -148,7 +148,7 @@ class LatticeSide:
 
     async def wrong(self, wanted: Expected) -> AsyncIterator[str]:
         """Yield what is not as it has to be."""
-        models = {model["name"]: model for model in (await self._asked("get", None))["models"]}
+        models = {model["name"]: model for model in (await self._requested("get", None))["models"]}
         objects = {item["metadata"]["name"]: item for item in await self._items(APPLICATIONS)}
         services = {item["metadata"]["name"]: item for item in await self._items(SERVICES)}
         for name in (*KUBECTL_S, *WASH_S):

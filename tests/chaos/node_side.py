@@ -45,7 +45,7 @@ class NodeSide:
     id: str
     installers: str
     deleted: set[str] = field(default_factory=set)
-    _asked: NodeModel = field(default_factory=NodeModel)
+    _requested: NodeModel = field(default_factory=NodeModel)
 
     def node(self, name: str) -> str:
         """Return the name that a node has in the cluster."""
@@ -63,23 +63,23 @@ class NodeSide:
         for name in NODES:
             await self._create(name, NodeModel())
 
-    async def _create(self, name: str, asked: NodeModel) -> None:
+    async def _create(self, name: str, requested: NodeModel) -> None:
         manifest = node_manifest(self.node(name))
-        if name in asked.annotated:
+        if name in requested.annotated:
             manifest["metadata"]["annotations"][names.ANNOTATION_OPT_IN] = "true"
         for shim in SHIMS:
-            if (name, shim) in asked.selected:
+            if (name, shim) in requested.selected:
                 manifest["metadata"]["labels"] |= self._selector(shim)
         await self.asking.taken("POST", "/api/v1/nodes", manifest)
 
     def act(self, step: Step) -> Awaitable[None]:
         """Return what carries a step out, with what was asked for up to then."""
-        self._asked.do(step)
+        self._requested.do(step)
         if step.act == Act.DELETE:
             self.deleted.add(self.shim(step.on))
-        return self._do(step, copy.deepcopy(self._asked))
+        return self._do(step, copy.deepcopy(self._requested))
 
-    async def _do(self, step: Step, asked: NodeModel) -> None:
+    async def _do(self, step: Step, requested: NodeModel) -> None:
         match Act(step.act):
             case Act.OPT_IN | Act.OPT_OUT:
                 value = "true" if step.act == Act.OPT_IN else None
@@ -93,7 +93,7 @@ class NodeSide:
             case Act.REPLACE:
                 await self.asking.deleted(f"/api/v1/nodes/{self.node(step.on)}")
                 await self._until_gone(f"/api/v1/nodes/{self.node(step.on)}")
-                await self._create(step.on, asked)
+                await self._create(step.on, requested)
             case Act.APPLY:
                 await self._apply(step.on, step.value)
             case Act.DELETE:

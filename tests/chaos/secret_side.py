@@ -80,7 +80,7 @@ class SecretSide:
 
     async def _ask(self, who: str, secret: str) -> Any:
         """Ask once; return the value, the error's name, or None if nobody answered. What is wrong is kept."""
-        asked = self._now()
+        requested = self._now()
         try:
             if not self._host.server:
                 await self._host.ask_key(_ASK_SECONDS)
@@ -96,7 +96,7 @@ class SecretSide:
             return next(iter(said)) if isinstance(said, dict) else said
         self.answers += 1
         version = str(said).removeprefix(f"{planted.VALUE}-")
-        self.wrong_answers += self._witness.wrong(Answer(who, secret, version, asked, self._now()))
+        self.wrong_answers += self._witness.wrong(Answer(who, secret, version, requested, self._now()))
         return version
 
     def _now(self) -> float:
@@ -109,7 +109,7 @@ class SecretSide:
         return self._do(step)
 
     async def _do(self, step: Step) -> None:
-        self._witness.asked_for(step, self._now())
+        self._witness.requested_for(step, self._now())
         match Act(step.act):
             case Act.SET:
                 data = {ENTRY: base64.b64encode(f"{planted.VALUE}-{step.value}".encode()).decode()}

@@ -25,12 +25,12 @@ Fact = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A value that was given. ``asked``, ``answered``: times, in the seconds of the steps."""
+    """A value that was given. ``requested``, ``answered``: times, in the seconds of the steps."""
 
     account: str
     secret: str
     value: str
-    asked: float
+    requested: float
     answered: float
 
 
@@ -40,7 +40,7 @@ class Witness:
 
     _times: dict[Fact, list[list[float]]] = field(default_factory=lambda: defaultdict(list))
 
-    def asked_for(self, step: Step, now: float) -> None:
+    def requested_for(self, step: Step, now: float) -> None:
         """A step begins to be carried out: what it gives may hold from now on."""
         if (event := _given(step)) is not None:
             self._times[event].append([now, math.inf])
@@ -61,7 +61,7 @@ class Witness:
             ("grant", answer.account, ""): GRANT_SECONDS,
         }
         lacking = [
-            event for event, late in events.items() if not self._held(event, answer.asked - late, answer.answered)
+            event for event, late in events.items() if not self._held(event, answer.requested - late, answer.answered)
         ]
         who = f"{answer.account} was given {answer.secret} in version {answer.value}"
         return [f"{who} at {answer.answered:.1f} s, without {' '.join(event).strip()}" for event in lacking]

@@ -182,13 +182,13 @@ def test_prometheus_finds_every_port_that_has_metrics_and_keeps_our_labels() -> 
     [monitor] = [item for item in found if item["kind"] == "PodMonitor"]
     assert monitor["spec"]["namespaceSelector"] == {"matchNames": [HOME]}
     assert all(endpoint["honorLabels"] for endpoint in monitor["spec"]["podMetricsEndpoints"])
-    asked = {endpoint["port"] for endpoint in monitor["spec"]["podMetricsEndpoints"]}
+    requested = {endpoint["port"] for endpoint in monitor["spec"]["podMetricsEndpoints"]}
     scraped = {}
     for workload in workloads(found):
         labels = workload["spec"]["template"]["metadata"]["labels"]
         assert labels.items() >= monitor["spec"]["selector"]["matchLabels"].items()
         ports = {port["name"] for port in container(workload)["ports"]}
-        scraped[labels[monitor["spec"]["jobLabel"]]] = ports & asked
+        scraped[labels[monitor["spec"]["jobLabel"]]] = ports & requested
     assert {name for name, ports in scraped.items() if not ports} == {"wadm", "lattice-nats", "nats"}
     assert all(len(ports) <= 1 for ports in scraped.values())
 

@@ -49,13 +49,13 @@ def series() -> dict[str, set[str]]:
 KNOWN = series()
 
 
-def asked() -> list[tuple[str, str]]:
+def queries() -> list[tuple[str, str]]:
     alerts = [(rule["alert"], rule["expr"]) for rule in ALERTS]
     panels = [(panel.title, expression) for row in ROWS for panel in row.panels for expression, _ in panel.queries]
     return [*alerts, *panels]
 
 
-@pytest.mark.parametrize(("what", "expression"), asked())
+@pytest.mark.parametrize(("what", "expression"), queries())
 def test_what_is_asked_of_prometheus_is_there_to_be_asked(what: str, expression: str) -> None:
     used = _SELECTOR.findall(expression)
     assert used, what

@@ -118,14 +118,14 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--only", default="", help=f"one of, or several with commas: {', '.join(TARGETS)}")
     parser.add_argument("--record", action="store_true", help=f"add what came to {record.RECORD.name}")
-    asked = parser.parse_args()
-    names = asked.only.split(",") if asked.only else list(TARGETS)
+    options = parser.parse_args()
+    names = options.only.split(",") if options.only else list(TARGETS)
     if unknown := [name for name in names if name not in TARGETS]:
         parser.error(f"there is no target {', '.join(unknown)}: there are {', '.join(TARGETS)}")
     came = {name: Came(name) for name in names}
     started = time.monotonic()
     try:
-        for result in results(asked.jobs, parts(names, asked.seed, asked.cases)):
+        for result in results(options.jobs, parts(names, options.seed, options.cases)):
             came[result.target].add(result)
             if sum(len(each.findings) for each in came.values()) > SHOWN:
                 break
@@ -135,8 +135,8 @@ def main() -> int:
         )
         return 1
     report(came.values(), time.monotonic() - started)
-    if asked.record:
-        record.append(record.RECORD, record.lines(came.values(), asked.seed))
+    if options.record:
+        record.append(record.RECORD, record.lines(came.values(), options.seed))
     return 1 if any(item.findings for item in came.values()) else 0
 
 

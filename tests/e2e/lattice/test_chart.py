@@ -47,11 +47,11 @@ def lattice(tmp_path: Path) -> Iterator[tuple[NatsServer, int]]:
     assert any("{port}" in item for item in told)
     with server:
         argv = ["/usr/bin/env", *(item.replace("{port}", str(server.port)) for item in told), str(wadm)]
-        with running(argv, tmp_path / "wadm", lambda: asked(server.port, "list") is not None):
+        with running(argv, tmp_path / "wadm", lambda: requested(server.port, "list") is not None):
             yield server, leaf
 
 
-def asked(port: int, what: str, body: Any = None) -> Any:
+def requested(port: int, what: str, body: Any = None) -> Any:
     """Return wadm's answer, None if there is none yet."""
     reply = request(port, f"wadm.api.{LATTICE}.model.{what}", b"" if body is None else json.dumps(body).encode())
     return None if reply is None else json.loads(reply)
@@ -61,8 +61,8 @@ async def test_wadm_takes_an_application_and_a_hosts_leaf_sees_it(
     lattice: tuple[NatsServer, int], tmp_path: Path
 ) -> None:
     server, leaf = lattice
-    assert asked(server.port, "list") == []
-    assert asked(server.port, "put", MANIFEST)["result"] == "created"
+    assert requested(server.port, "list") == []
+    assert requested(server.port, "put", MANIFEST)["result"] == "created"
     # The configuration of a host's leaf, as host_manager makes it for this natsAddress.
     conf = make_nats_conf(desired(ADOPTED, natsAddress=f"nats://{LOOPBACK}", natsLeafnodePort=leaf))
     file = tmp_path / "leaf.conf"
@@ -70,6 +70,6 @@ async def test_wadm_takes_an_application_and_a_hosts_leaf_sees_it(
     with NatsServer(tmp_path / "leaf", config=file) as beside_a_host:
 
         def names() -> list[str]:
-            return [model["name"] for model in asked(beside_a_host.port, "list") or ()]
+            return [model["name"] for model in requested(beside_a_host.port, "list") or ()]
 
         await eventually(lambda: names() == ["hello"], "the application on the side of a host")

@@ -25,7 +25,7 @@ from support.lattices.host_behaviour import own_lattice
 from support.lattices.real_lattice import RealLattice, Wadm, application, wasm_component
 from support.secrets import secrets_client
 from support.secrets.secrets_conformance.world import NOT_TEXT, READER, TEXT, World
-from support.secrets.secrets_server import Asked, Place, asked_backend
+from support.secrets.secrets_server import Place, ServedBackend, running_backend
 from trellis.kube.resources import SECRET_GRANTS, SECRETS, Resource
 from trellis_dev.localcluster import ClusterInfo
 from trellis_dev.localcluster.nats import NatsServer
@@ -39,7 +39,7 @@ SECONDS = 60.0
 class Backed:
     """A lattice whose secrets a backend gives."""
 
-    asked: Asked
+    backend: ServedBackend
     lattice: RealLattice
     name: str
     component: Path
@@ -47,7 +47,7 @@ class Backed:
     @property
     def world(self) -> World:
         """What it has, and who may read it."""
-        return self.asked.world
+        return self.backend.world
 
     def manifest(self, name: str, **entries: str) -> dict[str, Any]:
         """Return an application whose component has these secrets: their names, and the entries of the Secret."""
@@ -128,11 +128,11 @@ def backed(cluster: ClusterInfo, real_lattice: RealLattice, tmp_path: Path) -> I
     settings = {"TRELLIS_SECRETS_BACKEND": name}
     with NatsServer(tmp_path / "bus") as bus:
         place = Place(cluster, bus, home, tmp_path, settings)
-        with asked_backend(place, real_lattice.nats, lattice_name=name, own=(own,)) as asked:
-            component, world = tmp_path / "reveal.wasm", asked.world
+        with running_backend(place, real_lattice.nats, lattice_name=name, own=(own,)) as backend:
+            component, world = tmp_path / "reveal.wasm", backend.world
             subject = world.subjects["component"].public
             component.write_bytes(world.client.make_component(REVEAL.read_text(), world.account, subject))
-            yield Backed(asked, real_lattice, name, component)
+            yield Backed(backend, real_lattice, name, component)
 
 
 @pytest.fixture
@@ -149,7 +149,7 @@ async def test_a_component_is_given_text_bytes_and_what_is_empty(backed: Backed,
     assert await backed.revealed("shop", "key") == b"b" + NOT_TEXT["every-byte"]
     assert await backed.revealed("shop", "nothing") == b"s"
     assert await backed.revealed("shop", "other") == b"e"
-    assert TEXT not in backed.asked.log
+    assert TEXT not in backed.backend.log
 
 
 async def test_a_component_whose_secret_is_refused_does_not_start_and_does_once_it_is_given(
@@ -198,7 +198,7 @@ async def test_a_host_older_than_the_key_goes_on_being_given_secrets(backed: Bac
 def _rotate(backed: Backed) -> None:
     """Give the backend a new key, and wait until it hands it out."""
     command = [sys.executable, "-m", "trellis_cli", "secrets", "rotate", "--wait", "0s"]
-    place = backed.asked.place
+    place = backed.backend.place
     environment = {"TRELLIS_NAMESPACE": place.home, "TRELLIS_KUBECONFIG": str(place.info.kubeconfig)}
     subprocess.run(command, env={**os.environ, **environment}, check=True)
     deadline = time.monotonic() + SECONDS

@@ -58,8 +58,8 @@ class ArgoCD:
 
     def refresh(self) -> None:
         """Ask as ``argocd app get --refresh`` does, so that an interval need not pass."""
-        asked = {"argocd.argoproj.io/refresh": "hard"}
-        self._api.call("PATCH", APPLICATIONS.path(NAMESPACE, "hello"), {"metadata": {"annotations": asked}})
+        annotations = {"argocd.argoproj.io/refresh": "hard"}
+        self._api.call("PATCH", APPLICATIONS.path(NAMESPACE, "hello"), {"metadata": {"annotations": annotations}})
 
     async def says(self, sync: str, health: str, commit: str = "") -> None:
         """Wait until it says so, of a commit."""
@@ -81,7 +81,7 @@ def kept(hello: HostWorld, nats_server: NatsServer) -> Iterator[KeptWorld]:
 
 
 @pytest.fixture
-def asked(operators: Operators, cluster_api: Api) -> Iterator[ArgoCD]:
+def running_argocd(operators: Operators, cluster_api: Api) -> Iterator[ArgoCD]:
     with argocd(operators):
         yield ArgoCD(cluster_api)
 
@@ -93,7 +93,7 @@ def repository(nats_server: NatsServer, tmp_path: Path) -> Iterator[ExampleRepos
 
 
 async def test_what_is_in_git_is_in_the_cluster_and_argo_cd_knows_how_it_is(
-    asked: ArgoCD, repository: ExampleRepository, kept: KeptWorld, kubectl: Kubectl, tmp_path: Path
+    running_argocd: ArgoCD, repository: ExampleRepository, kept: KeptWorld, kubectl: Kubectl, tmp_path: Path
 ) -> None:
     hosts = kept.hosts
     count = len(manifest("argocd", "Application")["spec"]["sources"])
@@ -101,30 +101,30 @@ async def test_what_is_in_git_is_in_the_cluster_and_argo_cd_knows_how_it_is(
     example = overlay(tmp_path / "over", "argocd", replaced("Application", **addresses))
     async with WadmStandIn(f"nats://{LOOPBACK}:{kept.port}", HELLO) as wadm, hosts.service(), kept.manager():
         kubectl("apply", "-k", str(example))
-        await asked.says("Synced", "Progressing")
+        await running_argocd.says("Synced", "Progressing")
         await hosts.settled(HOSTS)
         for name in BOTH:
             await kept.synced(name)
             await wadm.publish(name, "deployed")
-        await asked.says("Synced", "Healthy")
+        await running_argocd.says("Synced", "Healthy")
 
         await wadm.publish("hello", "failed", "no host fits")
-        await asked.says("Synced", "Degraded")
+        await running_argocd.says("Synced", "Degraded")
         await wadm.publish("hello", "deployed")
-        await asked.says("Synced", "Healthy")
+        await running_argocd.says("Synced", "Healthy")
 
         [pod] = hosts.pods(HOSTS)
         hosts.wait_in(pod, "ImagePullBackOff", "no such image")
-        await asked.says("Synced", "Degraded")
+        await running_argocd.says("Synced", "Degraded")
         hosts.call("DELETE", PODS, pod["metadata"]["name"])
-        await asked.says("Synced", "Healthy")
+        await running_argocd.says("Synced", "Healthy")
 
         # What an autoscaler sets is not in git, and stays.
         kubectl("scale", "whc", HOSTS, "-n", HELLO, "--replicas=2")
         await hosts.settled(HOSTS)
         commit = repository.change("host-group/hosts.yaml", lambda found: found["spec"].update(hostLabels={"a": "b"}))
-        asked.refresh()
-        await asked.says("Synced", "Healthy", commit)
+        running_argocd.refresh()
+        await running_argocd.says("Synced", "Healthy", commit)
         await hosts.settled(HOSTS)
         spec = hosts.call("GET", HOST_CONFIGS, HOSTS)["spec"]
         assert (spec["hostReplicas"], spec["hostLabels"]) == (2, {"a": "b"})
@@ -138,11 +138,11 @@ async def test_what_is_in_git_is_in_the_cluster_and_argo_cd_knows_how_it_is(
         )
 
         without = repository.take_away("hello/application.yaml")
-        asked.refresh()
+        running_argocd.refresh()
         await kept.deleted("hello")
-        await asked.says("Synced", "Healthy", without)
+        await running_argocd.says("Synced", "Healthy", without)
         repository.bring_back("hello/application.yaml")
-        asked.refresh()
+        running_argocd.refresh()
         await kept.synced("hello")
 
         # Not in this thread, where our services run.

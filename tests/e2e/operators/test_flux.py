@@ -49,8 +49,8 @@ class Flux:
 
     def reconcile(self, res: Resource, name: str) -> None:
         """Ask as ``flux reconcile`` does, so that an interval need not pass."""
-        asked = {"reconcile.fluxcd.io/requestedAt": dt.datetime.now(dt.UTC).isoformat()}
-        self._api.call("PATCH", res.path(NAMESPACE, name), {"metadata": {"annotations": asked}})
+        annotations = {"reconcile.fluxcd.io/requestedAt": dt.datetime.now(dt.UTC).isoformat()}
+        self._api.call("PATCH", res.path(NAMESPACE, name), {"metadata": {"annotations": annotations}})
 
     def fetch(self) -> None:
         """Have it see a commit."""
@@ -85,7 +85,7 @@ def kept(hello: HostWorld, nats_server: NatsServer) -> Iterator[KeptWorld]:
 
 
 @pytest.fixture
-def asked(operators: Operators, cluster_api: Api) -> Iterator[Flux]:
+def running_flux(operators: Operators, cluster_api: Api) -> Iterator[Flux]:
     with flux(operators):
         yield Flux(cluster_api)
 
@@ -97,7 +97,7 @@ def repository(nats_server: NatsServer, tmp_path: Path) -> Iterator[ExampleRepos
 
 
 async def test_what_is_in_git_is_in_the_cluster_and_flux_knows_how_it_is(
-    asked: Flux,
+    running_flux: Flux,
     repository: ExampleRepository,
     kept: KeptWorld,
     kubectl: Kubectl,
@@ -107,40 +107,44 @@ async def test_what_is_in_git_is_in_the_cluster_and_flux_knows_how_it_is(
     example = overlay(tmp_path / "over", "flux", replaced("GitRepository", _spec_url=repository.url))
     async with WadmStandIn(f"nats://{LOOPBACK}:{kept.port}", HELLO) as wadm, hosts.service(), kept.manager():
         kubectl("apply", "-k", str(example))
-        await asked.is_ready(OF_HOSTS)
+        await running_flux.is_ready(OF_HOSTS)
         assert hosts.status(HOSTS)["readyReplicas"] == 1
 
         await kept.synced("hello")
-        await eventually(lambda: asked.said(OF_APPLICATION)[:2] == ("Unknown", "Progressing"), "it is waited for")
+        await eventually(
+            lambda: running_flux.said(OF_APPLICATION)[:2] == ("Unknown", "Progressing"), "it is waited for"
+        )
         await wadm.publish("hello", "deployed")
-        await asked.is_ready(OF_APPLICATION)
+        await running_flux.is_ready(OF_APPLICATION)
 
         commit = repository.change("host-group/hosts.yaml", lambda found: found["spec"].update(hostReplicas=2))
-        asked.fetch()
-        await asked.is_ready(OF_HOSTS, commit)
+        running_flux.fetch()
+        await running_flux.is_ready(OF_HOSTS, commit)
         assert hosts.status(HOSTS)["readyReplicas"] == 2
 
         await wadm.publish("hello", "failed", "no host fits")
         await kept.condition("hello", "Stalled", "True")
-        asked.reconcile(KUSTOMIZATIONS, OF_APPLICATION)
+        running_flux.reconcile(KUSTOMIZATIONS, OF_APPLICATION)
         await eventually(
-            lambda: asked.said(OF_APPLICATION)[:2] == ("False", "HealthCheckFailed"), "it is told of", seconds=SECONDS
+            lambda: running_flux.said(OF_APPLICATION)[:2] == ("False", "HealthCheckFailed"),
+            "it is told of",
+            seconds=SECONDS,
         )
         await wadm.publish("hello", "deployed")
         await kept.condition("hello", "Ready", "True")
-        asked.reconcile(KUSTOMIZATIONS, OF_APPLICATION)
-        await asked.is_ready(OF_APPLICATION)
+        running_flux.reconcile(KUSTOMIZATIONS, OF_APPLICATION)
+        await running_flux.is_ready(OF_APPLICATION)
 
         without = repository.take_away(APPLICATION)
-        asked.fetch()
+        running_flux.fetch()
         await kept.deleted("hello")
-        assert "del" in wadm.asked
-        await asked.is_ready(OF_APPLICATION, without)
+        assert "del" in wadm.running_flux
+        await running_flux.is_ready(OF_APPLICATION, without)
         again = repository.bring_back(APPLICATION)
-        asked.fetch()
+        running_flux.fetch()
         await kept.synced("hello")
         await wadm.publish("hello", "deployed")
-        await asked.is_ready(OF_APPLICATION, again)
+        await running_flux.is_ready(OF_APPLICATION, again)
 
         # Not in this thread, where our services run.
         await asyncio.to_thread(kubectl, "delete", "-k", str(example), f"--timeout={GONE_SECONDS}s")

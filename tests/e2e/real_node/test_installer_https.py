@@ -93,11 +93,11 @@ def test_two_versions_come_by_https_run_wasm_and_go_without_a_trace(world: World
 
 
 def test_without_the_ca_nothing_is_fetched(world: World) -> None:
-    digest, asked = tree_hash(world.node), len(world.archives.asked)
+    digest, requested = tree_hash(world.node), len(world.archives.requested)
     ended = world.run("distrusts", "install", "v1", trusting=False)
     assert ended.result.reason is FailureReason.DOWNLOAD_FAILED, ended.log
     assert "CA" in ended.result.message
-    assert len(world.archives.asked) == asked
+    assert len(world.archives.requested) == requested
     assert tree_hash(world.node) == digest
 
 

@@ -123,8 +123,8 @@ def test_a_shim_comes_from_a_private_registry_through_a_proxy_and_goes_without_e
     for request in world.proxy.requests:
         assert request.path == f"CONNECT {world.registry.host}"
         assert request.headers["proxy-authorization"] == basic(LOGIN)
-    [asked] = [request for request in world.registry.requests if request.path.startswith("/token")]
-    assert asked.headers["authorization"] == basic(LOGIN)
+    [requested] = [request for request in world.registry.requests if request.path.startswith("/token")]
+    assert requested.headers["authorization"] == basic(LOGIN)
 
     world.node.kubectl("delete", "secret", "proxy", "team-a")
     world.node.kubectl("delete", "configmap", "our-ca")

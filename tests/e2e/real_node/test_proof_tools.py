@@ -62,7 +62,7 @@ def test_a_pod_fetches_an_archive_by_https(
     manifest["spec"]["hostNetwork"] = host_network
     node.kubectl.create(manifest)
     assert node.kubectl.ended(name).strip() == archives.sha256("v2.tar.gz")
-    assert "v2.tar.gz" in archives.asked
+    assert "v2.tar.gz" in archives.requested
 
 
 def test_who_does_not_know_the_ca_refuses_it(node: RealNode, archives: HttpsFiles, python: str) -> None:
@@ -70,7 +70,7 @@ def test_who_does_not_know_the_ca_refuses_it(node: RealNode, archives: HttpsFile
     node.kubectl.create(pod("distrusts", "", node.name, image=python, command=command))
     eventually(lambda: node.kubectl.phase("distrusts").startswith("Failed"), "it refuses the certificate", 60)
     assert "CERTIFICATE_VERIFY_FAILED" in node.kubectl("logs", "distrusts")
-    assert "v1.tar.gz" not in archives.asked
+    assert "v1.tar.gz" not in archives.requested
 
 
 def test_a_download_can_be_held_in_the_middle(node: RealNode, archives: HttpsFiles, python: str) -> None:

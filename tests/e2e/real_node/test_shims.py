@@ -102,8 +102,8 @@ def test_a_shim_that_ends_with_an_error_says_so_of_the_pod(node: RealNode, name:
 
 def test_a_pod_waits_for_a_shim_that_hangs(node: RealNode) -> None:
     node.kubectl.create(wasm_pod("waits-for-shim", node.name, "hangs-in-use"))
-    asked = ["sh", "-c", "grep -lsaE 'shims/hangs-in-use' /proc/[0-9]*/cmdline"]
-    eventually(lambda: run_in(node.cluster.name, node.name, asked).stdout, "containerd has called the shim", 60)
+    command = ["sh", "-c", "grep -lsaE 'shims/hangs-in-use' /proc/[0-9]*/cmdline"]
+    eventually(lambda: run_in(node.cluster.name, node.name, command).stdout, "containerd has called the shim", 60)
     assert node.kubectl.phase("waits-for-shim") == "Pending ContainerCreating"
     node.kubectl("delete", "pod", "waits-for-shim", "--force", "--grace-period=0", "--wait=false")
 

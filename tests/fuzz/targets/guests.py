@@ -74,9 +74,9 @@ def _judge_request(case: tuple[bytes, bytes]) -> str:
     return found.op
 
 
-def _check_verb(verb: Verb, asked: dict[str, Any]) -> None:
+def _check_verb(verb: Verb, requested: dict[str, Any]) -> None:
     """Nothing of a guest leaves its part of the path, and what is sent is what it gave."""
-    assert verb.op == asked["op"]
+    assert verb.op == requested["op"]
     assert _SAFE.issuperset(verb.api_version)
     assert verb.api_version.count("/") <= 1
     assert _SAFE.issuperset(verb.kind + verb.namespace + verb.subresource)
@@ -86,7 +86,7 @@ def _check_verb(verb: Verb, asked: dict[str, Any]) -> None:
     assert verb.name.isprintable()
     assert verb.collection == (verb.op in ("list", "create"))
     assert verb.name or verb.collection
-    whole = asked.get("object")
+    whole = requested.get("object")
     if isinstance(whole, dict):
         assert verb.body is not None
         assert (verb.name or None) == (whole["metadata"].get("name") or None)

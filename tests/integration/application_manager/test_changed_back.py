@@ -23,9 +23,9 @@ async def test_an_application_that_is_to_run_again_while_wadm_is_told_to_end_it_
         await kept.synced("web")
         async with stand_in.thinking():
             kept.undeploy("web")
-            await eventually(lambda: "undeploy" in stand_in.asked, "wadm is told", seconds=PATIENCE)
+            await eventually(lambda: "undeploy" in stand_in.requested, "wadm is told", seconds=PATIENCE)
             kept.undeploy("web", None)
-        await eventually(lambda: stand_in.asked.count("deploy") == 2, "wadm is told again", seconds=PATIENCE)
+        await eventually(lambda: stand_in.requested.count("deploy") == 2, "wadm is told again", seconds=PATIENCE)
         synced = await kept.synced("web")
         await wadm_has(wadm, "web", deployed_version=synced["status"]["synced"]["wadmVersion"])
 
@@ -39,7 +39,7 @@ async def test_a_manifest_that_is_taken_back_while_wadm_is_told_of_it_does_not_c
         await kept.synced("web", version="v1")
         async with stand_in.thinking():
             kept.patch("web", {"metadata": {"annotations": {"version": "v2"}}, "spec": spec("file:///none-2.wasm")})
-            await eventually(lambda: stand_in.asked.count("put") == 2, "wadm is told", seconds=PATIENCE)
+            await eventually(lambda: stand_in.requested.count("put") == 2, "wadm is told", seconds=PATIENCE)
             kept.patch("web", {"metadata": {"annotations": {"version": "v1"}}, "spec": spec()})
         await wadm_has(wadm, "web", deployed_version="v1")
         assert image_of(await kept.synced("web", version="v1")) == "file:///none-1.wasm"

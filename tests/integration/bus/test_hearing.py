@@ -79,10 +79,10 @@ async def test_deafness_that_mending_does_not_help_asks_for_a_restart_and_silenc
     deafened, bystander = buses.healths
     deafen(bus, monkeypatch, deaf)
 
-    async def asked_no_more() -> bool:
+    async def requested_no_more() -> bool:
         return not (await jetstream.consumer_info(STREAM_EVENTS, f"provisioner-nodes-{buses.cluster}")).num_waiting
 
-    await eventually_async(asked_no_more)
+    await eventually_async(requested_no_more)
     with structlog.testing.capture_logs() as logs:
         await bus.publish(opted_out("unheard"), dedup=f"{buses.cluster}/1")
         await eventually(lambda: quiet.names == ["unheard"])

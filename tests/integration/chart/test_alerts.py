@@ -48,13 +48,13 @@ def test_every_alert_fires_when_it_should_and_is_silent_when_all_is_well(promtoo
 
 
 def test_every_panel_asks_what_prometheus_understands(promtool: Path, tmp_path: Path) -> None:
-    asked = [expression.replace("$__rate_interval", "5m") for expression in expressions(make_dashboard())]
-    rules = [{"record": f"panel:{number}", "expr": item} for number, item in enumerate(asked)]
+    requested = [expression.replace("$__rate_interval", "5m") for expression in expressions(make_dashboard())]
+    rules = [{"record": f"panel:{number}", "expr": item} for number, item in enumerate(requested)]
     file = tmp_path / "panels.yaml"
     file.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
     code, words = printed(promtool, "check", "rules", "--lint=none", str(file))
     assert code == 0, words
-    assert f"{len(asked)} rules found" in words
+    assert f"{len(requested)} rules found" in words
 
 
 def test_a_broken_rule_is_seen(promtool: Path, tmp_path: Path) -> None:

@@ -123,11 +123,11 @@ async def test_the_past_is_read_as_far_as_the_viewer_may_see_it(world: World) ->
     for name in found:
         await bus.publish(opted_out(name), dedup=name)
     await eventually(lambda: found[-1] in world.names())
-    asked = read_page_request({"types": "node.opted_out", "limit": "200"})
-    page = await replay(world.link, rights(may("dev")), asked, seconds=SECONDS)
+    requested = read_page_request({"types": "node.opted_out", "limit": "200"})
+    page = await replay(world.link, rights(may("dev")), requested, seconds=SECONDS)
     assert [event["name"] for event in page["events"]][-5:] == found
     assert page["next"] is None
-    few = await replay(world.link, rights(may("dev", "nodes", name=found[2])), asked, seconds=SECONDS)
+    few = await replay(world.link, rights(may("dev", "nodes", name=found[2])), requested, seconds=SECONDS)
     assert [event["name"] for event in few["events"]] == [found[2]]
     behind = read_page_request({"after": str(page["events"][-2]["sequence"])})
     rest = await replay(world.link, rights(may("dev")), behind, seconds=SECONDS)

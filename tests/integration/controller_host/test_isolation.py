@@ -136,9 +136,9 @@ def serve_beside_each(host: Host, cluster: ClusterInfo, tenant: str, target: str
 
 def bad_things(host: Host) -> float:
     """Return how often guests were ended, asked for a list, which the neighbour never does, or returned, as it does."""
-    asked = host.metric("trellis_controller_host_calls_total", op="list")
+    requested = host.metric("trellis_controller_host_calls_total", op="list")
     returned = host.metric("trellis_controller_call_seconds_count")
-    return host.metric("trellis_controller_faults_total") + asked + returned
+    return host.metric("trellis_controller_faults_total") + requested + returned
 
 
 @pytest.mark.thorough

@@ -34,7 +34,7 @@ class Place:
     server: Server
     digest: str
     let: threading.Event
-    asked: list[Request] = field(default_factory=list)
+    requested: list[Request] = field(default_factory=list)
 
     def url(self, path: str) -> str:
         return f"{self.server.url}/{path}"
@@ -161,10 +161,10 @@ async def test_addresses_that_never_answer_hold_up_nobody_else(
         source = {"url": place.url(f"tarpit-{number}"), "sha256": SHA}
         bad.controller(f"tarpit-{number}", source=source, serviceAccountName="any")
     async with allowed.serving():
-        await until(lambda: sum("tarpit" in item.path for item in place.asked) >= 3, "the share is taken")
+        await until(lambda: sum("tarpit" in item.path for item in place.requested) >= 3, "the share is taken")
         good.controller("good", source={"url": place.url("good.wasm"), "sha256": SHA}, serviceAccountName="any")
         await until(lambda: ready(good, "good"), "the other namespace's module comes")
-        assert sum("tarpit" in item.path for item in place.asked) == 3, "no more than its share"
+        assert sum("tarpit" in item.path for item in place.requested) == 3, "no more than its share"
         await until(lambda: bad.condition("tarpit-1", "Accepted") == ("Unknown", "Fetching"), "told")
         bad.module("mine", WASM)
         bad.controller("mine", source={"configMap": {"name": "mine", "key": "module.wasm"}}, serviceAccountName="any")
@@ -191,16 +191,16 @@ async def test_what_one_namespace_may_have_another_has_to_ask_for_and_a_restart_
         thief.controller("module", source=source, serviceAccountName="any")
         await until(lambda: thief.condition("module", "Accepted") == ("False", "ModuleForbidden"), "refused")
     thief.remove("module")
-    place.asked.clear()
+    place.requested.clear()
     async with allowed.serving():
         owner.config_map("x")
         await until(lambda: allowed.metric("trellis_controller_call_seconds_count") >= 1, "called after the restart")
-        assert not place.asked, "it had shown its right before"
+        assert not place.requested, "it had shown its right before"
         path = f"/api/v1/namespaces/{thief.name}/secrets/pull"
         assert thief.api.call("DELETE", path)[0] == 200
         pull_secret(thief, place, "pull", LOGIN)
         thief.controller("module", source=source, serviceAccountName="any")
         await until(lambda: ready(thief, "module"), "with the right password it runs")
-        manifests = [item for item in place.asked if "/manifests/" in item.path]
+        manifests = [item for item in place.requested if "/manifests/" in item.path]
         assert {manifest.method for manifest in manifests} == {"HEAD"}
-        assert not [item for item in place.asked if "/blobs/" in item.path], "it is here already"
+        assert not [item for item in place.requested if "/blobs/" in item.path], "it is here already"

@@ -111,8 +111,8 @@ async def test_a_guest_is_told_its_span_and_nothing_that_it_reads_or_says_is_in_
     metadata = {"namespace": tenant.name, "name": "token"}
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata}
     tenant.make(secret | {"data": {"token": base64.b64encode(CONTENT.encode()).decode()}})
-    asked = {"op": "get", "apiVersion": "v1", "kind": "Secret"} | metadata
-    tenant.module("says", says(asked, {"error": f"the token is {CONTENT}"}))
+    requested = {"op": "get", "apiVersion": "v1", "kind": "Secret"} | metadata
+    tenant.module("says", says(requested, {"error": f"the token is {CONTENT}"}))
     tenant.controller("says", secretRefs=[{"name": "token"}])
     tenant.config_map("one", text=CONTENT)
     who = f"{tenant.name}/says"

@@ -49,12 +49,12 @@ async def test_the_component_is_given_its_secret_and_no_other_and_nothing_once_t
     [use] = uses_of(application)
     [policy] = application["spec"]["policies"]
 
-    async def asked(host: Host, name: str) -> Any:
+    async def requested(host: Host, name: str) -> Any:
         return value(await host.get(name, use.entry, **policy["properties"]))
 
     async def until(host: Host, text: str) -> None:
         async with asyncio.timeout(PATIENCE):
-            while text not in str(await asked(host, use.secret)):  # noqa: ASYNC110 - of the API server
+            while text not in str(await requested(host, use.secret)):  # noqa: ASYNC110 - of the API server
                 await asyncio.sleep(0.1)
 
     async with world.backend(kubeconfig=account.kubeconfig, namespace=SYSTEM), world.asking() as host:
@@ -64,7 +64,7 @@ async def test_the_component_is_given_its_secret_and_no_other_and_nothing_once_t
         output = await asyncio.to_thread(trellis, cluster, "secrets", "check", "--app", "greeter", "-n", HELLO)
         assert "SecretGrant hello/greeter" in output
         kubectl("create", "secret", "generic", "other", "-n", HELLO, f"--from-literal={use.entry}=x")
-        refused = str(await asked(host, "other"))
+        refused = str(await requested(host, "other"))
         assert "UpstreamError" in refused, "nobody gave the account that one"
         await asyncio.to_thread(kubectl.delete, "secret")
         await until(host, "UpstreamError")

@@ -87,7 +87,7 @@ class Former:
         """Ask for an object to be deleted."""
         self.hosts.call("DELETE", res, name)
 
-    def deletion_asked(self, res: Resource, name: str) -> bool:
+    def deletion_requested(self, res: Resource, name: str) -> bool:
         """Say whether an object is on its way out, and still there."""
         found = self.hosts.find(res, name)
         return found is not None and "deletionTimestamp" in found["metadata"]
@@ -166,8 +166,8 @@ async def test_all_that_the_operator_left_is_handed_over_and_nothing_else(hosts:
         former.make(ENDPOINT_SLICES, "slice", app=app)
     former.delete(HOST_CONFIGS, "daemonset")
     former.delete(SERVICES, "leaving")
-    assert former.deletion_asked(HOST_CONFIGS, "daemonset")
-    assert former.deletion_asked(SERVICES, "leaving")
+    assert former.deletion_requested(HOST_CONFIGS, "daemonset")
+    assert former.deletion_requested(SERVICES, "leaving")
     n = hosts.namespace
     wanted = {
         "CustomResourceDefinition applications.core.oam.dev": "define",
@@ -204,7 +204,7 @@ async def test_all_that_the_operator_left_is_handed_over_and_nothing_else(hosts:
     await eventually(ApplicationsKind(former.api).served, "applications are served", seconds=PATIENCE)
     assert hosts.find(HOST_CONFIGS, "daemonset") is None
     assert hosts.find(SERVICES, "leaving") is None
-    assert not former.deletion_asked(SERVICES, "kept")
+    assert not former.deletion_requested(SERVICES, "kept")
     assert hosts.find(ENDPOINT_SLICES, "kept") is not None
     assert hosts.call("GET", HOST_CONFIGS, "minimal")["metadata"]["resourceVersion"] == before
 
@@ -303,11 +303,11 @@ async def test_killed_at_any_write_and_run_again_it_comes_to_the_same_end(hosts:
     former.delete(SERVICES, "leaving")
     before = hosts.call("GET", HOST_CONFIGS, "minimal")["metadata"]["resourceVersion"]
     mark = hosts.fleet.mark()
-    asked = ("--yes", "--take-over")
+    requested = ("--yes", "--take-over")
     for number, when in enumerate([killed_command.BEFORE, *[killed_command.AFTER] * 5]):
-        assert (await former.migrate(*asked, killed=when)).returncode == -signal.SIGKILL
+        assert (await former.migrate(*requested, killed=when)).returncode == -signal.SIGKILL
         assert len(former.writes(mark)) == number
-    assert (await former.document(*asked))["done"] == 0
+    assert (await former.document(*requested))["done"] == 0
     assert former.writes(mark)[:2] == [("create", "customresourcedefinitions"), ("delete", "apiservices")]
     assert sorted(former.writes(mark)) == [
         ("create", "customresourcedefinitions"),
@@ -323,7 +323,7 @@ async def test_killed_at_any_write_and_run_again_it_comes_to_the_same_end(hosts:
     await eventually(ApplicationsKind(former.api).served, "applications are served", seconds=PATIENCE)
     assert hosts.find(HOST_CONFIGS, "daemonset") is None
     assert hosts.find(SERVICES, "leaving") is None
-    assert not former.deletion_asked(SERVICES, "kept")
+    assert not former.deletion_requested(SERVICES, "kept")
     assert hosts.call("GET", HOST_CONFIGS, "minimal")["metadata"]["resourceVersion"] == before
 
 

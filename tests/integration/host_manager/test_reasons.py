@@ -127,10 +127,10 @@ async def test_a_host_that_crashes_is_told_with_how_it_ended_and_the_last_line_o
     await running.settled("group")
     [pod] = running.pods("group")
     name, node = pod["metadata"]["name"], pod["spec"]["nodeName"]
-    asked: list[str] = []
+    requested: list[str] = []
 
     def log(path: str) -> str:
-        asked.append(path)
+        requested.append(path)
         return f"starting\n{LAST_LOG_LINE}\n\n"
 
     with kubelet(running, node, tmp_path / "kubelet", log):
@@ -143,7 +143,7 @@ async def test_a_host_that_crashes_is_told_with_how_it_ended_and_the_last_line_o
             "137 (OOMKilled)",
             LAST_LOG_LINE,
         )
-        assert set(asked) == {f"/containerLogs/{running.namespace}/{name}/wasmcloud-host"}
+        assert set(requested) == {f"/containerLogs/{running.namespace}/{name}/wasmcloud-host"}
 
 
 @pytest.mark.thorough
@@ -161,7 +161,7 @@ class Metrics:
     """What pods use, 300 MiB together. ``pods``: those there are; ``asked``: the queries for them."""
 
     pods: list[dict[str, Any]] = field(default_factory=list)
-    asked: list[dict[str, str]] = field(default_factory=list)
+    requested: list[dict[str, str]] = field(default_factory=list)
 
 
 @pytest.fixture
@@ -176,7 +176,7 @@ def metrics(hosts: HostWorld, tmp_path: Path) -> Iterator[Metrics]:
             return {"kind": "APIResourceList", "apiVersion": "v1", **version, "resources": [pods]}
         if path != f"/apis/metrics.k8s.io/v1beta1/namespaces/{hosts.namespace}/pods":
             return None
-        made.asked.append(query)
+        made.requested.append(query)
         pods = made.pods
         items = [usage(pods, pod) for pod in pods]
         return {"kind": "PodMetricsList", "apiVersion": "metrics.k8s.io/v1beta1", "items": items}
@@ -227,7 +227,7 @@ async def test_an_autoscaler_scales_a_group_by_what_its_pods_use(running: HostWo
     except AssertionError:
         pytest.fail(f"it does not scale: {running.api.call('GET', f'{path}/group')[1]['status']}")
     assert running.call("GET", HOST_CONFIGS, "group")["spec"]["hostReplicas"] == 3
-    assert {query["labelSelector"] for query in metrics.asked} == {
+    assert {query["labelSelector"] for query in metrics.requested} == {
         ",".join(sorted(running.status("group")["selector"].split(",")))
     }
     writes = [write for write in running.fleet.writes(mark) if write["user"]["username"] == AUTOSCALER]

@@ -36,7 +36,7 @@ def account(cluster: ClusterInfo, cluster_api: Api, namespace: str, tmp_path: Pa
     made.remove()
 
 
-def asked(kube: Kube) -> float:
+def requested(kube: Kube) -> float:
     """Count the requests of a connection, of any outcome."""
     return sum(
         sample.value
@@ -67,10 +67,10 @@ async def test_a_revoked_token_is_read_again_by_calls_and_watches(
         assert own.health.liveness().ok, "no restart brings a better token"
         assert account.token.read_text().strip() not in str(own.health.readiness().reasons)
 
-        before = asked(own)
+        before = requested(own)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(asyncio.shield(watched.task), 4)
-        assert 1 <= asked(own) - before <= 30, "tries go on, with backoff of 0 … 1 s"
+        assert 1 <= requested(own) - before <= 30, "tries go on, with backoff of 0 … 1 s"
 
         patch = {"data": {"x": "2"}}
         await kube.merge_patch(CONFIGMAPS, "a", patch, namespace, field_manager=MANAGER)

@@ -67,7 +67,7 @@ async def proxied(pair: Pair, directory: Path) -> AsyncIterator[tuple[TcpProxy, 
         yield proxy, str(kubeconfig_through(proxy.port, Path(pair.cluster.kubeconfig), directory))
 
 
-async def asked_to_stop(pair: Pair, _: Path) -> None:
+async def stop_requested(pair: Pair, _: Path) -> None:
     await pair.lead_and_follow()
     await pair.terminate("first")
     await pair.worked("second", 2)
@@ -175,7 +175,7 @@ async def send_late(pair: Pair, directory: Path, *, fenced: bool) -> None:
 @pytest.mark.parametrize(
     "faults",
     [
-        pytest.param([asked_to_stop, killed, stopped_for_a_while, wrong_about_the_time], marks=pytest.mark.thorough),
+        pytest.param([stop_requested, killed, stopped_for_a_while, wrong_about_the_time], marks=pytest.mark.thorough),
         pytest.param([cut_off, left_half_open, late, late_and_careless], marks=pytest.mark.thorough),
     ],
     ids=["stopped, killed, out of time", "cut off, half-open, late"],

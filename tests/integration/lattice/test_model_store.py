@@ -263,9 +263,9 @@ async def test_who_may_not_read_the_bucket_asks_wadm_and_proves_nothing(
         await seen.wadm.put(manifest("web", "v2"))
         await seen.wadm.deploy("web", "v1")
         await seen.shows("web", "v1", "v2", deployed="v1")
-        guarded.asked.clear()
-        await until(lambda: guarded.asked.count("list") >= 2)
-        assert "get" not in guarded.asked, "what is known is not asked for again"
+        guarded.requested.clear()
+        await until(lambda: guarded.requested.count("list") >= 2)
+        assert "get" not in guarded.requested, "what is known is not asked for again"
         await seen.wadm.delete("web")
         await seen.lacks("web", Proof.UNKNOWN)
         await seen.shows("api", "v1")

@@ -21,7 +21,7 @@ from trellis.lattice.domain.errors import TooLargeError
 from trellis_dev.localcluster.nats import NatsServer
 
 
-class Asked:
+class Responder:
     """A link at which questions are taken; each is answered with ``name``."""
 
     def __init__(self, url: str, subject: str, name: str) -> None:
@@ -36,7 +36,7 @@ class Asked:
         self._answers.add(task)
 
     @contextlib.asynccontextmanager
-    async def running(self) -> AsyncIterator[Asked]:
+    async def running(self) -> AsyncIterator[Responder]:
         await self.link.serve(f"{self.subject}.>", "group", self.take)
         task = asyncio.create_task(self.link.run())
         try:
@@ -56,7 +56,10 @@ async def test_one_of_a_queue_group_is_asked_with_headers_and_its_answer_arrives
     nats_server: NatsServer, subject: str
 ) -> None:
     client = await nats.connect(nats_server.url)
-    async with Asked(nats_server.url, subject, "a").running() as a, Asked(nats_server.url, subject, "b").running() as b:
+    async with (
+        Responder(nats_server.url, subject, "a").running() as a,
+        Responder(nats_server.url, subject, "b").running() as b,
+    ):
         answers = {
             (await client.request(f"{subject}.x", b"?", timeout=5, headers={"Who": "me"})).data for _ in range(50)
         }
@@ -68,11 +71,11 @@ async def test_one_of_a_queue_group_is_asked_with_headers_and_its_answer_arrives
 
 async def test_questions_are_taken_again_after_an_outage(tmp_path: Path, subject: str) -> None:
     with NatsServer(tmp_path / "own") as server:
-        async with Asked(server.url, subject, "a").running() as asked:
+        async with Responder(server.url, subject, "a").running() as responder:
             server.stop()
-            await eventually(lambda: asked.link.since is None)
+            await eventually(lambda: responder.link.since is None)
             server.start()
-            await eventually(lambda: asked.link.since is not None)
+            await eventually(lambda: responder.link.since is not None)
             client = await nats.connect(server.url)
             assert (await client.request(f"{subject}.x", timeout=5)).data == b"a"
             await client.close()
@@ -80,13 +83,13 @@ async def test_questions_are_taken_again_after_an_outage(tmp_path: Path, subject
 
 async def test_after_the_end_no_question_is_taken_and_those_before_were(nats_server: NatsServer, subject: str) -> None:
     client = await nats.connect(nats_server.url)
-    async with Asked(nats_server.url, subject, "a").running() as asked:
+    async with Responder(nats_server.url, subject, "a").running() as responder:
         inbox = await client.subscribe(inbox_name := client.new_inbox())
         for _ in range(20):
             await client.publish(f"{subject}.x", reply=inbox_name)
         await settle(client)
-        await asked.link.close(f"{subject}.>", 5)
-        assert len(asked.requests) == 20
+        await responder.link.close(f"{subject}.>", 5)
+        assert len(responder.requests) == 20
         for _ in range(20):
             assert (await inbox.next_msg(5)).data == b"a"
         with pytest.raises(nats.errors.NoRespondersError):
@@ -108,18 +111,18 @@ async def test_after_the_end_no_question_is_taken_and_those_before_were(nats_ser
 )
 async def test_no_headers_end_the_hearing(nats_server: NatsServer, subject: str, headers: tuple[str, bytes]) -> None:
     client = await nats.connect(nats_server.url)
-    async with Asked(nats_server.url, subject, "a").running() as asked:
+    async with Responder(nats_server.url, subject, "a").running() as responder:
         await asyncio.to_thread(raw_publish, nats_server.port, f"{subject}.odd".encode(), b"?", headers[1])
         assert (await client.request(f"{subject}.x", timeout=5)).data == b"a"
-        assert [incoming.payload for incoming in asked.requests] == [b"?", b""]
+        assert [incoming.payload for incoming in responder.requests] == [b"?", b""]
     await client.close()
 
 
 async def test_an_answer_that_nats_does_not_take_is_told(nats_server: NatsServer, subject: str) -> None:
     client = await nats.connect(nats_server.url)
-    async with Asked(nats_server.url, subject, "a").running() as asked:
+    async with Responder(nats_server.url, subject, "a").running() as responder:
         await client.request(f"{subject}.x", timeout=5)
         with pytest.raises(TooLargeError, match="1,048,576"):
-            await asked.requests[0].answer(b"x" * (2**20 - 5), {"with": "headers"})
-        assert asked.link.since is not None
+            await responder.requests[0].answer(b"x" * (2**20 - 5), {"with": "headers"})
+        assert responder.link.since is not None
     await client.close()

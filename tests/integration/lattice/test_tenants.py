@@ -286,8 +286,10 @@ async def test_where_nothing_of_wadm_is_heard_it_is_asked_more_often(server: Nat
             await other.wadm.put(with_listener(name, version="v1"))
         await other.wadm.deploy("first", "v1")
         await eventually(lambda: set(ports(seen)) == {"first"})
-        asked = wadm.asked.count("list")
-        await eventually(lambda: wadm.asked.count("list") > asked + 15)  # seldom asked, that takes half a minute
+        requested = wadm.requested.count("list")
+        await eventually(
+            lambda: wadm.requested.count("list") > requested + 15
+        )  # seldom asked, that takes half a minute
         await other.wadm.deploy("second", "v1")
         await eventually(lambda: set(ports(seen)) == {"first", "second"})
 

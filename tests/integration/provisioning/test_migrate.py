@@ -135,20 +135,20 @@ async def test_nodes_of_kwasm_are_taken_over_and_nothing_is_installed_again(flee
         fleet.patch(node, {"metadata": {"labels": {names.LABEL_PROVISIONED: node}}})
     await former.ended(*jobs)
     before = {node: (fleet.labels(node), fleet.annotations(node)) for node in (proved, unproved, broken)}
-    asked = ("kwasm", "--handler", "spin", "--installer-image", IMAGE)
+    requested = ("kwasm", "--handler", "spin", "--installer-image", IMAGE)
 
-    planned = await former.steps(*asked, "--dry-run")
+    planned = await former.steps(*requested, "--dry-run")
     assert planned[f"Node {proved}"] == planned[f"Node {unproved}"] == "take over"
     assert planned[f"Node {broken}"] == "leave"
-    refused = await former.migrate(*asked)
+    refused = await former.migrate(*requested)
     assert refused.returncode == 1
     assert "give --yes" in refused.stderr
     assert before == {node: (fleet.labels(node), fleet.annotations(node)) for node in before}
 
     async with heartbeats(fleet, proved, unproved):
-        assert await former.steps(*asked, "--yes") == planned
+        assert await former.steps(*requested, "--yes") == planned
     assert [former.exists(path) for path in jobs] == [False, False, True]
-    again = await former.steps(*asked, "--yes")
+    again = await former.steps(*requested, "--yes")
     assert set(again.values()) == {"leave"}
 
     fleet.annotate(broken, None)  # that one is to be installed, and is no matter of this test

@@ -65,7 +65,7 @@ async def test_services_can_be_run_one_by_one(fleet: Fleet, tmp_path: Path) -> N
         await fleet.all_provisioned([name], seconds=60)
 
 
-def asked_of_kubernetes(port: int) -> float:
+def requested_from_kubernetes(port: int) -> float:
     """Return how many requests to the API server a process has counted, of any outcome."""
     metrics = get(port, "/metrics")[1].splitlines()
     return sum(float(line.split()[-1]) for line in metrics if line.startswith("trellis_kube_requests_total{"))
@@ -80,8 +80,8 @@ async def test_an_api_server_that_is_away_is_one_warning_and_patience(fleet: Fle
         body = await until_status(port, "/readyz", 503)
         assert "kubernetes" in body
         await eventually(lambda: [line for line in lines(log) if line["level"] == "warning"], "a warning")
-        before = asked_of_kubernetes(port)
-        await eventually(lambda: asked_of_kubernetes(port) >= before + 3, "three more tries")
+        before = requested_from_kubernetes(port)
+        await eventually(lambda: requested_from_kubernetes(port) >= before + 3, "three more tries")
         warnings = [line for line in lines(log) if line["level"] == "warning"]
         assert len(warnings) == 1
         assert warnings[0]["server"] == f"https://127.0.0.1:{nobody}"

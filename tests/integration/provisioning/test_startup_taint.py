@@ -27,14 +27,14 @@ async def test_the_startup_taint_goes_when_all_shims_that_name_it_are_proved(fle
     fleet.patch(node, {"spec": {"taints": [STARTING, LOOKS_ALIKE]}})
     second = Shim(fleet)
     second.name = second.handler = f"slight-{fleet.id}"
-    asked = {"startupTaint": {"key": KEY, "effect": "NoSchedule"}}
+    requested = {"startupTaint": {"key": KEY, "effect": "NoSchedule"}}
     async with fleet.services(), kubelets(fleet):
-        second.apply(sha256=None, **asked)  # so it is wanted there, and cannot be installed
-        shim.apply(**asked)
+        second.apply(sha256=None, **requested)  # so it is wanted there, and cannot be installed
+        shim.apply(**requested)
         await eventually(lambda: shim.has(node), "the first Shim is proved", seconds=60)
         await eventually(lambda: shim.condition("Available")[0] == "True", "and says so")
         assert taints(fleet, node) == [STARTING, LOOKS_ALIKE]
-        second.apply(**asked)
+        second.apply(**requested)
         await eventually(lambda: second.has(node), "the second Shim is proved", seconds=60)
         await eventually(lambda: taints(fleet, node) == [LOOKS_ALIKE], "the taint is gone")
         for item in (shim, second):

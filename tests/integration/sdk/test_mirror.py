@@ -86,9 +86,9 @@ def test_makes_a_mirror_right_that_somebody_changed(start: Start) -> None:
     spoilt = world.api.find("ConfigMap", "copies", "settings") | {"data": {"a": "2"}}
     assert world.changed(spoilt) == {}
     assert world.api.find("ConfigMap", "copies", "settings")["data"] == {"a": "1"}
-    before = len(world.api.asked("update"))
+    before = len(world.api.requested("update"))
     assert world.changed(world.api.find("ConfigMap", "copies", "settings")) == {}
-    assert len(world.api.asked("update")) == before, "what is right is not written"
+    assert len(world.api.requested("update")) == before, "what is right is not written"
 
 
 def test_deletes_and_changes_only_what_it_has_looked_at(start: Start) -> None:
@@ -96,11 +96,11 @@ def test_deletes_and_changes_only_what_it_has_looked_at(start: Start) -> None:
     world.changed(config_map("settings", data={"a": "1"}))
     made = world.api.find("ConfigMap", "copies", "settings")["metadata"]
     world.changed(config_map("settings", data={"a": "2"}))
-    [update] = world.api.asked("update")
+    [update] = world.api.requested("update")
     assert update["object"]["metadata"]["resourceVersion"] == made["resourceVersion"]
     changed = world.api.find("ConfigMap", "copies", "settings")["metadata"]
     world.deleted(config_map("settings"))
-    [deletion] = world.api.asked("delete")
+    [deletion] = world.api.requested("delete")
     assert {name: deletion[name] for name in ("uid", "resourceVersion")} == {
         name: changed[name] for name in ("uid", "resourceVersion")
     }

@@ -146,10 +146,14 @@ def test_an_example_is_a_controller_that_may_do_what_it_does_and_nothing_else(mo
     host.close()
     resources = {"ConfigMap": "configmaps", "Job": "jobs"}
     done = {
-        (place.get("namespace") or place["metadata"]["namespace"], resource, VERBS.get(asked["op"], asked["op"]))
-        for asked in api.requests
-        for place in [asked.get("object") or asked.get("regarding") or asked]
-        for resource in ["events" if asked["op"] == "event" else resources[place["kind"]]]
+        (
+            place.get("namespace") or place["metadata"]["namespace"],
+            resource,
+            VERBS.get(requested["op"], requested["op"]),
+        )
+        for requested in api.requests
+        for place in [requested.get("object") or requested.get("regarding") or requested]
+        for resource in ["events" if requested["op"] == "event" else resources[place["kind"]]]
     }
     watched = {
         (namespace, resources[watch.kind], verb)

@@ -32,16 +32,16 @@ def test_never_takes_the_next_back_to_an_older_one(start: Start, there: str) -> 
     world = start("ring", next="ring-2")
     world.api.put(config_map("ring-2", data={"nonce": there}))
     assert world.changed(config_map("ring-1", data={"nonce": "7"})) == {}
-    assert not world.api.asked("apply")
+    assert not world.api.requested("apply")
 
 
 def test_asks_nothing_for_what_it_has_passed_on(start: Start) -> None:
     world = start("ring", next="ring-2")
     world.changed(config_map("ring-1", data={"nonce": "7"}))
-    asked = len(world.api.requests)
+    requested = len(world.api.requests)
     assert world.changed(config_map("ring-1", data={"nonce": "7"})) == {}
     assert world.changed(config_map("ring-1", data={"nonce": "6"})) == {}
-    assert len(world.api.requests) == asked
+    assert len(world.api.requests) == requested
 
 
 def test_a_cold_start_leads_to_the_same_end(start: Start) -> None:
@@ -49,7 +49,7 @@ def test_a_cold_start_leads_to_the_same_end(start: Start) -> None:
     world.changed(config_map("ring-1", data={"nonce": "7"}))
     world.restart()
     assert world.changed(config_map("ring-1", data={"nonce": "7"})) == {}
-    assert len(world.api.asked("apply")) == 1
+    assert len(world.api.requested("apply")) == 1
 
 
 @pytest.mark.parametrize("data", [{}, {"other": "x"}], ids=["no data", "other data"])
@@ -101,6 +101,6 @@ def test_a_nonce_goes_once_around(boot: Callable[[str], Boot]) -> None:
     for number in [*range(size), 0]:
         shown = api.find("ConfigMap", "team-a", f"ring-{number}")
         assert members[number].reconcile(key_of(shown), shown) == {}
-    assert [request["object"]["metadata"]["name"] for request in api.asked("apply")] == [
+    assert [request["object"]["metadata"]["name"] for request in api.requested("apply")] == [
         f"ring-{number}" for number in range(1, size)
     ]

@@ -32,7 +32,7 @@ def test_deletes_a_finished_job_that_is_due_and_tells_of_it(start: Start, condit
     world = start("ttl", seconds=60)
     assert world.changed(job(ended=61, condition=condition)) == {}
     assert world.api.find("Job", "team-a", "once") is None
-    [deletion], [event] = world.api.asked("delete"), world.api.events
+    [deletion], [event] = world.api.requested("delete"), world.api.events
     assert deletion["uid"]
     assert deletion["propagationPolicy"] == "Background"
     assert (event["type"], event["reason"]) == ("Normal", "TimeToLiveExpired")
@@ -48,7 +48,7 @@ def test_comes_back_when_it_is_due(start: Start) -> None:
     assert not world.api.requests
     world.clock.now += NANOSECONDS
     assert world.changed(job(ended=20)) == {}
-    assert len(world.api.asked("delete")) == 1
+    assert len(world.api.requested("delete")) == 1
 
 
 def test_comes_back_when_it_is_due_if_that_is_less_than_a_second(start: Start) -> None:

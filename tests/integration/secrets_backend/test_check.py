@@ -198,8 +198,12 @@ async def test_whoever_may_not_read_a_secret_is_not_told_whether_it_is_there(wor
     ):
         assert world.api.call("POST", path, body)[0] == http.HTTPStatus.CREATED
     try:
-        asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
-        token = world.api.call("POST", SERVICE_ACCOUNTS.path(world.shop, "person", "token"), asked)[1]["status"][
+        requested = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"expirationSeconds": 3600},
+        }
+        token = world.api.call("POST", SERVICE_ACCOUNTS.path(world.shop, "person", "token"), requested)[1]["status"][
             "token"
         ]
         world.come_as(token, tmp_path / "person")

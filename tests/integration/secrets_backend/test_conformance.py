@@ -18,7 +18,7 @@ from support.secrets.secrets_conformance.cases import Case, Outcome, granted, re
 from support.secrets.secrets_conformance.judging import judge
 from support.secrets.secrets_conformance.table import CASES
 from support.secrets.secrets_conformance.world import NOT_TEXT, PREFIX, TEXT, VALUES, Ask, World, policy_of
-from support.secrets.secrets_server import Asked, Place, asked_backend
+from support.secrets.secrets_server import Place, ServedBackend, running_backend
 from trellis_dev.localcluster import ClusterInfo
 from trellis_dev.localcluster.nats import NatsServer
 
@@ -26,24 +26,24 @@ pytestmark = [pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")
-def asked(cluster: ClusterInfo, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
+def backend(cluster: ClusterInfo, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedBackend]:
     if (reason := secrets_client.missing()) is not None:
         pytest.skip(f"NOT RUN: {reason}")
     directory, name = tmp_path_factory.mktemp("secrets"), f"secrets-{secrets.token_hex(4)}"
     with NatsServer(directory / "lattice") as lattice, NatsServer(directory / "bus") as bus:
         place = Place(cluster, bus, f"{name}-home", directory)
-        with asked_backend(place, lattice, lattice_name=name, own=(f"{name}-own", "default")) as found:
+        with running_backend(place, lattice, lattice_name=name, own=(f"{name}-own", "default")) as found:
             yield found
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_what_is_asked_is_answered_as_the_protocol_has_it(asked: Asked, case: Case) -> None:
-    verdict = judge(asked.world, case)
+def test_what_is_asked_is_answered_as_the_protocol_has_it(backend: ServedBackend, case: Case) -> None:
+    verdict = judge(backend.world, case)
     assert verdict.good, str(verdict)
 
 
-def test_a_hosts_own_client_reads_text_bytes_and_what_is_empty(asked: Asked) -> None:
-    world = asked.world
+def test_a_hosts_own_client_reads_text_bytes_and_what_is_empty(backend: ServedBackend) -> None:
+    world = backend.world
     for field, text, binary in (
         ("text", TEXT, None),
         ("empty", "", None),
@@ -54,8 +54,8 @@ def test_a_hosts_own_client_reads_text_bytes_and_what_is_empty(asked: Asked) -> 
         assert answer["version"] == _version(world)
 
 
-def test_a_hosts_own_client_reads_why_it_is_refused(asked: Asked) -> None:
-    world = asked.world
+def test_a_hosts_own_client_reads_why_it_is_refused(backend: ServedBackend) -> None:
+    world = backend.world
     for ask, words in (
         (Ask(field="none"), "Secret not found"),
         (Ask(policy=lambda _: ""), "Error processing policies"),
@@ -66,8 +66,8 @@ def test_a_hosts_own_client_reads_why_it_is_refused(asked: Asked) -> None:
             world.client.ask_as_host(PREFIX, world.backend, ask.request(world))
 
 
-def test_the_newest_value_comes_at_once(asked: Asked) -> None:
-    world, path = asked.world, f"/api/v1/namespaces/{asked.world.namespace}/secrets/changing"
+def test_the_newest_value_comes_at_once(backend: ServedBackend) -> None:
+    world, path = backend.world, f"/api/v1/namespaces/{backend.world.namespace}/secrets/changing"
     body = {"metadata": {"name": "changing"}, "stringData": {"text": "0"}}
     world.api.call("POST", path.rpartition("/")[0], body)
     ask, before = Ask(name=lambda _: "changing"), ""
@@ -79,8 +79,8 @@ def test_the_newest_value_comes_at_once(asked: Asked) -> None:
         before = answer["version"]
 
 
-def test_a_missing_secret_and_a_forbidden_one_look_alike_to_who_may_not_read(asked: Asked) -> None:
-    world = asked.world
+def test_a_missing_secret_and_a_forbidden_one_look_alike_to_who_may_not_read(backend: ServedBackend) -> None:
+    world = backend.world
     there, missing = (
         _outcome(world, Ask(policy=lambda it: policy_of(it.namespace, "mute"), name=lambda _, name=name: name))
         for name in (world.name, "z" * len(world.name))
@@ -93,29 +93,29 @@ def test_a_missing_secret_and_a_forbidden_one_look_alike_to_who_may_not_read(ask
     assert outside[0] == outside[1]
 
 
-def test_every_answer_is_sealed_with_a_key_of_its_own(asked: Asked) -> None:
-    keys = {_sealing_key(asked.world) for _ in range(20)}
+def test_every_answer_is_sealed_with_a_key_of_its_own(backend: ServedBackend) -> None:
+    keys = {_sealing_key(backend.world) for _ in range(20)}
     assert len(keys) == 20
 
 
-def test_nothing_that_was_planted_is_in_its_log_its_metrics_or_its_facts(asked: Asked) -> None:
+def test_nothing_that_was_planted_is_in_its_log_its_metrics_or_its_facts(backend: ServedBackend) -> None:
     for field in ("text", "letters", "every-byte", "json", "long"):
-        judge(asked.world, Case("read it", Ask(field=field), granted()))
-    output = _events(asked) + (asked.log + asked.servers[0].metrics()).encode()
-    assert asked.world.name.encode() in output, "what is said is not to be searched: it is compressed, or not there"
+        judge(backend.world, Case("read it", Ask(field=field), granted()))
+    output = _events(backend) + (backend.log + backend.servers[0].metrics()).encode()
+    assert backend.world.name.encode() in output, "what is said is not to be searched: it is compressed, or not there"
     planted = [VALUES[name].encode() for name in ("text", "other", "letters", "json", "long")]
     planted += [value for value in NOT_TEXT.values() if len(value) > 20]
     planted += [base64.b64encode(value) for value in planted]
     planted += [value.decode("utf-8", "replace").encode("unicode_escape") for value in planted]
-    planted += [asked.world.account.seed.encode(), _seed(asked)]
+    planted += [backend.world.account.seed.encode(), _seed(backend)]
     assert not [value[:20] for value in planted if value in output]
 
 
-def _events(asked: Asked) -> bytes:
+def _events(backend: ServedBackend) -> bytes:
     """Return what is on the bus, in the files that NATS keeps it in, once what was granted is said there."""
     deadline = time.monotonic() + 60
     while True:
-        found = b"".join(path.read_bytes() for path in (asked.place.directory / "bus").rglob("*.blk"))
+        found = b"".join(path.read_bytes() for path in (backend.place.directory / "bus").rglob("*.blk"))
         if b"secret.granted" in found:
             return found
         assert time.monotonic() < deadline, "no fact of a secret that was granted"
@@ -139,7 +139,7 @@ def _version(world: World) -> str:
     return str(answer["metadata"]["resourceVersion"])
 
 
-def _seed(asked: Asked) -> bytes:
+def _seed(backend: ServedBackend) -> bytes:
     """Return the seed of the backend's key."""
-    answer = asked.world.api.call("GET", f"/api/v1/namespaces/{asked.place.home}/secrets/trellis-secrets-xkey")[1]
+    answer = backend.world.api.call("GET", f"/api/v1/namespaces/{backend.place.home}/secrets/trellis-secrets-xkey")[1]
     return base64.b64decode(answer["data"]["seed"])

@@ -88,8 +88,8 @@ def unready(service: Service, *words: str) -> bool:
 async def withdrawn(world: SecretsWorld, user: str, resource: str) -> None:
     """Wait until the API server has noticed that an account may not read a kind any more."""
     [(group, verb, name)] = [read[1:] for read in READS if read[0] == resource]
-    asked = {"group": group, "resource": resource, "verb": verb, "name": name}
-    body = {"spec": {"user": user, "resourceAttributes": asked}}
+    requested = {"group": group, "resource": resource, "verb": verb, "name": name}
+    body = {"spec": {"user": user, "resourceAttributes": requested}}
 
     def refused() -> bool:
         found = world.api.call("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", body)[1]

@@ -66,10 +66,10 @@ async def test_no_request_that_opens_ends_it_and_each_is_answered(secret_world: 
         good = host.request("db", "password", namespace=secret_world.namespace)
         texts = [b"", b"null", b"[]", b"{", b"\xff", b"[" * 100_000, b'{"key":NaN}']
         for _ in range(150):
-            asked = json.loads(json.dumps(good))
-            where: Any = drawn.choice([asked, asked["context"], asked["context"]["application"]])
+            requested = json.loads(json.dumps(good))
+            where: Any = drawn.choice([requested, requested["context"], requested["context"]["application"]])
             where[drawn.choice(list(where))] = drawn.choice(odd)
-            texts.append(json.dumps(asked).encode())
+            texts.append(json.dumps(requested).encode())
         texts += [
             json.dumps(host.request("db", "password", **{name: item})).encode()
             for name in ("namespace", "impersonate")

@@ -170,13 +170,13 @@ async def test_while_two_replicas_rotate_every_host_is_answered(
     """A host that asks one replica for the key and the other for a secret, at any moment of it."""
     secret_world.ready_to_ask()
     person = Installation(cluster_api, cluster, secret_world.system)
-    asked: list[tuple[str, object]] = []
+    requested: list[tuple[str, object]] = []
 
     async def new_hosts(over: asyncio.Event) -> None:
         while not over.is_set():
             async with secret_world.host() as host:
                 key = await host.ask_key()
-                asked.append((key, value(await host.get("db", "password", namespace=secret_world.namespace))))
+                requested.append((key, value(await host.get("db", "password", namespace=secret_world.namespace))))
 
     async with secret_world.backend(), secret_world.backend(), secret_world.asking() as old:
         former = old.server
@@ -187,13 +187,13 @@ async def test_while_two_replicas_rotate_every_host_is_answered(
         new = json.loads(done.stdout)["public_key"]
 
         async def given_out() -> bool:
-            return [key for key, _ in asked[-6:]] == [new] * 6
+            return [key for key, _ in requested[-6:]] == [new] * 6
 
         await eventually(given_out, "both replicas give the new key out", deadline=30)
         over.set()
         await asyncio.gather(*asking)
-        assert {answer for _, answer in asked} == {"hunter2"}
-        assert {key for key, _ in asked} == {former, new}
+        assert {answer for _, answer in requested} == {"hunter2"}
+        assert {key for key, _ in requested} == {former, new}
         assert value(await old.get("db", "password", namespace=secret_world.namespace)) == "hunter2"
 
         assert (await person.run("drop-previous", "--force")).returncode == 0

@@ -70,11 +70,11 @@ async def test_a_backend_that_was_there_first_is_left_alone_until_it_goes(secret
         async with peer(secret_world.server.url) as theirs:
             await eventually(lambda: "TRELLIS_SECRETS_BACKEND" in notes(service), "it gives way")
 
-            async def asked() -> set[str]:
+            async def requested() -> set[str]:
                 return {await host.ask_key() for _ in range(5)}
 
             async with asyncio.timeout(PATIENCE):
-                while await asked() != {theirs}:  # noqa: ASYNC110 - another process' state
+                while await requested() != {theirs}:  # noqa: ASYNC110 - another process' state
                     await asyncio.sleep(0.05)
         await eventually(lambda: not notes(service), "it serves again")
         assert await host.ask_key() != theirs

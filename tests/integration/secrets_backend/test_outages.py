@@ -20,7 +20,7 @@ from support.secrets.secrets_conformance.cases import Case, Expected, granted, r
 from support.secrets.secrets_conformance.judging import judge
 from support.secrets.secrets_conformance.world import Ask
 from support.secrets.secrets_host import value
-from support.secrets.secrets_server import Asked, Place, asked_backend
+from support.secrets.secrets_server import Place, ServedBackend, running_backend
 from support.secrets.secrets_world import SecretsWorld
 from support.suite.tcp_proxy import TcpProxy, kubeconfig_through
 from trellis_dev.localcluster import ClusterInfo
@@ -33,19 +33,19 @@ SECONDS = 60.0
 class Behind:
     """A backend, the way to its API server, and its bus."""
 
-    asked: Asked
+    backend: ServedBackend
     proxy: TcpProxy
     bus: NatsServer
 
     async def expect(self, expected: Expected) -> None:
         """Ask once, and be told what is expected."""
-        verdict = await asyncio.to_thread(judge, self.asked.world, Case("asked", Ask(), expected))
+        verdict = await asyncio.to_thread(judge, self.backend.world, Case("asked", Ask(), expected))
         assert verdict.good, str(verdict)
 
     async def expect_in_time(self, expected: Expected) -> None:
         """Ask until told what is expected."""
         case, deadline = Case("asked", Ask(), expected), time.monotonic() + SECONDS
-        while not (verdict := await asyncio.to_thread(judge, self.asked.world, case)).good:
+        while not (verdict := await asyncio.to_thread(judge, self.backend.world, case)).good:
             assert time.monotonic() < deadline, str(verdict)
 
 
@@ -62,12 +62,12 @@ async def behind(cluster: ClusterInfo, tmp_path: Path) -> AsyncIterator[Behind]:
         lattice, bus = (stack.enter_context(NatsServer(tmp_path / item)) for item in ("lattice", "bus"))
         info = cluster.model_copy(update={"kubeconfig": kubeconfig})
         place = Place(info, bus, f"{name}-home", tmp_path)
-        serving = asked_backend(place, lattice, lattice_name=name, own=(f"{name}-own",))
+        serving = running_backend(place, lattice, lattice_name=name, own=(f"{name}-own",))
         # Not in this thread, which the proxy needs; and in one, because a connection to the API server is a thread's.
         thread = stack.enter_context(ThreadPoolExecutor(max_workers=1))
-        asked = await asyncio.get_running_loop().run_in_executor(thread, serving.__enter__)
+        backend = await asyncio.get_running_loop().run_in_executor(thread, serving.__enter__)
         try:
-            yield Behind(asked, proxy, bus)
+            yield Behind(backend, proxy, bus)
         finally:
             proxy.resume()
             await asyncio.get_running_loop().run_in_executor(thread, serving.__exit__, None, None, None)
@@ -83,7 +83,7 @@ async def test_an_api_server_that_is_silent_is_an_upstream_error_and_no_silence(
 
 
 async def test_hosts_are_given_the_key_while_the_api_server_is_silent(behind: Behind) -> None:
-    world = behind.asked.world
+    world = behind.backend.world
     behind.proxy.silence()
     for _ in range(3):
         answer = await asyncio.to_thread(world.client.request, world.subject("server_xkey"), b"", seconds=8.0)

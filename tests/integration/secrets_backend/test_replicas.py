@@ -23,7 +23,7 @@ import pytest
 from support.secrets import secrets_client
 from support.secrets.secrets_client import SecretsClient
 from support.secrets.secrets_conformance.world import TEXT, Ask
-from support.secrets.secrets_server import Asked, Place, Server, asked_backend, until_served
+from support.secrets.secrets_server import Place, ServedBackend, Server, running_backend, until_served
 from trellis_dev.localcluster import ClusterInfo
 from trellis_dev.localcluster.nats import NatsServer
 
@@ -48,13 +48,13 @@ class Load:
 class Pair:
     """Two replicas, and the NATS of their lattice."""
 
-    asked: Asked
+    backend: ServedBackend
     lattice: NatsServer
 
     @contextlib.contextmanager
     def load(self, count: int, seconds: float = 10.0) -> Iterator[Load]:
         """Ask for many, by a client of its own, while the block runs."""
-        world = self.asked.world
+        world = self.backend.world
         plan = [(json.dumps(Ask().request(world)), TEXT)]
         with SecretsClient(self.lattice.url) as client:
 
@@ -77,8 +77,8 @@ def pair(cluster: ClusterInfo, tmp_path: Path) -> Iterator[Pair]:
     name = f"secrets-{secrets.token_hex(4)}"
     with NatsServer(tmp_path / "lattice") as lattice, NatsServer(tmp_path / "bus") as bus:
         place = Place(cluster, bus, f"{name}-home", tmp_path)
-        with asked_backend(place, lattice, lattice_name=name, own=(f"{name}-own",), replicas=2) as asked:
-            yield Pair(asked, lattice)
+        with running_backend(place, lattice, lattice_name=name, own=(f"{name}-own",), replicas=2) as backend:
+            yield Pair(backend, lattice)
 
 
 def _until_busy(servers: list[Server]) -> None:
@@ -114,25 +114,25 @@ def _frozen(pid: int | None) -> Iterator[None]:
 
 @pytest.mark.thorough
 def test_two_replicas_have_one_key_and_both_answer(pair: Pair) -> None:
-    assert {pair.asked.world.ask_key() for _ in range(50)} == {pair.asked.world.server_xkey}
+    assert {pair.backend.world.ask_key() for _ in range(50)} == {pair.backend.world.server_xkey}
     with pair.load(1_000) as load:
-        _until_busy(pair.asked.servers)
+        _until_busy(pair.backend.servers)
         assert load.result()["wrong"] == {}
 
 
 @pytest.mark.thorough
 def test_no_request_is_lost_when_a_replica_is_stopped(pair: Pair) -> None:
     with pair.load(2_000) as load:
-        _until_busy(pair.asked.servers)
-        pair.asked.servers[0].end(signal.SIGTERM)
+        _until_busy(pair.backend.servers)
+        pair.backend.servers[0].end(signal.SIGTERM)
         assert load.result()["wrong"] == {}
 
 
 @pytest.mark.thorough
 def test_a_replica_that_is_killed_costs_what_it_had_in_hand(pair: Pair) -> None:
     with pair.load(2_000, seconds=3.0) as load:
-        _until_busy(pair.asked.servers)
-        pair.asked.servers[0].end(signal.SIGKILL)
+        _until_busy(pair.backend.servers)
+        pair.backend.servers[0].end(signal.SIGKILL)
         done = load.result()
     assert sum(done["wrong"].values()) <= AT_ONCE, done["wrong"]
     assert all("timed out" in reason for reason in done["wrong"]), done["wrong"]
@@ -142,9 +142,9 @@ def test_a_replica_that_is_killed_costs_what_it_had_in_hand(pair: Pair) -> None:
 
 @pytest.mark.thorough
 def test_what_a_frozen_replica_was_asked_is_answered_once_it_goes_on(pair: Pair) -> None:
-    frozen, other = pair.asked.servers
+    frozen, other = pair.backend.servers
     with pair.load(2_000) as load:
-        _until_busy(pair.asked.servers)
+        _until_busy(pair.backend.servers)
         with _frozen(frozen.process.pid):
             _until_idle([other])
         assert load.result()["wrong"] == {}
@@ -153,19 +153,19 @@ def test_what_a_frozen_replica_was_asked_is_answered_once_it_goes_on(pair: Pair)
 @pytest.mark.thorough
 def test_no_request_is_lost_while_nats_is_frozen_for_a_moment(pair: Pair) -> None:
     with pair.load(2_000) as load:
-        _until_busy(pair.asked.servers)
+        _until_busy(pair.backend.servers)
         with _frozen(pair.lattice.pid):
-            _until_idle(pair.asked.servers)
+            _until_idle(pair.backend.servers)
         assert load.result()["wrong"] == {}
 
 
 @pytest.mark.thorough
 def test_both_answer_again_when_nats_was_killed_and_came_back(pair: Pair) -> None:
-    world = pair.asked.world
+    world = pair.backend.world
     pair.lattice.kill()
     pair.lattice.start()
     with SecretsClient(pair.lattice.url) as client:
         assert until_served(client, world.subject("server_xkey")) == world.server_xkey
     with pair.load(1_000) as load:
-        _until_busy(pair.asked.servers)
+        _until_busy(pair.backend.servers)
         assert load.result()["wrong"] == {}

@@ -170,8 +170,8 @@ async def test_who_asks_too_often_is_told_and_others_are_not(secret_world: Secre
         secret_world.asking() as host,
         secret_world.asking() as two,
     ):
-        asked = (host.get("db", "password", namespace=secret_world.namespace) for _ in range(30))
-        answers = [value(item) for item in await asyncio.gather(*asked)]
+        requested = (host.get("db", "password", namespace=secret_world.namespace) for _ in range(30))
+        answers = [value(item) for item in await asyncio.gather(*requested)]
         assert "hunter2" in answers
         assert any("TRELLIS_SECRETS_ENTITY_RATE" in str(item) for item in answers)
         assert value(await two.get("db", "password", namespace=secret_world.namespace)) == "hunter2"

@@ -46,9 +46,9 @@ class Slow:
     async def busy(self) -> asyncio.Future[list[str]]:
         """Ask for many at once, and return once the replica has some of them, which it cannot answer yet."""
         self.proxy.silence()
-        asked = asyncio.gather(*(self.get() for _ in range(AT_ONCE)))
+        requested = asyncio.gather(*(self.get() for _ in range(AT_ONCE)))
         await eventually(lambda: self.measure("in_progress") >= SOME, "it is asked")
-        return asked
+        return requested
 
     def measure(self, name: str, **labels: str) -> float:
         """Return a gauge of the replica, which registered after the other one of this process."""
@@ -91,18 +91,18 @@ async def slow(
 
 @pytest.mark.parametrize("slow", [60.0], indirect=True, ids=["there is time"])
 async def test_who_stops_answers_what_it_took_once_its_api_server_does(slow: Slow) -> None:
-    asked = await slow.busy()
+    requested = await slow.busy()
     stopping = asyncio.create_task(slow.replicas.aclose())
     await eventually(lambda: not slow.serves(), "it takes no more")
     slow.proxy.resume()
-    assert Counter(await asked) == {"hunter2": AT_ONCE}
+    assert Counter(await requested) == {"hunter2": AT_ONCE}
     await stopping
 
 
 @pytest.mark.thorough
 async def test_who_stops_tells_of_an_api_server_that_does_not_answer(slow: Slow) -> None:
-    asked = await slow.busy()
+    requested = await slow.busy()
     await slow.replicas.aclose()
-    found = Counter(await asked)
+    found = Counter(await requested)
     assert set(found) == {"hunter2", "UpstreamError"}
     assert found["UpstreamError"] >= SOME

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("faked_clocks"), pyte
 FIVE_MINUTES = 300
 
 
-async def asked(host: Host, namespace: str, **claims: int) -> Any:
+async def requested(host: Host, namespace: str, **claims: int) -> Any:
     """Return what a component is given whose token begins or ends so many seconds from now."""
     times = {name: int(time.time()) + seconds for name, seconds in claims.items()}
     request = host.request("db", "password", namespace=namespace)
@@ -39,7 +39,7 @@ async def test_tokens_begin_and_end_by_the_clock_of_the_api_server(
         await until_status(port, "/readyz", 200)
         async with secret_world.asking() as host:
             namespace = secret_world.namespace
-            assert await asked(host, namespace) == planted.VALUE
-            assert await asked(host, namespace, nbf=-30, exp=60) == planted.VALUE
+            assert await requested(host, namespace) == planted.VALUE
+            assert await requested(host, namespace, nbf=-30, exp=60) == planted.VALUE
             for refused in ({"exp": -30}, {"nbf": 60}):
-                assert {*await asked(host, namespace, **refused)} == {"InvalidEntityJWT"}
+                assert {*await requested(host, namespace, **refused)} == {"InvalidEntityJWT"}

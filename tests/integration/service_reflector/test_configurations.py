@@ -88,9 +88,9 @@ async def test_without_an_answer_of_wadm_a_service_keeps_what_it_has(world: Refl
         # Where a new one listens is not known before its configuration is read, which follows wadm's answer.
         wadm.answers = False
         async with world.reflector():
-            asked = wadm.asked
+            requested = wadm.requested
             await wadm.deploy(named("new", "other"))
-            await eventually(lambda: wadm.asked > asked, "wadm is asked", seconds=PATIENCE)
+            await eventually(lambda: wadm.requested > requested, "wadm is asked", seconds=PATIENCE)
             found = world.service("kept")
             assert found is not None
             assert found["metadata"]["uid"] == before["metadata"]["uid"]

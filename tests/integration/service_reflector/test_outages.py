@@ -27,10 +27,10 @@ async def mirrors(world: ReflectedWorld, *wanted: str) -> None:
         pytest.fail(f"there are {mirrored(world)}, not {set(wanted)}")
 
 
-async def asked_again(wadm: Wadm) -> None:
+async def requested_again(wadm: Wadm) -> None:
     """Wait until wadm was asked from now on."""
-    before = wadm.asked
-    await eventually(lambda: wadm.asked > before, "wadm is asked", seconds=PATIENCE)
+    before = wadm.requested
+    await eventually(lambda: wadm.requested > before, "wadm is asked", seconds=PATIENCE)
 
 
 async def test_what_happens_while_nats_is_away_is_made_up_for(world: ReflectedWorld) -> None:
@@ -72,10 +72,10 @@ async def test_a_wadm_that_does_not_answer_takes_nothing_away(world: ReflectedWo
             await mirrors(world, "mute")
         wadm.answers = False
         async with world.reflector():
-            await asked_again(wadm)
+            await requested_again(wadm)
             await wadm.deploy(manifest("new"))
             await mirrors(world, "mute", "new")
-            await asked_again(wadm)
+            await requested_again(wadm)
             assert mirrored(world) == {"mute", "new"}
             # Its own word is enough where it cannot be asked.
             await wadm.undeploy("new")
@@ -143,7 +143,7 @@ async def test_each_service_is_told_once(world: ReflectedWorld) -> None:
             await wadm.deploy(manifest("told"))
             await mirrors(world, "told")
         async with world.reflector():
-            await asked_again(wadm)
+            await requested_again(wadm)
             await wadm.undeploy("told")
             await mirrors(world)
             events = await world.hosts.fleet.published_events(2)

@@ -110,9 +110,9 @@ class IssuedBus:
     def renew(self, name: str = CERTIFICATE) -> None:
         """Ask for another certificate, as ``cmctl renew`` does."""
         found = self.certificate(name)
-        asked = {"type": "Issuing", "status": "True", "reason": "ManuallyTriggered", "message": "by the test"}
-        asked |= {"observedGeneration": found["metadata"]["generation"]}
-        found["status"]["conditions"].append(asked)
+        requested = {"type": "Issuing", "status": "True", "reason": "ManuallyTriggered", "message": "by the test"}
+        requested |= {"observedGeneration": found["metadata"]["generation"]}
+        found["status"]["conditions"].append(requested)
         path = CERTIFICATES.path(self.namespace, name, "status")
         status, answer = self.operators.api.call("PUT", path, found)
         assert status == http.HTTPStatus.OK, answer

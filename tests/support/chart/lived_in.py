@@ -171,11 +171,11 @@ def payments(secret: str) -> list[Manifest]:
     metadata = {"name": "card-processor", "namespace": PAYMENTS}
     policy = {"backend": "kube", "namespace": PAYMENTS, "impersonate": "reader"}
     kind = "policy.secret.wasmcloud.dev/v1alpha1"
-    asked = {"name": "token", "properties": {"policy": "granted", "key": "card-processor", "field": "token"}}
+    requested = {"name": "token", "properties": {"policy": "granted", "key": "card-processor", "field": "token"}}
     component = {
         "name": "checkout",
         "type": "component",
-        "properties": {"image": COMPONENT, "secrets": [asked]},
+        "properties": {"image": COMPONENT, "secrets": [requested]},
         "traits": [{"type": "spreadscaler", "properties": {"instances": 1}}],
     }
     return [

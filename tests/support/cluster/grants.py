@@ -109,7 +109,7 @@ def until_given(api: Api, user: str, role: Manifest) -> None:
         return
     rule = role["rules"][0]
     resource, _, subresource = rule["resources"][0].partition("/")
-    asked = {
+    requested = {
         "group": rule["apiGroups"][0],
         "resource": resource,
         "subresource": subresource,
@@ -117,10 +117,10 @@ def until_given(api: Api, user: str, role: Manifest) -> None:
         "name": (rule.get("resourceNames") or [""])[0],
         "namespace": role["metadata"].get("namespace", ""),
     }
-    body = {"spec": {"user": user, "resourceAttributes": asked}}
+    body = {"spec": {"user": user, "resourceAttributes": requested}}
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not api.call("POST", _REVIEWS, body)[1].get("status", {}).get("allowed"):
-        assert time.monotonic() < deadline, f"{user} does not get {asked}"
+        assert time.monotonic() < deadline, f"{user} does not get {requested}"
         time.sleep(0.02)
 
 

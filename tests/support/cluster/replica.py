@@ -107,11 +107,11 @@ class Keeper:
             patch = {"data": {"writer": self.part.name, "count": str(kept.count + 1)}}
             if self.part.fenced:
                 patch |= {"metadata": {"uid": kept.uid, "resourceVersion": kept.resource_version}}
-            asked = now()
+            requested = now()
             written = await self.kube.merge_patch(
                 CONFIGMAPS, kept.name, patch, self.part.namespace, field_manager=FIELD_MANAGER
             )
-            self.journal.note("wrote", key, asked)
+            self.journal.note("wrote", key, requested)
             self.objects.wrote(written, kept)
             await asyncio.sleep(self.part.pace)
         finally:

@@ -76,9 +76,11 @@ class People:
         if request.path.endswith("/selfsubjectreviews"):
             return reply({"status": {"userInfo": {"username": user, "groups": list(groups)}}})
         if request.path.endswith("/selfsubjectaccessreviews"):
-            asked = json.loads(request.body or b"{}")["spec"]["resourceAttributes"]
-            named = asked["resource"] + (f".{asked['group']}" if asked.get("group") else "")
-            allowed = self.allows(who, asked["verb"], named, asked.get("namespace", ""), asked.get("name", ""))
+            requested = json.loads(request.body or b"{}")["spec"]["resourceAttributes"]
+            named = requested["resource"] + (f".{requested['group']}" if requested.get("group") else "")
+            allowed = self.allows(
+                who, requested["verb"], named, requested.get("namespace", ""), requested.get("name", "")
+            )
             return reply({"status": {"allowed": allowed}})
         if request.path in {"/readyz", "/version"} or _DISCOVERY.fullmatch(request.path):
             return None

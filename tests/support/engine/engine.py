@@ -157,8 +157,8 @@ def _daemon(made: Engine, argv: Sequence[str], output: int) -> Iterator[subproce
 
 def _until_ready(made: Engine, daemon: subprocess.Popen[bytes], log: Path) -> None:
     deadline = time.monotonic() + _START_SECONDS
-    asked = made.command("docker", "version")
-    while subprocess.run(asked, env=made.environment, capture_output=True, check=False).returncode:
+    requested = made.command("docker", "version")
+    while subprocess.run(requested, env=made.environment, capture_output=True, check=False).returncode:
         assert daemon.poll() is None, log.read_text(errors="replace")[-4000:]
         assert time.monotonic() < deadline, log.read_text(errors="replace")[-4000:]
         time.sleep(0.1)

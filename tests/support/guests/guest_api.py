@@ -62,7 +62,7 @@ class FakeApi:
         except RefusedError as refused:
             return refused.answer
 
-    def asked(self, op: str) -> list[Json]:
+    def requested(self, op: str) -> list[Json]:
         return [request for request in self.requests if request["op"] == op]
 
     def put(self, obj: Json) -> Json:
@@ -159,8 +159,8 @@ def _is_selected(obj: Json, request: Json) -> bool:
     """Say whether selectors take an object: of fields the name alone, of labels `a=b,c=d`."""
     metadata = obj["metadata"]
     fields, labels = {"metadata.name": metadata["name"]}, metadata.get("labels", {})
-    asked = [(fields, request.get("fieldSelector")), (labels, request.get("labelSelector"))]
-    return all(known.get(name) == value for known, text in asked for name, value in _pairs(text))
+    requested = [(fields, request.get("fieldSelector")), (labels, request.get("labelSelector"))]
+    return all(known.get(name) == value for known, text in requested for name, value in _pairs(text))
 
 
 def _pairs(text: str | None) -> list[list[str]]:

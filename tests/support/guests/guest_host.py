@@ -39,7 +39,7 @@ class GuestHost:
 
     def __post_init__(self) -> None:
         self._limits = Limits(memory_bytes=128 << 20, cpu_seconds=20)
-        self._instance = Instance.boot(self.module, self._limits, Asked(self))
+        self._instance = Instance.boot(self.module, self._limits, GuestCalls(self))
         self._identity = Identity("guest", self.module.sha256, self.module.engine.key, "config")
         self._snapshots = None if self.directory is None else Snapshots(self.directory)
 
@@ -77,12 +77,12 @@ class GuestHost:
         self._instance.suspend(snapshots, self._identity)
         found = snapshots.find(self._identity)
         assert found is not None
-        self._instance = Instance.wake(self.module, self._limits, Asked(self), found)
+        self._instance = Instance.wake(self.module, self._limits, GuestCalls(self), found)
         self.wakes += 1
 
 
 @dataclass
-class Asked:
+class GuestCalls:
     """What the guest asks for, as bytes and lines."""
 
     host: GuestHost

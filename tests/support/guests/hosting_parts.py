@@ -98,14 +98,14 @@ class SomeSources:
         self.confirms = False
 
     @asynccontextmanager
-    async def turn(self, asked: ModuleRequest) -> AsyncIterator[SomeFetch]:
-        assert asked.namespace
-        assert asked.user
+    async def turn(self, requested: ModuleRequest) -> AsyncIterator[SomeFetch]:
+        assert requested.namespace
+        assert requested.user
         try:
-            assert asked.module.config_map is not None
-            if asked.module.config_map.name in self.held:
+            assert requested.module.config_map is not None
+            if requested.module.config_map.name in self.held:
                 await self.let.wait()
-            yield SomeFetch(self, asked)
+            yield SomeFetch(self, requested)
         except asyncio.CancelledError:
             self.cancelled += 1
             raise
@@ -114,7 +114,7 @@ class SomeSources:
 @dataclass
 class SomeFetch:
     sources: SomeSources
-    asked: ModuleRequest
+    requested: ModuleRequest
 
     async def confirm(self) -> bool:
         self.sources.confirmed += 1
@@ -124,14 +124,14 @@ class SomeFetch:
     async def module(self) -> bytes:
         self.sources.fetched += 1
         self._check()
-        source = self.asked.module.config_map
+        source = self.requested.module.config_map
         assert source is not None
         if source.name not in self.sources.modules:
             raise SourceError(SourceReason.NOT_FOUND, f"ConfigMap {source.name} does not exist")
         return self.sources.modules[source.name]
 
     def _check(self) -> None:
-        if self.asked.user in self.sources.denied:
+        if self.requested.user in self.sources.denied:
             raise SourceError(SourceReason.FORBIDDEN, "the registry wants a pullSecret")
 
 

@@ -69,9 +69,9 @@ _SAYS = """(module
     (i64.const {result})))"""
 
 
-def says(asked: dict[str, Any], answer: dict[str, Any]) -> bytes:
+def says(requested: dict[str, Any], answer: dict[str, Any]) -> bytes:
     """Return a module that logs what it is told, asks for one thing, and answers always the same."""
-    texts = {"asked": json.dumps(asked), "answer": json.dumps(answer)}
+    texts = {"asked": json.dumps(requested), "answer": json.dumps(answer)}
     escaped = {name: text.replace('"', '\\"') for name, text in texts.items()}
     result = 4096 << 32 | len(texts["answer"])
     return bytes(wasmtime.wat2wasm(_SAYS.format(**escaped, asked_length=len(texts["asked"]), result=result)))

@@ -144,11 +144,11 @@ class HostBehaviour:
 
     async def test_its_inventory_is_what_its_heartbeats_say(self, watched: Lattice, new_host: NewHost) -> None:
         host = await new_host({}, 1)
-        asked = (await watched.ask(f"host.get.{host.id}"))["response"]
+        requested = (await watched.ask(f"host.get.{host.id}"))["response"]
         heartbeat = (await watched.event("host_heartbeat", host.id, nth=2))["data"]
         changing = {"uptime_human", "uptime_seconds"}
-        assert set(asked) == set(heartbeat) == INVENTORY_KEYS
-        assert {key: asked[key] for key in INVENTORY_KEYS - changing} == {
+        assert set(requested) == set(heartbeat) == INVENTORY_KEYS
+        assert {key: requested[key] for key in INVENTORY_KEYS - changing} == {
             key: heartbeat[key] for key in INVENTORY_KEYS - changing
         }
         assert heartbeat["host_id"] == host.id

@@ -25,7 +25,7 @@ class LatticeSpeaker:
     lattice: str
     hosts: dict[str, dict[str, Any]] = field(default_factory=dict)
     models: list[dict[str, Any]] | None = None
-    asked: list[str] = field(default_factory=list)
+    requested: list[str] = field(default_factory=list)
     options: dict[str, Any] = field(default_factory=dict)
 
     async def __aenter__(self) -> Self:
@@ -77,16 +77,16 @@ class LatticeSpeaker:
         await settle(self.client)
 
     async def _ping(self, message: Msg) -> None:
-        self.asked.append(message.subject)
+        self.requested.append(message.subject)
         for host_id in self.hosts:
             await message.respond(json.dumps({"success": True, "message": "", "response": {"id": host_id}}).encode())
 
     async def _get(self, message: Msg) -> None:
-        self.asked.append(message.subject)
+        self.requested.append(message.subject)
         host = self.hosts.get(message.subject.rsplit(".", 1)[1])
         if host is not None:
             await message.respond(json.dumps({"success": True, "message": "", "response": host}).encode())
 
     async def _list(self, message: Msg) -> None:
-        self.asked.append(message.subject)
+        self.requested.append(message.subject)
         await message.respond(json.dumps(self.models).encode())

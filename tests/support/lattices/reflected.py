@@ -51,7 +51,7 @@ class Wadm:
         self.speaker = speaker
         self.deployed: dict[str, Manifest] = {}
         self.answers = True
-        self.asked = 0
+        self.requested = 0
 
     async def __aenter__(self) -> Self:
         api = f"wadm.api.{self.speaker.lattice}.model"
@@ -82,7 +82,7 @@ class Wadm:
         await self.speaker.client.publish(f"wadm.evt.{self.speaker.lattice}.{event}", json.dumps(envelope).encode())
 
     async def _list(self, message: Any) -> None:
-        self.asked += 1
+        self.requested += 1
         if self.answers:
             versions = {name: item["metadata"]["annotations"]["version"] for name, item in self.deployed.items()}
             models = [{"name": name, "version": v, "deployed_version": v} for name, v in versions.items()]

@@ -62,8 +62,8 @@ def own_account(cluster: ClusterInfo, api: Api, namespace: str) -> Api:
     subject = {"kind": "ServiceAccount", "name": "tenant", "namespace": namespace}
     ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "tenant"}
     _make(api, ROLE_BINDINGS.path(namespace), {"metadata": {"name": "tenant"}, "roleRef": ref, "subjects": [subject]})
-    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
-    answer = _make(api, f"{SERVICE_ACCOUNTS.path(namespace, 'tenant')}/token", asked)
+    requested = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
+    answer = _make(api, f"{SERVICE_ACCOUNTS.path(namespace, 'tenant')}/token", requested)
     config = yaml.safe_load(Path(cluster.kubeconfig).read_text(encoding="utf-8"))
     config["users"][0]["user"] = {"token": answer["status"]["token"]}
     written = Path(cluster.kubeconfig).parent / f"kubeconfig-of-tenant-{namespace}"

@@ -37,7 +37,7 @@ class HttpsFiles:
     origin: str
     folder: Path
     authority: str
-    asked: list[str] = field(default_factory=list)
+    requested: list[str] = field(default_factory=list)
     held: dict[str, Hold] = field(default_factory=dict)
 
     def url(self, name: str) -> str:
@@ -108,7 +108,7 @@ def _handler(files: HttpsFiles) -> type[http.server.BaseHTTPRequestHandler]:
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             name = self.path.removeprefix("/")
-            files.asked.append(name)
+            files.requested.append(name)
             if name not in {path.name for path in files.folder.iterdir()}:
                 self.send_error(HTTPStatus.NOT_FOUND)
                 return

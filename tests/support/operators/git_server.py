@@ -85,7 +85,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         """Say nothing."""
 
     def _answer(self, body: bytes) -> None:
-        asked = urlsplit(self.path)
+        target = urlsplit(self.path)
         program = shutil.which("git")
         assert program is not None
         variables = {
@@ -95,8 +95,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             "GIT_CONFIG_NOSYSTEM": "1",
             "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
             "REQUEST_METHOD": self.command,
-            "PATH_INFO": asked.path,
-            "QUERY_STRING": asked.query,
+            "PATH_INFO": target.path,
+            "QUERY_STRING": target.query,
             "CONTENT_TYPE": self.headers.get("Content-Type", ""),
             "CONTENT_LENGTH": str(len(body)),
             "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),

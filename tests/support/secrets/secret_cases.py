@@ -8,7 +8,7 @@ from secrets_backend.domain.protocol import Request, open_request, seal_reply
 from secrets_backend.domain.refusals import WITH_MESSAGE, Refusal
 from support.secrets.opened_requests import KEYS, PLANTED
 from support.secrets.secret_mutations import Case, case
-from support.secrets.secret_oracle import Asked, judge
+from support.secrets.secret_oracle import RequestedSecret, judge
 from support.secrets.secret_requests import HOST_HEADER, NOW, SENDER_PUBLIC, opened
 
 
@@ -21,25 +21,27 @@ def judged(one: Case) -> str:
     """The outcome of a case that was drawn, as of ``verdict``."""
     wanted = _expected(one)
     try:
-        found: str | Asked = _asked(open_request(one.headers, one.payload, KEYS, NOW).request())
+        found: str | RequestedSecret = _requested(open_request(one.headers, one.payload, KEYS, NOW).request())
     except Refusal as refusal:
         found = _answer_of(refusal)
     assert found == wanted, f"case {one.kind}: {found}, not {wanted}: {one.text!r}"
     return f"{one.kind}: {found if isinstance(found, str) else 'accepted'}"
 
 
-def _expected(one: Case) -> str | Asked:
+def _expected(one: Case) -> str | RequestedSecret:
     if not (one.headers or {}).get(HOST_HEADER, "").strip(" \t"):
         return "InvalidHeaders"
     return "DecryptionError" if one.text is None else judge(one.text, NOW)
 
 
-def _asked(request: Request) -> Asked:
+def _requested(request: Request) -> RequestedSecret:
     entity, host = ((token.issuer, token.subject, token.name) for token in (request.entity, request.host))
     assert request.reply_to == SENDER_PUBLIC
     assert opened(*seal_reply(request, b"{}")) == b"{}"
     policy = request.policy
-    return Asked(request.secret, request.field, request.application, entity, host, policy.namespace, policy.impersonate)
+    return RequestedSecret(
+        request.secret, request.field, request.application, entity, host, policy.namespace, policy.impersonate
+    )
 
 
 def _answer_of(refusal: Refusal) -> str:

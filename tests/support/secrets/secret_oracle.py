@@ -28,7 +28,7 @@ LOW_ORDER = {0, 1, P - 1, _ORDER_8, P - _ORDER_8}
 
 
 @dataclass(frozen=True)
-class Asked:
+class RequestedSecret:
     """What a request asks for: who is a tuple of issuer, subject and name."""
 
     secret: str
@@ -44,7 +44,7 @@ class UnreadableError(Exception):
     """No JSON that everybody reads alike."""
 
 
-def judge(text: bytes, now: float) -> str | Asked:
+def judge(text: bytes, now: float) -> str | RequestedSecret:
     """What a backend must make of a text that came out of a box: the name of an error, or what is asked for."""
     try:
         document = read(text)
@@ -68,7 +68,7 @@ def judge(text: bytes, now: float) -> str | Asked:
         return "Other"
     if len(texts["field"]) > 253 or not set(texts["field"]) <= FIELD:
         return "SecretNotFound"
-    return Asked(texts["key"], texts["field"], printable(texts["name"]) or None, entity, host, *wanted)
+    return RequestedSecret(texts["key"], texts["field"], printable(texts["name"]) or None, entity, host, *wanted)
 
 
 def printable(name: str) -> str:

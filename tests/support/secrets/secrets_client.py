@@ -121,8 +121,8 @@ class SecretsClient:
 
     def make_token(self, kind: str, issuer: Key, subject: str, **times: int) -> str:
         """Return a token made by wascap: of a component, provider or host; ``expires``, ``not_before`` if wanted."""
-        asked = {"kind": kind, "seed": issuer.seed, "subject": subject, "name": f"a {kind}", **times}
-        return str(self._ask("token", **asked)["token"])
+        requested = {"kind": kind, "seed": issuer.seed, "subject": subject, "name": f"a {kind}", **times}
+        return str(self._ask("token", **requested)["token"])
 
     def is_good(self, kind: str, token: str) -> bool:
         """Return whether wascap takes a token."""

@@ -123,7 +123,7 @@ def groups(api: Api, name: str, lattice: NatsServer, *namespaces: str) -> Iterat
 
 
 @dataclass(frozen=True)
-class Asked:
+class ServedBackend:
     """A backend that answers, and the world it is asked in."""
 
     world: World
@@ -137,9 +137,9 @@ class Asked:
 
 
 @contextlib.contextmanager
-def asked_backend(
+def running_backend(
     place: Place, lattice: NatsServer, *, lattice_name: str, own: tuple[str, ...], replicas: int = 1
-) -> Iterator[Asked]:
+) -> Iterator[ServedBackend]:
     """Have a backend for a lattice whose hosts are in some namespaces, with Secrets in the first of them.
 
     Namespaces are made and removed, but for ``default``. The backend has the name that the place's settings say.
@@ -158,7 +158,7 @@ def asked_backend(
         stack.enter_context(groups(api, lattice_name, lattice, *own))
         servers = [stack.enter_context(place.replica()) for _ in range(replicas)]
         world.server_xkey = until_served(client, world.subject("server_xkey"))
-        yield Asked(world, place, servers)
+        yield ServedBackend(world, place, servers)
 
 
 def until_served(client: SecretsClient, subject: str) -> str:

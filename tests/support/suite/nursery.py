@@ -104,7 +104,7 @@ class Nursery:
         What it prints goes to the end of the log; to that of ``errors`` what it has to say beside, if that is given.
         """
         log.touch()  # the child opens it some time after its fork, and tests read it at once
-        asked = {
+        order = {
             "environment": dict(environment),
             "bare": bare,
             "arguments": [*arguments],
@@ -113,7 +113,7 @@ class Nursery:
         }
         assert self._process.stdin is not None
         with self._asking:
-            self._process.stdin.write(json.dumps(asked).encode() + b"\n")
+            self._process.stdin.write(json.dumps(order).encode() + b"\n")
             self._process.stdin.flush()
             return self._born.get(timeout=_BIRTH_SECONDS)
 
@@ -168,22 +168,22 @@ def _report(**message: int) -> None:
     sys.stdout.flush()
 
 
-def _be(main: Any, asked: dict[str, Any]) -> None:
+def _be(main: Any, order: dict[str, Any]) -> None:
     """Be the child, for good, and no longer than there is a nursery."""
     code = 70
     try:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         output, errors = (
-            os.open(asked[name], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600) for name in ("log", "errors")
+            os.open(order[name], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600) for name in ("log", "errors")
         )
         nothing = os.open(os.devnull, os.O_RDONLY)
         for given, number in ((nothing, 0), (output, 1), (errors, 2)):
             os.dup2(given, number)
         os.closerange(3, _FILES_MAX)
-        if asked["bare"]:
+        if order["bare"]:
             os.environ.clear()
-        os.environ.update(asked["environment"])
-        sys.argv = ["trellis", *asked["arguments"]]
+        os.environ.update(order["environment"])
+        sys.argv = ["trellis", *order["arguments"]]
         main()
         code = 0
     except SystemExit as end:

@@ -72,10 +72,10 @@ def assert_whole(spans: list[ReadSpan]) -> None:
 def assert_flow(spans: list[ReadSpan], wanted: Iterable[Edge], names: Mapping[str, str]) -> None:
     """Fail unless the trace is whole and has these spans under these parents, and no others."""
     assert_whole(spans)
-    asked = list(wanted)
+    requested = list(wanted)
     found = edges(spans, names)
-    must = {Edge(item.service, item.name, item.parent) for item in asked if not item.may}
-    may = {Edge(item.service, item.name, item.parent) for item in asked if item.may}
+    must = {Edge(item.service, item.name, item.parent) for item in requested if not item.may}
+    may = {Edge(item.service, item.name, item.parent) for item in requested if item.may}
     problems = [f"missing: {item}" for item in must - found] + [f"not expected: {item}" for item in found - must - may]
     assert not problems, "\n".join([*sorted(problems), tree(spans)])
     assert all(span.attributes.get("trellis.cluster") for span in spans if span.service != "trellis-node-installer"), (

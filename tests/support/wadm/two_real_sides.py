@@ -64,17 +64,17 @@ class One:
 
     def allowed(self, found: State, *, lost: bool) -> bool:
         """Say whether this may be so at the end of a time, ``lost``: in which wadm's storage was."""
-        asked = [item for item in (self.kubectl, self.wash) if item is not None]
-        if not asked:
+        requested = [item for item in (self.kubectl, self.wash) if item is not None]
+        if not requested:
             return found == self.state
-        if len(asked) == 1 and not (lost and self.wash):
-            return found == asked[0].wanted
+        if len(requested) == 1 and not (lost and self.wash):
+            return found == requested[0].wanted
         if found is None:
-            return any(item.goes for item in asked) or (self.state is None and self.kubectl is None)
-        images = {item[0] for item in (self.state, *(each.wanted for each in asked)) if item is not None}
-        images |= {item.put for item in asked if item.put}
+            return any(item.goes for item in requested) or (self.state is None and self.kubectl is None)
+        images = {item[0] for item in (self.state, *(each.wanted for each in requested)) if item is not None}
+        images |= {item.put for item in requested if item.put}
         was_stopped = self.state is not None and not self.state[1]
-        stopped = any(item.stops for item in asked) or was_stopped or (lost and self.wash is not None)
+        stopped = any(item.stops for item in requested) or was_stopped or (lost and self.wash is not None)
         return found[0] in images and (found[1] or stopped)
 
 

@@ -42,7 +42,7 @@ class WadmStandIn:
     lattice: str
     options: dict[str, Any] = field(default_factory=dict)
     account: str = ""
-    asked: list[str] = field(default_factory=list)
+    requested: list[str] = field(default_factory=list)
     statuses: dict[str, Reply] = field(default_factory=dict)
     refusals: dict[tuple[str, str], Reply] = field(default_factory=dict)
     unlisted: set[str] = field(default_factory=set)
@@ -107,7 +107,7 @@ class WadmStandIn:
     ) -> Callable[[Msg], Coroutine[Any, Any, None]]:
         async def serve(message: Msg) -> None:
             tokens = message.subject.removeprefix(self._before).split(".")
-            self.asked.append(tokens[4])
+            self.requested.append(tokens[4])
             async with self._serving:
                 try:
                     data = message.data

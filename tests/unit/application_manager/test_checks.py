@@ -99,14 +99,14 @@ def test_a_manifest_that_cannot_be_read_is_not_carried_over_but_deleted(deleting
 
 @pytest.mark.parametrize(("until", "again"), [(15.0, 5.0), (10.1, Timings().soon)], ids=["later", "at once"])
 def test_what_wadm_refused_is_reported_and_not_asked_for_before_its_time(until: float, again: float) -> None:
-    asked = snapshot()
-    refused = SETTLED.refused_as(asked.object, Refusal.FAILED, "no", until - 4.0, Timings()).refused
-    decision = decide(replace(asked, progress=Progress(refused=refused)))
+    requested = snapshot()
+    refused = SETTLED.refused_as(requested.object, Refusal.FAILED, "no", until - 4.0, Timings()).refused
+    decision = decide(replace(requested, progress=Progress(refused=refused)))
     assert (decision.refused, decision.again, kinds(decision)) == (refused, again, [Undeploy])
-    later = replace(asked, progress=Progress(refused=refused), monotonic=until)
-    assert decide(later) == decide(asked), "its time has come"
+    later = replace(requested, progress=Progress(refused=refused), monotonic=until)
+    assert decide(later) == decide(requested), "its time has come"
     other = replace(VIEW.object, digest="b" * 64, base=BASE)
-    assert Put in kinds(decide(replace(asked, object=other, progress=Progress(refused=refused)))), "it is another"
+    assert Put in kinds(decide(replace(requested, object=other, progress=Progress(refused=refused)))), "it is another"
 
 
 def test_a_newer_object_of_the_same_application_is_reported_and_let_go_when_it_is_deleted() -> None:

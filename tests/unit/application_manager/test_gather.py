@@ -87,10 +87,10 @@ class Buried:
     """Tombstones. ``asked``: for each question whether there is one, wadm's entry."""
 
     holding: bool = False
-    asked: list[tuple[str, str, str, int]] = field(default_factory=list)
+    queries: list[tuple[str, str, str, int]] = field(default_factory=list)
 
     async def holds(self, *of: Any) -> bool:
-        self.asked.append(of)
+        self.queries.append(of)
         return self.holding
 
 
@@ -232,7 +232,7 @@ async def test_a_model_without_an_object_is_looked_up_among_the_tombstones(burie
     made = world(Lattice(Store({"web": MODEL})))
     made.tombstones.holding = buried
     assert (await made.run()).tombstone is buried
-    assert made.tombstones.asked == [("red", "web", "b", 3)]
+    assert made.tombstones.queries == [("red", "web", "b", 3)]
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ async def test_tombstones_are_read_only_where_an_object_may_be_made(progress: Pr
     made = world(Lattice(Store({"web": MODEL})))
     made.cache.advance(KEY, lambda _: progress)
     await made.run()
-    assert made.tombstones.asked == []
+    assert made.tombstones.queries == []
 
 
 @pytest.mark.parametrize(

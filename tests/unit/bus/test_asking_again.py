@@ -20,7 +20,7 @@ READING = "$JS.API.STREAM.INFO.TRELLIS_EVENTS"
 class Server:
     """Notes the reply subjects of what it is asked, and answers when told to."""
 
-    asked: list[str] = field(default_factory=list)
+    requested: list[str] = field(default_factory=list)
     port: int = 0
     writer: asyncio.StreamWriter | None = None
 
@@ -31,13 +31,13 @@ class Server:
             if line[0] == b"PING":
                 writer.write(b"PONG\r\n")
             elif line[0] == b"PUB":
-                self.asked.append(line[2].decode())
+                self.requested.append(line[2].decode())
                 await reader.readline()
         writer.close()
 
     def answer(self, which: int) -> None:
         assert self.writer is not None
-        self.writer.write(f"MSG {self.asked[which]} 1 2\r\nok\r\n".encode())
+        self.writer.write(f"MSG {self.requested[which]} 1 2\r\nok\r\n".encode())
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ async def test_a_question_that_changes_nothing_is_asked_again_and_any_answer_cou
     server: Server, client: UserClient, subject: str, which: int
 ) -> None:
     asking = asyncio.create_task(client.request(subject, timeout=60))
-    await eventually(lambda: len(server.asked) == 2)
+    await eventually(lambda: len(server.requested) == 2)
     server.answer(which)
     assert (await asking).data == b"ok"
     assert not client._asking, "nobody waits for the other answer"
@@ -78,7 +78,7 @@ async def test_a_question_without_an_answer_ends_in_its_time(client: UserClient)
 
 async def test_a_question_that_is_given_up_is_asked_no_more(server: Server, client: UserClient) -> None:
     asking = asyncio.create_task(client.request(READING, timeout=60))
-    await eventually(lambda: server.asked)
+    await eventually(lambda: server.requested)
     asking.cancel()
     await asyncio.wait({asking})
     assert not client._asking
@@ -87,7 +87,7 @@ async def test_a_question_that_is_given_up_is_asked_no_more(server: Server, clie
 async def test_what_changes_something_is_asked_once(server: Server, client: UserClient) -> None:
     changing = asyncio.create_task(client.request("$JS.API.CONSUMER.CREATE.TRELLIS_EVENTS.x", timeout=60))
     reading = asyncio.create_task(client.request(READING, timeout=60))
-    await eventually(lambda: len(server.asked) == 3)
+    await eventually(lambda: len(server.requested) == 3)
     server.answer(0)
     server.answer(1)
     assert (await changing).data == b"ok"

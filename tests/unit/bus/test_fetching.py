@@ -25,7 +25,7 @@ class Pull:
     def __init__(self) -> None:
         self.delivered = 0
         self.fetches = 0
-        self.asked_for: list[int] = []
+        self.requested_for: list[int] = []
         self.answers: asyncio.Queue[list[Msg] | Exception] = asyncio.Queue()
         self._nc = SimpleNamespace(is_connected=False)
         self._nms = self._deliver = ""
@@ -38,7 +38,7 @@ class Pull:
 
     async def fetch(self, batch: int, _: float) -> list[Msg]:
         self.fetches += 1
-        self.asked_for.append(batch)
+        self.requested_for.append(batch)
         answer = await self.answers.get()
         if isinstance(answer, Exception):
             raise answer
@@ -151,7 +151,7 @@ async def test_what_comes_after_its_fetch_has_ended_is_handed_over_first(hearing
     assert pull._sub._pending_size == 0
 
 
-class Asked(Connected):
+class RequestingConnection(Connected):
     """A connection whose server sends something when it is asked for what there is without waiting."""
 
     def __init__(self, pull: Pull, sends: list[Msg]) -> None:
@@ -165,14 +165,14 @@ class Asked(Connected):
             self.pull.arrives(send)
 
 
-def asking(pull: Pull, *sends: Msg) -> Asked:
+def asking(pull: Pull, *sends: Msg) -> RequestingConnection:
     async def next_msg(seconds: float) -> Msg:
         try:
             return await asyncio.wait_for(pull._sub._pending_queue.get(), seconds)
         except TimeoutError:
             raise nats.errors.TimeoutError from None
 
-    made = Asked(pull, list(sends))
+    made = RequestingConnection(pull, list(sends))
     pull._nc, pull._sub.next_msg, pull._nms, pull._deliver = cast("Any", made), next_msg, "next", "inbox"
     return made
 
@@ -188,7 +188,7 @@ async def test_with_the_first_message_comes_what_else_there_is_and_nobody_waits_
     began = time.monotonic()
     assert [raw.reply for raw in await fetching_of(pull, hearing).fetch(100, 60)] == ["a", "b", "c"]
     assert time.monotonic() - began < 1
-    assert pull.asked_for == [1]
+    assert pull.requested_for == [1]
     assert server.requests == [{"batch": 99, "no_wait": True}]
 
 

@@ -180,11 +180,11 @@ async def test_a_command_that_is_given_up_while_it_connects_leaves_nothing_open(
 
 
 async def test_a_connection_that_is_let_go_of_while_tls_is_agreed_on_has_failed() -> None:
-    asked = asyncio.Event()
+    requested = asyncio.Event()
 
     async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
-        asked.set()
+        requested.set()
         await reader.read()
         writer.close()
 
@@ -195,7 +195,7 @@ async def test_a_connection_that_is_let_go_of_while_tls_is_agreed_on_has_failed(
         )
         await transport.connect(address, 1024, 5)
         agreeing = asyncio.create_task(transport.connect_tls(address, ssl.create_default_context(), 1024, 5))
-        await asyncio.wait_for(asked.wait(), 5)
+        await asyncio.wait_for(requested.wait(), 5)
         transport.abort()
         with pytest.raises(ConnectionResetError, match="before TLS"):
             await agreeing

@@ -49,12 +49,12 @@ class Run:
     started: int
     end: asyncio.Future[float | None]
     succeeded: bool = False
-    asked: bool = False
+    requested: bool = False
 
     @property
     def wants_another(self) -> bool:
         """Whether what became of it is a reason to run again: it failed, was cancelled, or asked."""
-        return self.asked or not self.succeeded
+        return self.requested or not self.succeeded
 
 
 @dataclass
@@ -114,7 +114,7 @@ class History:
             case "succeeds":
                 run.end.set_result(None)
             case "asks again":
-                run.asked = True
+                run.requested = True
                 run.end.set_result(5.0)
             case _:
                 run.end.set_exception(RuntimeError("failed on purpose"))

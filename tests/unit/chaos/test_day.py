@@ -41,11 +41,11 @@ def test_the_command_makes_the_schedule_of_the_run(one: date) -> None:
     for seed in day.seeds_of(one):
         make, goal, *given_ = shlex.split(day.command_of(seed))
         assert (make, goal) == ("make", "chaos")
-        asked = dict(item.split("=", 1) for item in given_)
-        rest = shlex.split(asked.pop("ARGS"))
+        requested = dict(item.split("=", 1) for item in given_)
+        rest = shlex.split(requested.pop("ARGS"))
         # As the Makefile hands them on.
         options = run.arguments(
-            [*(each for item in asked.items() for each in (f"--{item[0].lower()}", item[1])), *rest]
+            [*(each for item in requested.items() for each in (f"--{item[0].lower()}", item[1])), *rest]
         )
         assert options.runs == 1
         assert run.schedule_of(options, options.seed) == day.schedule_of(seed)
@@ -55,13 +55,13 @@ def test_every_seed_that_found_something_has_its_day() -> None:
     first = date(2026, 11, 23)
     days = [date.fromordinal(first.toordinal() + number) for number in range(len(day.FOUND))]
     assert {day.found_on(item) for item in days} == {*day.FOUND}
-    asked = run.arguments(["--found"])
+    requested = run.arguments(["--found"])
     recorded = {
         (line["seed"], line["seconds"])
         for line in map(json.loads, record.RECORD.read_text(encoding="utf-8").splitlines())
         if line["outcome"] != outcome.OK
     }
-    assert {(seed, asked.seconds) for seed in day.FOUND} <= recorded
+    assert {(seed, requested.seconds) for seed in day.FOUND} <= recorded
 
 
 def test_nothing_of_a_day_takes_more_than_every_machine_has() -> None:

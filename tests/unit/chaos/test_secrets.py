@@ -63,7 +63,7 @@ def seen(*steps: tuple[str, str, str]) -> Witness:
     """Return who saw these steps: the first at 0 s, a second apart, each taken half a second later."""
     witness = Witness()
     for step in steps_of(*steps):
-        witness.asked_for(step, step.at)
+        witness.requested_for(step, step.at)
         witness.taken(step, step.at + 0.5)
     return witness
 
@@ -101,6 +101,6 @@ def test_what_was_never_granted_is_wrong_at_any_time() -> None:
 
 def test_what_is_asked_for_and_not_taken_yet_may_be_given() -> None:
     witness = seen(SET, ALLOW)
-    witness.asked_for(Step(3.0, secret_work.PART, *GRANT), 3.0)
+    witness.requested_for(Step(3.0, secret_work.PART, *GRANT), 3.0)
     assert witness.wrong(answered(3.1)) == []
     assert witness.wrong(answered(2.5)) != []

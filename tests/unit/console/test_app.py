@@ -154,11 +154,11 @@ async def test_who_went_on_to_the_next_thing_does_not_wait_for_what_he_left(
     kube: FakeKube, unused_tcp_port: int
 ) -> None:
     """A page that goes through a list asks why of each, and takes the question back with the next."""
-    asked = 0
+    requested = 0
 
     async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal asked
-        asked += 1
+        nonlocal requested
+        requested += 1
         while await reader.read(1024):
             pass
         writer.close()
@@ -173,7 +173,7 @@ async def test_who_went_on_to_the_next_thing_does_not_wait_for_what_he_left(
                 assert answer.status == 204
             for number in range(READS_EACH):
                 left = asyncio.create_task(browser.get(f"/api/traces/{number:032x}"))
-                await eventually(lambda number=number: asked > number)
+                await eventually(lambda number=number: requested > number)
                 left.cancel()
                 await asyncio.gather(left, return_exceptions=True)
 

@@ -204,13 +204,13 @@ class SeenVersions:
 
     def __init__(self, *found: Stored) -> None:
         self.found = found
-        self.asked: list[tuple[str, str, Start]] = []
+        self.requested: list[tuple[str, str, Start]] = []
 
     async def past(
         self, stream: str, subjects: str, start: Start, *, headers_only: bool = False
     ) -> AsyncGenerator[tuple[Stored, str], None]:
         del headers_only
-        self.asked.append((stream, subjects, start))
+        self.requested.append((stream, subjects, start))
         for message in self.found:
             if message.sequence >= (start.sequence or 0):
                 yield message, "e"
@@ -269,7 +269,7 @@ async def test_the_past_ends_where_it_was_asked_to() -> None:
 async def test_no_more_is_read_than_can_be_meant(query: dict[str, str], stream: str, subjects: str) -> None:
     link = SeenVersions()
     await replay(link, rights(), read_page_request(query), seconds=SECONDS)  # type: ignore[arg-type]
-    assert link.asked[0][:2] == (stream, subjects)
+    assert link.requested[0][:2] == (stream, subjects)
 
 
 @pytest.mark.parametrize(

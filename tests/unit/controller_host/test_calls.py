@@ -30,12 +30,12 @@ EVENT = {
 }
 
 
-def asked(**fields: Any) -> Verb | GuestEvent:
+def requested(**fields: Any) -> Verb | GuestEvent:
     return read(orjson.dumps(fields), MANAGER)
 
 
 def a_verb(**fields: Any) -> Verb:
-    found = asked(**fields)
+    found = requested(**fields)
     assert isinstance(found, Verb)
     return found
 
@@ -77,7 +77,7 @@ def test_update_is_of_the_version_that_was_read() -> None:
     newer = OBJECT | {"metadata": {"namespace": "team-a", "name": "settings", "resourceVersion": "7"}}
     assert a_verb(op="update", object=newer).method == "PUT"
     with pytest.raises(CallRefused, match=r"object\.metadata\.resourceVersion"):
-        asked(op="update", object=OBJECT)
+        requested(op="update", object=OBJECT)
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,11 @@ from support.suite.naming import lacking
 
 
 async def test_what_goes_while_it_is_told_is_told_as_gone(world: World, recorder: Recorder) -> None:
-    asked, gate, allowed = asyncio.Event(), asyncio.Event(), world.watches.allowed
+    requested, gate, allowed = asyncio.Event(), asyncio.Event(), world.watches.allowed
 
     async def slow_review(controller: str, user: str, key: ObjectKey) -> bool | None:
         if key.name == "b":
-            asked.set()
+            requested.set()
             await gate.wait()
         return await allowed(controller, user, key)
 
@@ -32,7 +32,7 @@ async def test_what_goes_while_it_is_told_is_told_as_gone(world: World, recorder
         await world.at_rest()
         world.watches.put("a")
         world.watches.put("b")
-        await asyncio.wait_for(asked.wait(), 10)
+        await asyncio.wait_for(requested.wait(), 10)
         world.watches.remove("a")
         gate.set()
         await world.until(lambda: len(recorder.requests) == 3, "told that a is gone")
@@ -153,11 +153,11 @@ async def test_keys_of_a_kind_that_is_not_watched_any_more_are_forgotten(world: 
 
 
 async def test_what_nobody_may_be_told_of_costs_no_turns(world: World, recorder: Recorder) -> None:
-    asked = []
+    requested = []
     allowed = world.watches.allowed
 
     async def counted(controller: str, user: str, key: ObjectKey) -> bool | None:
-        asked.append(key.name)
+        requested.append(key.name)
         return await allowed(controller, user, key)
 
     world.watches.allowed = counted  # type: ignore[method-assign]
@@ -168,7 +168,7 @@ async def test_what_nobody_may_be_told_of_costs_no_turns(world: World, recorder:
     async with world.running():
         await world.until(lambda: KEY in world.hosting.hosted and world.one().next_review_at > 0.0, "denied")
         await world.queue.wait_idle()
-        assert 1 <= len(asked) <= 3, "one answer is that for all"
+        assert 1 <= len(requested) <= 3, "one answer is that for all"
         assert len(world.one().agenda) == 40
         world.watches.denied.clear()
         world.queue.add(KEY)

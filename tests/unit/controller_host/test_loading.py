@@ -50,10 +50,10 @@ def test_many_who_ask_at_once_have_the_same_and_one_loads_it() -> None:
     reported: list[str] = []
     item = Loading(engine.load, reported.append)
     with ThreadPoolExecutor(8) as pool:
-        asked = [pool.submit(item.get) for _ in range(8)]
+        requested = [pool.submit(item.get) for _ in range(8)]
         assert engine.begun.wait(DEADLINE)
         engine.let.set()
-        assert {id(answer.result(DEADLINE)) for answer in asked} == {id(engine)}
+        assert {id(answer.result(DEADLINE)) for answer in requested} == {id(engine)}
     assert (engine.tries, reported) == (1, [""])
 
 
@@ -76,11 +76,11 @@ def test_who_closes_while_it_is_loaded_has_it_closed() -> None:
     engine.let.clear()
     item = Loading(engine.load)
     with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(item.get)
+        requested = pool.submit(item.get)
         assert engine.begun.wait(DEADLINE)
         item.close()
         engine.let.set()
-        asked.result(DEADLINE)
+        requested.result(DEADLINE)
     assert engine.closed
     later = Loading(engine.load)
     later.close()
@@ -94,9 +94,9 @@ def test_nobody_loads_it_while_files_are_looked_after_without_it() -> None:
     with ThreadPoolExecutor(1) as pool:
         with item.if_loaded() as there:
             assert there is None
-            asked = pool.submit(item.get)
+            requested = pool.submit(item.get)
             assert not engine.begun.wait(0.05)
-        asked.result(DEADLINE)
+        requested.result(DEADLINE)
     with item.if_loaded() as there:
         assert there is cast("Any", engine)
 

@@ -26,7 +26,7 @@ class World:
         self.kube = FakeKube()
         self.kube.api.fault = self.answer
         self.granted = {("list", "jobs", "shop"), ("watch", "jobs", "shop")}
-        self.asked: list[dict[str, object]] = []
+        self.requested: list[dict[str, object]] = []
         self.away = False
         self.now = 0.0
         self.reviews = Reviews(self.kube, clock=lambda: self.now)
@@ -36,7 +36,7 @@ class World:
         if self.away:
             raise ConnectionFailed("away")
         spec = orjson.loads(request.body or b"")["spec"]
-        self.asked.append(spec)
+        self.requested.append(spec)
         item = spec["resourceAttributes"]
         allowed = (item["verb"], item["resource"], item.get("namespace", "")) in self.granted
         return Reply(201, orjson.dumps({"status": {"allowed": allowed}}), {})
@@ -48,7 +48,7 @@ class World:
 async def test_an_account_is_asked_about_with_its_groups() -> None:
     world = World()
     assert await world.ask() is True
-    assert world.asked[0] == {
+    assert world.requested[0] == {
         "user": USER,
         "groups": ["system:serviceaccounts", "system:serviceaccounts:shop", "system:authenticated"],
         "resourceAttributes": {
@@ -71,7 +71,7 @@ async def test_an_answer_is_believed_for_its_time_and_then_asked_for_again() -> 
     assert await world.ask() is True
     world.now = ReviewTimings().keep
     assert await world.ask() is False
-    assert len(world.asked) == 3
+    assert len(world.requested) == 3
 
 
 async def test_places_and_resources_are_asked_about_apart() -> None:
@@ -97,7 +97,7 @@ async def test_who_is_refused_something_again_and_again_is_asked_about_once_a_se
     for _ in range(10):
         assert await world.ask() is True
         world.reviews.forget(USER)
-    assert len(world.asked) == 2 * 2
+    assert len(world.requested) == 2 * 2
     world.granted.clear()
     world.now = ReviewTimings().forget - 0.001
     assert await world.ask() is True
@@ -109,7 +109,7 @@ async def test_who_is_refused_something_again_and_again_is_asked_about_once_a_se
 async def test_an_answer_that_was_asked_for_before_a_refusal_is_not_kept() -> None:
     world = World()
     asking = asyncio.create_task(world.ask())
-    await until(lambda: bool(world.asked), "the first question")
+    await until(lambda: bool(world.requested), "the first question")
     world.reviews.forget(USER)
     world.granted.clear()
     assert await world.ask() is False
@@ -123,7 +123,7 @@ async def test_all_who_ask_at_once_share_one_question_also_if_the_first_leaves()
     await asyncio.sleep(0)
     first.cancel()
     assert await asyncio.gather(*others) == [True] * 49
-    assert len(world.asked) == 2
+    assert len(world.requested) == 2
 
 
 async def test_an_outage_refuses_nothing_and_is_not_asked_about_by_everyone() -> None:

@@ -87,7 +87,7 @@ class World:
         assert sorted(self.notified, key=str) == sorted(expected, key=str)
         self.notified.clear()
 
-    def asked(self, what: Callable[[HttpRequest], bool]) -> int:
+    def requested(self, what: Callable[[HttpRequest], bool]) -> int:
         return sum(1 for request in self.kube.api.requests if what(request))
 
 
@@ -187,8 +187,8 @@ async def test_a_thousand_controllers_are_one_list_and_one_watch() -> None:
         await world.whole(*(f"a/c{number}" for number in range(1000)))
         world.kube.put(CONFIGMAPS, configmap("a", "x"))
         await until(lambda: len(world.notified) == 1000)
-        assert world.asked(is_list) == 1
-        assert world.asked(lambda request: "watch" in request.query) == 1
+        assert world.requested(is_list) == 1
+        assert world.requested(lambda request: "watch" in request.query) == 1
 
 
 async def test_a_kind_without_namespaces_concerns_whoever_watches_it() -> None:
@@ -211,7 +211,7 @@ async def test_what_the_platform_did_not_grant_is_not_watched() -> None:
         world.want("b/other", MAPS)
         await world.whole("b/other")
         assert not world.watches.whole("a/own"), "nobody knows what there is of what is not watched"
-        assert world.asked(lambda request: "secrets" in request.path or "pods" in request.path) == 0
+        assert world.requested(lambda request: "secrets" in request.path or "pods" in request.path) == 0
 
 
 async def test_a_kind_that_comes_later_is_found() -> None:
@@ -283,10 +283,10 @@ async def test_nothing_is_gone_while_the_server_is_away() -> None:
         world.want("a/own", MAPS)
         await world.whole("a/own")
         assert (list(world.watches.keys("a/own")), world.notified) == ([key("a", "x")], [])
-        lists = world.asked(is_list)
+        lists = world.requested(is_list)
         world.kube.api.fault = lambda _: status_reply(503, "ServiceUnavailable", "away")
         world.kube.compact()  # watches end, and the next one would be too old
-        await until(lambda: world.asked(is_list) > lists + 2)
+        await until(lambda: world.requested(is_list) > lists + 2)
         assert world.watches.item(key("a", "x")) is not None
         assert world.notified == []
         world.kube.api.fault = None
@@ -299,7 +299,7 @@ async def test_before_the_first_list_is_complete_nothing_shows() -> None:
         world.kube.put(CONFIGMAPS, configmap("a", "x"))
         world.kube.api.fault = lambda request: status_reply(503, "x", "away") if is_list(request) else None
         world.want("a/own", MAPS)
-        await until(lambda: world.asked(is_list) > 2)
+        await until(lambda: world.requested(is_list) > 2)
         assert not world.watches.whole("a/own")
         assert world.watches.refused("a/own") == {}, "an outage refuses nothing"
         world.kube.api.fault = None
@@ -334,7 +334,7 @@ async def test_a_watch_that_is_wanted_again_in_time_goes_on() -> None:
         assert world.watches.whole("a/next")
         await until(lambda: len(world.watches._kinds) == 1)  # the one that nobody wants has ended
         assert world.watches.whole("a/next")
-        assert world.asked(is_list) == 1
+        assert world.requested(is_list) == 1
 
 
 async def test_another_wish_takes_the_place_of_the_former() -> None:
@@ -382,8 +382,8 @@ def denying(world: World, *denied: str) -> None:
     def answer(request: HttpRequest) -> Reply | None:
         if "subjectaccessreviews" not in request.path:
             return None
-        asked = orjson.loads(request.body or b"")["spec"]["resourceAttributes"]
-        named = {asked["resource"], f"{asked['resource']} in {asked.get('namespace', '')}"}
+        requested = orjson.loads(request.body or b"")["spec"]["resourceAttributes"]
+        named = {requested["resource"], f"{requested['resource']} in {requested.get('namespace', '')}"}
         return Reply(201, orjson.dumps({"status": {"allowed": not named & set(denied)}}), {})
 
     world.kube.api.fault = answer
@@ -454,12 +454,12 @@ async def test_all_that_one_controller_may_watch_is_asked_about_once() -> None:
     async with running(world):
         world.want("a/own", *(_widgets(kind, namespaces) for kind in kinds))
         await world.whole("a/own")
-        asked = []
+        requested = []
         for name in ("x", "y", "x"):
             changed = key("namespace-1", name, kinds[0], "example.com/v1")
             assert await world.watches.allowed("a/own", "system:serviceaccount:a:own", changed) is True
-            asked.append(world.asked(lambda request: "subjectaccessreviews" in request.path))
-        assert asked == [2 * 16 * 64] * 3
+            requested.append(world.requested(lambda request: "subjectaccessreviews" in request.path))
+        assert requested == [2 * 16 * 64] * 3
 
 
 def _widgets(kind: str, namespaces: list[str]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ LATER = "2026-11-22T11:00:00Z"
 WELL = Seen(generation=3, state="Suspended", ready=True, module=KnownModule("ab" * 32, 1, 20_000))
 REFUSED = replace(WELL, state="Failed", ready=False, refused=Trouble("NotWasm", "it has no magic number"))
 STOPPED = replace(WELL, state="Failed", stopped=Trouble("Trapped", "unreachable"))
-ASKED_LATER = replace(WELL, module=KnownModule("ab" * 32, None, 20_000))
+REQUESTED_LATER = replace(WELL, module=KnownModule("ab" * 32, None, 20_000))
 NOT_WATCHED = replace(WELL, not_watched=Trouble("WatchNotGranted", "ask for it"))
 
 
@@ -121,7 +121,7 @@ def test_it_is_what_the_kind_says(seen: Seen) -> None:
 
 def test_a_version_that_is_not_known_is_not_told_and_the_one_before_is_taken_back() -> None:
     former = status_of(WELL, {}, NOW)
-    status = status_of(ASKED_LATER, former, NOW)
+    status = status_of(REQUESTED_LATER, former, NOW)
     assert "abi" not in status["module"]
     assert WasmControllerStatus.model_validate(status).module is not None
     patch = patch_of(former, status)

@@ -53,8 +53,8 @@ async def test_nothing_is_asked_outside_of_the_namespaces_that_are_named() -> No
     watches = watches_of(kube, "a", "b")
     async with running(watches):
         await until(lambda: watches.knows("a/group") and watches.knows("b/group"), "both are seen")
-        asked = {request.path for request in kube.api.requests}
-        assert all("/namespaces/a/" in path or "/namespaces/b/" in path for path in asked)
+        requested = {request.path for request in kube.api.requests}
+        assert all("/namespaces/a/" in path or "/namespaces/b/" in path for path in requested)
         assert not watches.knows("c/group")
         assert not watches.covers("c/group")
 

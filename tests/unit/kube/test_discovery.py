@@ -25,7 +25,7 @@ class World:
         self.discovery = Discovery(self.kube, clock=lambda: self.now, timings=TIMINGS)
 
     @property
-    def asked(self) -> list[str]:
+    def requested(self) -> list[str]:
         return [request.path for request in self.kube.api.requests]
 
 
@@ -34,7 +34,7 @@ async def test_an_answer_is_kept_and_asked_for_again_when_it_is_old() -> None:
     for now in (0.0, TIMINGS.keep - 1, TIMINGS.keep, TIMINGS.keep + 1):
         world.now = now
         assert await world.discovery.resource("batch/v1", "Job") == JOBS
-    assert world.asked == ["/apis/batch/v1"] * 2
+    assert world.requested == ["/apis/batch/v1"] * 2
 
 
 async def test_a_kind_that_comes_later_is_found_and_not_asked_for_all_the_time() -> None:
@@ -47,7 +47,7 @@ async def test_a_kind_that_comes_later_is_found_and_not_asked_for_all_the_time()
         await world.discovery.resource("example.com/v1", "Widget")
     world.now = TIMINGS.again
     assert await world.discovery.resource("example.com/v1", "Widget") == WIDGETS
-    assert world.asked == ["/apis/example.com/v1"] * 2
+    assert world.requested == ["/apis/example.com/v1"] * 2
 
 
 async def test_all_who_ask_at_once_share_one_question_also_if_the_first_leaves() -> None:
@@ -56,7 +56,7 @@ async def test_all_who_ask_at_once_share_one_question_also_if_the_first_leaves()
     await asyncio.sleep(0)
     first.cancel()
     assert await asyncio.gather(*others) == [JOBS] * 4
-    assert world.asked == ["/apis/batch/v1"]
+    assert world.requested == ["/apis/batch/v1"]
 
 
 async def test_what_is_forgotten_as_its_answer_comes_is_answered_all_the_same() -> None:
@@ -115,4 +115,4 @@ async def test_what_was_forgotten_is_asked_for_again() -> None:
     await world.discovery.resource("batch/v1", "Job")
     world.discovery.forget("batch/v1")
     await world.discovery.resource("batch/v1", "Job")
-    assert len(world.asked) == 2
+    assert len(world.requested) == 2

@@ -77,11 +77,11 @@ def test_what_is_unpublished_goes_when_wadm_cannot_be_asked() -> None:
 
 def test_an_answer_does_not_count_over_what_was_said_after_the_question() -> None:
     state = Applications()
-    asked = state.events
+    requested = state.events
     state.published(app(), at(1), 0.0)
-    state.listed([], asked, LATER)  # the answer took its time
+    state.listed([], requested, LATER)  # the answer took its time
     assert state.deployed()
-    assert not state.got(app(version="v0"), asked)
+    assert not state.got(app(version="v0"), requested)
     assert state.deployed() == {"shop": app()}
 
 
@@ -209,11 +209,11 @@ def test_gaps_duplicates_and_failures_end_in_what_wadm_has(
         elif action == "failed":
             state.refused(state.events)
         else:
-            asked = state.events - (action == "old list")
-            state.listed([] if action == "late list" else models, asked, now)
+            requested = state.events - (action == "old list")
+            state.listed([] if action == "late list" else models, requested, now)
             for item in truth:
                 if item.name in state.wanted:
-                    state.got(item, asked)
+                    state.got(item, requested)
     for _ in range(2):  # what is in doubt is asked again
         now += state.recheck_in(now) or LATER
         state.listed(models, state.events, now)

@@ -35,7 +35,7 @@ class Nats:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.time = 1000.0
-        self.asked: list[tuple[list[str], float]] = []
+        self.requested: list[tuple[list[str], float]] = []
         self._over = asyncio.Event()
         self.unusable: list[str] = []
         self.visits: list[Callable[[Callable[[str, bytes], None], Callable[[], bool]], Awaitable[Listened]]] = []
@@ -51,7 +51,7 @@ class Nats:
     async def _listen(
         self, _address: NatsAddress, _name: str, handlers: dict[str, Any], enough: Callable[[], bool], timings: Any
     ) -> Listened:
-        self.asked.append(([*handlers], timings.listen))
+        self.requested.append(([*handlers], timings.listen))
         if not self.visits:
             self._over.set()
             await asyncio.Event().wait()
@@ -103,13 +103,13 @@ async def test_a_file_is_read_for_each_connection_and_one_that_cannot_be_used_is
     nats.unusable.append("TRELLIS_V2_NATS_CA_FILE: unreadable")
     await nats.run()
     assert nats.messages().error == "TRELLIS_V2_NATS_CA_FILE: unreadable"
-    assert len(nats.asked) == 1, "the next connection reads it again"
+    assert len(nats.requested) == 1, "the next connection reads it again"
 
 
 async def test_one_subject_is_subscribed_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     nats = Nats(monkeypatch)
     await nats.run()
-    assert nats.asked == [(["runtime.operator.heartbeat.>"], math.inf)]
+    assert nats.requested == [(["runtime.operator.heartbeat.>"], math.inf)]
 
 
 async def test_after_an_interruption_a_missing_heartbeat_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

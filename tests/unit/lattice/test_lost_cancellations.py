@@ -20,10 +20,10 @@ class Dropping:
     max_payload = 1024
 
     def __init__(self) -> None:
-        self.asked = asyncio.Event()
+        self.requested = asyncio.Event()
 
     async def request(self, *_: object, **__: object) -> SimpleNamespace:
-        self.asked.set()
+        self.requested.set()
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
@@ -46,7 +46,7 @@ async def test_a_question_that_is_answered_while_its_task_is_cancelled_ends_the_
         await asyncio.sleep(3600)
 
     task = asyncio.create_task(asks_now_and_again())
-    await client.asked.wait()
+    await client.requested.wait()
     task.cancel()
     await asyncio.wait([task], timeout=_SECONDS)
     assert task.cancelled()

@@ -73,8 +73,8 @@ def test_marks_of_tools_reach_nobody_and_are_not_said_to_be_ignored(marks: dict[
 
 
 def test_what_an_author_asks_of_us_reaches_who_mirrors_the_application() -> None:
-    asked = {"trellis.dev/service-ports": "db=5432", "service-label.trellis.dev/team": "a"}
-    assert project(shop(metadata__annotations=asked)).manifest["metadata"]["annotations"] == asked
+    requested = {"trellis.dev/service-ports": "db=5432", "service-label.trellis.dev/team": "a"}
+    assert project(shop(metadata__annotations=requested)).manifest["metadata"]["annotations"] == requested
 
 
 def test_what_wadm_does_not_take_is_left_out_and_named() -> None:

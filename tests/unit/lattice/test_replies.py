@@ -87,8 +87,10 @@ def test_the_recorded_statuses_are_kept_word_for_word() -> None:
 
 
 def test_a_status_that_wadm_says_by_itself_is_read_the_same() -> None:
-    asked = replies("wadm.api.default.model.status.shop")[0]
-    assert read_published_status(json.dumps(asked["status"]).encode()) == read_status(json.dumps(asked).encode())
+    requested = replies("wadm.api.default.model.status.shop")[0]
+    assert read_published_status(json.dumps(requested["status"]).encode()) == read_status(
+        json.dumps(requested).encode()
+    )
 
 
 @pytest.mark.parametrize(

@@ -40,8 +40,8 @@ class Lattice:
         self.answers: dict[str, Status] = {}
         self.error: Exception | None = None
         self.errors: dict[str, Exception] = {}
-        self.asked: list[str] = []
-        self.asked_at: list[float] = []
+        self.requested: list[str] = []
+        self.requested_at: list[float] = []
         self.received_at: list[str] = []
         self.since: float | None = 1.0
         self._heard: MessageHandler | None = None
@@ -57,8 +57,8 @@ class Lattice:
         return self.models.get(name)
 
     async def status(self, name: str) -> Status:
-        self.asked.append(name)
-        self.asked_at.append(time.monotonic())
+        self.requested.append(name)
+        self.requested_at.append(time.monotonic())
         if (error := self.errors.get(name, self.error)) is not None:
             raise error
         return self.answers.get(name, Status("undeployed"))
@@ -142,11 +142,11 @@ async def test_the_same_words_heard_again_count_for_the_new_version(lattice: Lat
 
 async def test_what_wadm_does_not_say_again_is_asked_for_after_a_while() -> None:
     async with known(StatusTimings(doubt=0.2)) as lattice:
-        lattice.asked.clear()
+        lattice.requested.clear()
         lattice.stores("web", "v2", v1=ONE, v2=OTHER)
         assert lattice.statuses.find("web") is None
         await eventually(lambda: lattice.statuses.find("web") == DEPLOYED)
-        assert lattice.asked == ["web"]
+        assert lattice.requested == ["web"]
         assert lattice.received_at == ["web"]
 
 
@@ -173,14 +173,14 @@ async def answered_late(lattice: Lattice) -> None:
 
     async def slowly(name: str) -> Status:
         answer = lattice.answers.get(name, Status("undeployed"))
-        lattice.asked.append(name)
+        lattice.requested.append(name)
         await release.wait()
         return answer
 
     lattice.status = slowly  # type: ignore[method-assign]
-    lattice.asked.clear()
+    lattice.requested.clear()
     lattice.stores("new", "v1", v1=ONE)
-    await eventually(lambda: lattice.asked == ["new"])
+    await eventually(lambda: lattice.requested == ["new"])
     lattice.says("new", RECONCILING)
     release.set()
     lattice.stores("later", "v1", v1=ONE)
@@ -241,14 +241,14 @@ class TestAnswering:
         lattice = Lattice()
 
         async def by_turns(name: str) -> Status:
-            lattice.asked.append(name)
-            if len(lattice.asked) % 3:
+            lattice.requested.append(name)
+            if len(lattice.requested) % 3:
                 raise SilenceError("nobody answers")
             return DEPLOYED
 
         lattice.status = by_turns  # type: ignore[method-assign]
         async with self.asking(lattice) as (_, received_at):
-            await eventually(lambda: len(lattice.asked) > 12)
+            await eventually(lambda: len(lattice.requested) > 12)
         assert received_at == []
 
     @pytest.mark.parametrize(
@@ -258,7 +258,7 @@ class TestAnswering:
         lattice = Lattice()
         lattice.error = error
         async with self.asking(lattice) as (_, received_at):
-            await eventually(lambda: len(lattice.asked) > 6)
+            await eventually(lambda: len(lattice.requested) > 6)
         assert received_at == []
 
 
@@ -289,13 +289,13 @@ async def test_what_is_said_of_all_applications_together_is_bounded_and_what_wen
 
 async def test_of_what_is_not_deployed_wadm_is_not_asked_and_of_a_deployment_only_if_it_says_nothing() -> None:
     async with known(StatusTimings(doubt=0.3)) as lattice:
-        lattice.asked.clear()
+        lattice.requested.clear()
         lattice.stores("put", "", v1=ONE)
         lattice.stores("silent", "v1", v1=ONE)
         lattice.stores("heard", "v1", v1=ONE)
         lattice.says("heard", RECONCILING)
         await eventually(lambda: lattice.statuses.find("silent") is not None)
-        assert lattice.asked == ["silent"]
+        assert lattice.requested == ["silent"]
 
 
 async def test_what_is_undeployed_while_in_doubt_is_not_looked_at_again_because_of_that() -> None:
@@ -316,14 +316,14 @@ async def test_of_what_wadm_cannot_tell_it_is_asked_ever_less_and_of_nothing_els
     async with known(StatusTimings(again=0.05, doubt=0.0)) as lattice:
         lattice.errors["unreadable"] = error
         lattice.stores("unreadable", "v1", v1=ONE)
-        await eventually(lambda: "unreadable" in lattice.asked)
-        lattice.asked.clear()
-        lattice.asked_at.clear()
+        await eventually(lambda: "unreadable" in lattice.requested)
+        lattice.requested.clear()
+        lattice.requested_at.clear()
         lattice.since = 2.0  # after which everything is asked once
         lattice.statuses.want()
-        await eventually(lambda: lattice.asked.count("unreadable") == 3)
-        assert lattice.asked.count("web") == 1
-        at = [when for name, when in zip(lattice.asked, lattice.asked_at, strict=True) if name == "unreadable"]
+        await eventually(lambda: lattice.requested.count("unreadable") == 3)
+        assert lattice.requested.count("web") == 1
+        at = [when for name, when in zip(lattice.requested, lattice.requested_at, strict=True) if name == "unreadable"]
         assert (at[1] - at[0] > 0.09, at[2] - at[1] > 0.19) == (True, True)
         lattice.errors.clear()
         lattice.stores("unreadable", "v2", v1=ONE, v2=OTHER)
@@ -335,8 +335,8 @@ async def test_of_what_was_not_answered_it_is_asked_again_soon_and_of_nothing_el
     async with known(StatusTimings(again=0.05, doubt=0.0)) as lattice:
         lattice.errors["slow"] = SilenceError("no answer")
         lattice.stores("slow", "v1", v1=ONE)
-        await eventually(lambda: lattice.asked.count("slow") == 4)
-        assert lattice.asked.count("web") == 1
+        await eventually(lambda: lattice.requested.count("slow") == 4)
+        assert lattice.requested.count("web") == 1
         assert lattice.statuses._pause() <= 0.05
         lattice.errors.clear()
         await eventually(lambda: lattice.statuses.find("slow") is not None)
@@ -346,7 +346,7 @@ async def test_what_is_heard_of_an_application_ends_the_questions_about_it() -> 
     async with known(StatusTimings(again=0.05, doubt=0.0, every=600.0)) as lattice:
         lattice.errors["unreadable"] = WadmRefusedError(Refusal.FAILED, "no manifest")
         lattice.stores("unreadable", "v1", v1=ONE)
-        await eventually(lambda: "unreadable" in lattice.asked)
+        await eventually(lambda: "unreadable" in lattice.requested)
         lattice.says("unreadable", DEPLOYED)
         assert lattice.statuses._pause() == 600.0
         lattice.deletes("unreadable")

@@ -31,7 +31,7 @@ class AnsweringLink(SilentConnection):
         super().__init__()
         self.since = 1.0
         self.bad = bad
-        self.asked: Counter[str] = Counter()
+        self.requested: Counter[str] = Counter()
 
     async def there(self) -> None:
         """It is there."""
@@ -40,7 +40,7 @@ class AnsweringLink(SilentConnection):
         """Answer as wadm does."""
         del payload, seconds
         *_, verb = subject.split(".model.")
-        self.asked[verb] += 1
+        self.requested[verb] += 1
         if verb == "list":
             models = [
                 {"name": name, "version": "v1", "deployed_version": "v1", "detailed_status": {}, "description": None}
@@ -80,10 +80,10 @@ async def test_a_manifest_that_cannot_be_read_is_asked_for_ever_less_often(bad: 
     link = AnsweringLink(bad)
     async with comparing(link) as comparison:
         began = time.monotonic()
-        await until(lambda: link.asked["list"] >= 5, "it is asked again")
+        await until(lambda: link.requested["list"] >= 5, "it is asked again")
         # After 10, 20, 40 and 80 ms; without the doubling it would be 40 ms.
         assert time.monotonic() - began >= 0.14
-        assert link.asked["get.good"] == 1
+        assert link.requested["get.good"] == 1
         assert set(comparison.applications.deployed()) == {"good"}
         assert not comparison.applications.absent("bad")
         await until(lambda: "bad" in comparison.reason, "it is reported")
@@ -92,13 +92,13 @@ async def test_a_manifest_that_cannot_be_read_is_asked_for_ever_less_often(bad: 
 async def test_a_question_that_is_not_answered_is_asked_again_as_before() -> None:
     link = AnsweringLink(NatsUnavailableError("silence"))
     async with comparing(link):
-        await until(lambda: link.asked["list"] >= 20, "it is asked every 10 ms", 10.0)
+        await until(lambda: link.requested["list"] >= 20, "it is asked every 10 ms", 10.0)
 
 
 async def test_a_manifest_that_is_mended_ends_the_waits() -> None:
     link = AnsweringLink({"result": "success"})
     async with comparing(link) as comparison:
-        await until(lambda: link.asked["list"] >= 3, "it is asked again")
+        await until(lambda: link.requested["list"] >= 3, "it is asked again")
         assert comparison.reason
         link.bad = {"result": "success", "manifest": {**GOOD, "metadata": {**GOOD["metadata"], "name": "bad"}}}
         await until(lambda: set(comparison.applications.deployed()) == {"good", "bad"}, "both are known")

@@ -195,9 +195,9 @@ def test_in_no_sixty_seconds_do_more_go_than_five_or_ten_percent(history: list[t
     went: list[tuple[float, str, int]] = []
     for wait, wanted, population in history:
         now += wait
-        asked = [target for n in wanted for target in targets(1, n)]
-        state, answers = ask(settled(state, now, LIMITS), asked, population, now, LIMITS)
-        went += [(now, target.uid, population) for target, may_go in zip(asked, answers, strict=True) if may_go]
+        requested = [target for n in wanted for target in targets(1, n)]
+        state, answers = ask(settled(state, now, LIMITS), requested, population, now, LIMITS)
+        went += [(now, target.uid, population) for target, may_go in zip(requested, answers, strict=True) if may_go]
         assert state.opening is None or now < state.opening.until
     for end, _, _ in went:
         within = [item for item in went if end - 60 < item[0] <= end]

@@ -245,11 +245,11 @@ def test_the_crates_are_pinned_by_checksum_and_name_no_address(project: Path) ->
     [([], 0), (["--real-node"], 1), (["--real-node=3"], 3), (["--real-node", "3"], 3), (["--real-node", "--json"], 1)],
 )
 def test_real_node_takes_a_number_or_means_one(words: list[str], count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
-    monkeypatch.setattr(dev_local, "up", lambda *_, real, **__: asked.append(real.count))
+    requested: list[int] = []
+    monkeypatch.setattr(dev_local, "up", lambda *_, real, **__: requested.append(real.count))
     result = CliRunner().invoke(dev.app, ["up", *words])
     assert result.exit_code == 0, result.stderr
-    assert asked == [count]
+    assert requested == [count]
 
 
 @pytest.mark.parametrize("script", sorted((PACKAGE / "node").glob("*.sh")), ids=lambda path: path.name)

@@ -123,8 +123,8 @@ def test_each_source_uses_the_pull_secret_it_names(tls: Path, tmp_path: Path, mo
         before = snapshot(world.root)
         result = run(world, job, kubelet, monkeypatch)
     assert result.reason is FailureReason.DOWNLOAD_FAILED
-    [asked] = [request for request in server.requests if request.path.startswith("/token")]
-    assert asked.headers["authorization"] == basic("me:another")
+    [requested] = [request for request in server.requests if request.path.startswith("/token")]
+    assert requested.headers["authorization"] == basic("me:another")
     assert "another" not in result.message
     assert snapshot(world.root) == before
 

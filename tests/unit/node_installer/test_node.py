@@ -61,10 +61,10 @@ def listening(path: Path, answers: dict[str, bytes]) -> Iterator[None]:
             except OSError:
                 return
             with connection, suppress(OSError):  # who asked may have given up meanwhile
-                asked = b""
-                while b"RuntimeService/" not in asked:
-                    asked += connection.recv(4096)
-                name = asked.split(b"RuntimeService/")[1].split(b"\x10")[0].decode()
+                requested = b""
+                while b"RuntimeService/" not in requested:
+                    requested += connection.recv(4096)
+                name = requested.split(b"RuntimeService/")[1].split(b"\x10")[0].decode()
                 if name not in answers:
                     continue
                 body = b"\0" + struct.pack(">I", len(answers[name])) + answers[name]
@@ -175,11 +175,11 @@ def test_k0s_reloads_itself_and_is_not_restarted(monkeypatch: pytest.MonkeyPatch
 
 
 def test_k0s_that_does_not_is_restarted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def asked(*_: object) -> Live:
+    def requested(*_: object) -> Live:
         return WITH if commands else WITHOUT
 
     commands: list[tuple[str, ...]] = []
-    monkeypatch.setattr(cri, "ask", asked)
+    monkeypatch.setattr(cri, "ask", requested)
     world = a_world(tmp_path, "k0s-v3")
     found = inspect(world.disk, world.runtime.preset, world.runtime, world.run)
 
@@ -214,14 +214,14 @@ def test_a_restart_that_fails_says_how(
 
 
 def test_a_shim_is_asked_in_both_ways_within_its_time() -> None:
-    asked: list[tuple[tuple[str, ...], float]] = []
+    requested: list[tuple[tuple[str, ...], float]] = []
 
     def run(command: Any, seconds: float) -> Answer:
-        asked.append((tuple(command), seconds))
+        requested.append((tuple(command), seconds))
         return Answer(0 if command[1] == "-info" else 2, "usage")
 
     assert prove(run, "/x", iter([0.0, 1.0, 4.0]).__next__) == ""
-    assert asked == [(("/x", "-v"), 4.0), (("/x", "-info"), 1.0)]
+    assert requested == [(("/x", "-v"), 4.0), (("/x", "-info"), 1.0)]
 
 
 @pytest.mark.parametrize("hangs", ["-v", "-info"])

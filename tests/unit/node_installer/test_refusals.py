@@ -157,13 +157,13 @@ def test_uninstalling_is_not_tried_again_and_again_either(tmp_path: Path) -> Non
 def test_a_shim_that_breaks_after_the_restart_is_taken_back(tmp_path: Path) -> None:
     world = a_world(tmp_path)
     before, loaded = snapshot(world.root), world.runtime.loaded
-    asked = 0
+    requested = 0
     real = world.run
 
     def run(command: Sequence[str], seconds: float) -> Answer:
-        nonlocal asked
-        asked += command[0].endswith("containerd-shim-spin")
-        return Answer(1, "Illegal instruction") if asked > 2 else real(command, seconds)
+        nonlocal requested
+        requested += command[0].endswith("containerd-shim-spin")
+        return Answer(1, "Illegal instruction") if requested > 2 else real(command, seconds)
 
     world.run = run  # type: ignore[method-assign]
     result = install(world)
@@ -181,13 +181,13 @@ def test_a_later_version_that_cannot_be_verified_leaves_the_former(tmp_path: Pat
     world = a_world(tmp_path)
     assert install(world).ok
     before = snapshot(world.root)
-    asked = 0
+    requested = 0
     real = world.run
 
     def run(command: Sequence[str], seconds: float) -> Answer:
-        nonlocal asked
-        asked += command[0].endswith("containerd-shim-spin")
-        return Answer(1, "Illegal instruction") if asked > 2 else real(command, seconds)
+        nonlocal requested
+        requested += command[0].endswith("containerd-shim-spin")
+        return Answer(1, "Illegal instruction") if requested > 2 else real(command, seconds)
 
     world.run = run  # type: ignore[method-assign]
     result = install(world, "two")

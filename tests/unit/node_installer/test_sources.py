@@ -276,11 +276,11 @@ def test_a_cut_download_is_tried_again_and_then_refused(tls: Path, tmp_path: Pat
     assert "cut" in result.message
 
 
-@pytest.mark.parametrize("asked", ["", "3600", "Wed, 21 Oct 2099 07:28:00 GMT"])
+@pytest.mark.parametrize("requested", ["", "3600", "Wed, 21 Oct 2099 07:28:00 GMT"])
 def test_a_passing_failure_is_passed_however_long_the_server_asks_to_wait(
-    asked: str, tls: Path, tmp_path: Path
+    requested: str, tls: Path, tmp_path: Path
 ) -> None:
-    answers = iter([Answer(503, headers={"Retry-After": asked}), Answer(body=a_shim())])
+    answers = iter([Answer(503, headers={"Retry-After": requested}), Answer(body=a_shim())])
     with serving(lambda _: next(answers), tls) as server:
         source = {"location": f"{server.url}/shim", "sha256": sha256(a_shim())}
         assert install_from(a_world(tmp_path), source, tls).ok

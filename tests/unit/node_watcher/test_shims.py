@@ -32,9 +32,9 @@ OTHERS = (
     NodeTaint("example.com/starting", "NoExecute", "true", "2026-01-31T08:00:00Z"),
     NodeTaint("node.kubernetes.io/unschedulable", "NoSchedule"),
 )
-ASKED = Taint("example.com/starting", None, "NoSchedule")
-SPIN = a_shim(startup_taint=ASKED)
-SLIGHT = a_shim("slight", startup_taint=ASKED)
+REQUESTED = Taint("example.com/starting", None, "NoSchedule")
+SPIN = a_shim(startup_taint=REQUESTED)
+SLIGHT = a_shim("slight", startup_taint=REQUESTED)
 TAINTED = a_node(taints=(OTHERS[0], TAINT, OTHERS[1]))
 REST = [taint.manifest() for taint in OTHERS]
 
@@ -109,7 +109,7 @@ def test_nothing_is_written_where_the_taint_is(node: NodeView) -> None:
 )
 def test_a_value_that_is_given_counts(value: str | None, found: str | None, goes: bool) -> None:
     node = having(a_node(taints=(replace(TAINT, value=found),)), "spin")
-    actions = deciding(node, replace(SPIN, startup_taint=replace(ASKED, value=value)))
+    actions = deciding(node, replace(SPIN, startup_taint=replace(REQUESTED, value=value)))
     assert (actions != []) is goes
     if goes:
         assert taints_left(actions) == []

@@ -17,16 +17,16 @@ from trellis_dev.testing.builders import a_node
 
 INSTALLER = Installer("i:1", "own:1", "IfNotPresent", None, "ns", 600, 0, "10m", "64Mi", "installer")
 SPEC = InstallSpec((), require_checksum=True, allow_http=False)
-ASKED = make_installer_job(INSTALLER, a_node(), Task(Target((("spin", "d1"),)), spec=SPEC), 1, None)
+REQUESTED = make_installer_job(INSTALLER, a_node(), Task(Target((("spin", "d1"),)), spec=SPEC), 1, None)
 Change = Callable[[dict[str, Any], dict[str, Any], dict[str, Any]], object]
 """Changes a Job, its pod's spec, its container."""
 
 
 def after(change: Change) -> set[Changed]:
-    job = deepcopy(ASKED)
+    job = deepcopy(REQUESTED)
     pod = job["spec"]["template"]["spec"]
     change(job, pod, pod["containers"][0])
-    return {difference.what for difference in differences(ASKED, job)}
+    return {difference.what for difference in differences(REQUESTED, job)}
 
 
 def defaults(job: dict[str, Any], pod: dict[str, Any], container: dict[str, Any]) -> None:
@@ -74,10 +74,10 @@ def test_what_admission_changed_is_named(change: Change, what: Changed) -> None:
 
 
 def test_the_worst_comes_first() -> None:
-    job = deepcopy(ASKED)
+    job = deepcopy(REQUESTED)
     job["spec"]["suspend"] = True
     job["spec"]["template"]["spec"]["nodeName"] = "other"
-    assert [difference.what for difference in differences(ASKED, job)] == [Changed.NODE, Changed.SUSPENDED]
+    assert [difference.what for difference in differences(REQUESTED, job)] == [Changed.NODE, Changed.SUSPENDED]
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_the_worst_comes_first() -> None:
     ids=["labels", "annotations", "node", "parallelism"],
 )
 def test_a_job_that_is_found_is_usable_only_as_it_was_asked_for(change: Callable[[dict[str, Any]], object]) -> None:
-    assert is_usable(ASKED)
-    job = deepcopy(ASKED)
+    assert is_usable(REQUESTED)
+    job = deepcopy(REQUESTED)
     change(job)
     assert not is_usable(job)

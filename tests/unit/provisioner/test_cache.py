@@ -89,10 +89,10 @@ def test_a_pod_that_uses_what_is_to_go_is_known_by(
 def test_what_a_node_is_to_have_is_worked_out_anew_only_when_something_changed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked: list[str] = []
+    requested_paths: list[str] = []
 
     def counting(node: NodeView, *args: Any, **kwargs: Any) -> Target | None:
-        asked.append(node.name)
+        requested_paths.append(node.name)
         return target_of(node, *args, **kwargs)
 
     monkeypatch.setattr("provisioner.cache.target_of", counting)
@@ -100,10 +100,10 @@ def test_what_a_node_is_to_have_is_worked_out_anew_only_when_something_changed(
     cache = Cache(FakeKube(), Settings(), nodes, shims)
     first = [cache.fleet.target(node) for node in nodes.values()]
     assert [cache.fleet.target(node) for node in nodes.values()] == first
-    assert sorted(asked) == ["a", "b"]
+    assert sorted(requested_paths) == ["a", "b"]
     show_nodes(cache, [a_node("a", labels=(("zone", "1"),)), nodes["b"]])
     cache.fleet.target(nodes["a"])
-    assert sorted(asked) == ["a", "a", "b", "b"]
+    assert sorted(requested_paths) == ["a", "a", "b", "b"]
     shims["spin"] = a_shim(selector=(("zone", "1"),))
     assert [cache.fleet.target(node) is None for node in nodes.values()] == [False, True]
     shims.clear()

@@ -278,13 +278,13 @@ def test_an_installer_that_cannot_start_is_shown_before_its_deadline() -> None:
 
 
 def test_the_pod_is_read_only_when_it_has_something_to_say() -> None:
-    asked = {"inspect_after": 20.0}
-    assert not inspect(None, now=2000, **asked)
-    assert not inspect(a_job(NODE), now=1010, **asked)
-    assert inspect(a_job(NODE), now=1020, **asked)
-    assert inspect(a_job(NODE, JobState.FAILED), now=1010, **asked)
-    assert not inspect(a_job(NODE, JobState.FAILED, failure="known"), now=1010, **asked)
-    assert not inspect(a_job(NODE, JobState.COMPLETE), now=2000, **asked)
+    requested = {"inspect_after": 20.0}
+    assert not inspect(None, now=2000, **requested)
+    assert not inspect(a_job(NODE), now=1010, **requested)
+    assert inspect(a_job(NODE), now=1020, **requested)
+    assert inspect(a_job(NODE, JobState.FAILED), now=1010, **requested)
+    assert not inspect(a_job(NODE, JobState.FAILED, failure="known"), now=1010, **requested)
+    assert not inspect(a_job(NODE, JobState.COMPLETE), now=2000, **requested)
 
 
 def test_opting_out_takes_the_job_away_and_says_so() -> None:

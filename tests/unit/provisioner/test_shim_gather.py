@@ -80,9 +80,9 @@ async def test_while_nothing_changes_the_versions_are_not_listed() -> None:
         await provisioner.run()
     before = len(provisioner.kube.api.requests)
     await provisioner.run()
-    asked = [request.path for request in provisioner.kube.api.requests[before:]]
-    assert asked
-    assert not [path for path in asked if "controllerrevisions" in path]
+    requested = [request.path for request in provisioner.kube.api.requests[before:]]
+    assert requested
+    assert not [path for path in requested if "controllerrevisions" in path]
 
 
 async def test_a_version_that_a_node_has_outlives_ten_others() -> None:

@@ -37,7 +37,7 @@ def blamed(node: NodeView, tried: Target, attempt: int = 1, **digests: str) -> N
     return replace(failed(node, tried.digest, attempt, int(NOW) - 1), failed_shims=encode_digests(digests))
 
 
-def asked(node: NodeView, wanted: Target) -> Target:
+def requested(node: NodeView, wanted: Target) -> Target:
     return permitted_target(node, wanted, {}, ())
 
 
@@ -46,25 +46,25 @@ BOTH = target(good="1", bad="1")
 
 def test_without_anyone_to_blame_all_of_it_is_tried_again() -> None:
     node = failed(NODE, BOTH.digest)
-    assert asked(node, BOTH) == BOTH
+    assert requested(node, BOTH) == BOTH
     assert failing_on(node, BOTH, BOTH) == ("bad", "good")
 
 
 def test_the_next_try_leaves_out_what_the_last_one_was_blamed_on() -> None:
     node = blamed(NODE, BOTH, bad="1")
-    assert asked(node, BOTH) == target(good="1")
+    assert requested(node, BOTH) == target(good="1")
     assert next_attempt(node, target(good="1")) == 1  # it is no second try of the same, and waits for nothing
-    assert failing_on(node, BOTH, asked(node, BOTH)) == ("bad",)
+    assert failing_on(node, BOTH, requested(node, BOTH)) == ("bad",)
 
 
 def test_what_a_node_has_of_the_shim_stays_meanwhile() -> None:
     node = blamed(having(bad="0"), BOTH, bad="1")
-    assert asked(node, BOTH) == target(good="1", bad="0")
+    assert requested(node, BOTH) == target(good="1", bad="0")
 
 
 def test_once_the_others_are_there_what_failed_is_tried_again_as_a_further_attempt() -> None:
     node = blamed(having(good="1"), BOTH, 3, bad="1")
-    assert asked(node, BOTH) == BOTH
+    assert requested(node, BOTH) == BOTH
     assert next_attempt(node, BOTH) == 4
     assert failing_on(node, BOTH, BOTH) == ("bad",)
 
@@ -75,7 +75,7 @@ def test_of_several_that_failed_one_at_a_time_is_tried_each_in_its_turn() -> Non
     tried = wanted
     for attempt in (1, 2, 3):
         node = blamed(having(good="1"), tried, attempt, bad="1", worse="1")
-        tried = asked(node, wanted)
+        tried = requested(node, wanted)
         seen.append(tried)
         assert next_attempt(node, tried) == attempt + 1  # and each waits longer
         assert failing_on(node, wanted, tried) == ("bad", "worse")
@@ -90,7 +90,7 @@ def test_another_version_is_blamed_for_nothing() -> None:
 
 def test_a_failure_that_is_blamed_on_nobody_beside_one_that_is() -> None:
     node = blamed(NODE, target(good="1"), bad="1")  # the try of the others failed too, for another reason
-    assert asked(node, BOTH) == target(good="1")
+    assert requested(node, BOTH) == target(good="1")
     assert failing_on(node, BOTH, target(good="1")) == ("bad", "good")
     assert next_attempt(node, target(good="1")) == 2
 
@@ -136,5 +136,5 @@ TRIED = {
 @pytest.mark.parametrize(("node", "of"), TRIED.values(), ids=TRIED)
 def test_the_text_of_the_last_attempt_is_of_the_shims_that_it_tried(node: NodeView, of: tuple[str, ...]) -> None:
     wanted = target(a="1", b="1")
-    shims = failing_on(node, wanted, asked(node, wanted))
+    shims = failing_on(node, wanted, requested(node, wanted))
     assert tuple(name for name in shims if failure_text(node, wanted, name) == node.failure) == of

@@ -58,8 +58,8 @@ async def test_a_confined_service_asks_for_nothing_but_its_own_namespace(kube: F
     tested = service(kube)
     tested.confined = True
     assert await tested._cluster(kube) == (own[:8], own)
-    asked = {request.path for request in kube.api.requests} - {"/readyz"}
-    assert asked == {"/api/v1/namespaces/trellis-system"}
+    requested = {request.path for request in kube.api.requests} - {"/readyz"}
+    assert requested == {"/api/v1/namespaces/trellis-system"}
 
 
 async def test_a_refusal_is_waited_out_and_shown_as_not_ready(kube: FakeKube) -> None:

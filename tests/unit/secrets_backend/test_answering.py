@@ -49,7 +49,7 @@ class Server:
 
     def __init__(self, trouble: Exception | None = None) -> None:
         self.trouble = trouble
-        self.asked: list[tuple[str, tuple[str, str]]] = []
+        self.requested: list[tuple[str, tuple[str, str]]] = []
 
         self.user = ""
 
@@ -59,7 +59,7 @@ class Server:
         return view
 
     async def get(self, _: object, name: str, namespace: str, **__: object) -> Any:
-        self.asked.append((self.user, (namespace, name)))
+        self.requested.append((self.user, (namespace, name)))
         if self.trouble is not None:
             raise self.trouble
         return SECRET
@@ -130,8 +130,8 @@ class Bench:
 
         answered = Message()
         host.client = cast("Any", Client())
-        asked = host.request("db", "password", namespace="shop", impersonate="reader")
-        text = json.dumps(changed(asked, {path.replace("__", "."): value for path, value in changes.items()}))
+        requested = host.request("db", "password", namespace="shop", impersonate="reader")
+        text = json.dumps(changed(requested, {path.replace("__", "."): value for path, value in changes.items()}))
         try:
             found = await host.send(text.encode())
         except json.JSONDecodeError:
@@ -157,7 +157,7 @@ class Bench:
 async def test_a_secret_is_read_as_the_account_of_the_policy() -> None:
     server = Server()
     assert value(await Bench(server).ask()) == PLANTED
-    assert server.asked == [("system:serviceaccount:shop:reader", ("shop", "db"))]
+    assert server.requested == [("system:serviceaccount:shop:reader", ("shop", "db"))]
 
 
 async def test_a_fault_inside_is_an_answer_that_holds_nothing_of_the_secret(
@@ -183,11 +183,11 @@ class Held(dict[str, Any]):
 
 
 @pytest.mark.parametrize(
-    ("asked", "outcome"),
+    ("requested", "outcome"),
     [({}, "secret"), ({"field": "none"}, "error"), ({"lost": True}, "")],
     ids=["given", "refused", "lost"],
 )
-async def test_nothing_of_a_secret_is_held_once_it_is_answered(asked: dict[str, Any], outcome: str) -> None:
+async def test_nothing_of_a_secret_is_held_once_it_is_answered(requested: dict[str, Any], outcome: str) -> None:
     held: list[weakref.ref[Held]] = []
 
     class Giving(Server):
@@ -199,7 +199,7 @@ async def test_nothing_of_a_secret_is_held_once_it_is_answered(asked: dict[str, 
     gc.collect()
     gc.disable()  # what only the collector finds is there for as long as it pleases
     try:
-        assert outcome in (await bench.ask(**asked) or {"": None})
+        assert outcome in (await bench.ask(**requested) or {"": None})
         assert [item() for item in held] == [None]
     finally:
         gc.enable()
@@ -241,7 +241,7 @@ async def test_what_somebody_known_asks_for_that_cannot_be_is_a_fact_about_who_a
     bench = Bench(server := Server())
     answer = await bench.ask(**changes)
     assert error in answer["error"]
-    assert not server.asked
+    assert not server.requested
     (event,) = bench.denied
     assert (event.error, event.namespace, event.name, event.field) == (error, namespace, name, entry)
     assert (event.entity, event.user, event.backend) == (bench.entity.public, "", "kube")
@@ -286,7 +286,7 @@ async def test_a_span_says_who_asked_over_which_lattices_and_how_it_ended() -> N
 
 
 @pytest.mark.parametrize(
-    ("server", "asked", "outcome"),
+    ("server", "requested", "outcome"),
     [
         (Server(), {"field": "none"}, "SecretNotFound"),
         (Server(), {POLICY: ""}, "PolicyError"),
@@ -299,10 +299,10 @@ async def test_a_span_says_who_asked_over_which_lattices_and_how_it_ended() -> N
     ids=lambda item: item if isinstance(item, str) else "",
 )
 async def test_a_span_says_how_it_ended_and_nothing_of_an_exception(
-    server: Server, asked: dict[str, Any], outcome: str
+    server: Server, requested: dict[str, Any], outcome: str
 ) -> None:
     bench = Bench(server)
-    await bench.ask(**asked)
+    await bench.ask(**requested)
     assert bench.attributes["trellis.outcome"] == outcome
     (span,) = bench.spans.get_finished_spans()
     assert not span.events
@@ -313,7 +313,7 @@ async def test_who_waited_too_long_is_told_so_and_nothing_is_read() -> None:
     server = Server()
     bench = Bench(server)
     assert list((await bench.ask(age=Timings().answer + 1))["error"]) == ["Other"]
-    assert not server.asked
+    assert not server.requested
 
 
 async def test_an_answer_that_cannot_leave_is_counted_and_no_grant_is_said() -> None:
@@ -394,7 +394,7 @@ async def test_what_one_user_was_given_is_not_given_to_another_out_of_the_cache(
     for user in ("system:serviceaccount:shop:reader", "system:serviceaccount:shop:other"):
         for _ in range(2):
             await lookup.read(Identity(user, "shop", "rule"), "db", 1.0)
-    assert [user for user, _ in server.asked] == [
+    assert [user for user, _ in server.requested] == [
         "system:serviceaccount:shop:reader",
         "system:serviceaccount:shop:other",
     ]

@@ -59,10 +59,14 @@ def test_what_was_recorded_is_about_the_keys_and_tokens_of_these_tests() -> None
 
 @pytest.mark.parametrize("made", REQUESTS, ids=lambda made: json.dumps(made["asked"]["properties"]))
 def test_a_request_of_the_crates_is_understood(made: dict[str, Any]) -> None:
-    request, asked = opened(made), made["asked"]
-    assert (request.secret, request.field, request.application) == (asked["key"], asked["field"], asked["application"])
-    assert request.policy.namespace == asked["properties"].get("namespace", "default")
-    assert request.policy.impersonate == asked["properties"].get("impersonate")
+    request, requested = opened(made), made["asked"]
+    assert (request.secret, request.field, request.application) == (
+        requested["key"],
+        requested["field"],
+        requested["application"],
+    )
+    assert request.policy.namespace == requested["properties"].get("namespace", "default")
+    assert request.policy.impersonate == requested["properties"].get("impersonate")
     assert (request.entity.issuer, request.entity.subject) == (made["issuer"], made["entity"])
     assert (request.host.issuer, request.host.subject) == (made["host_issuer"], made["host"])
     assert request.reply_to == made["header"]

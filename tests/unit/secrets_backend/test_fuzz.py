@@ -12,7 +12,7 @@ from secrets_backend.domain.refusals import Refusal
 from support.secrets.opened_requests import KEYS, accepted, message, refusal
 from support.secrets.secret_cases import verdict
 from support.secrets.secret_mutations import KINDS, case
-from support.secrets.secret_oracle import Asked, judge
+from support.secrets.secret_oracle import RequestedSecret, judge
 from support.secrets.secret_requests import GOOD, NOW, asking, changed, sealed
 
 LEAF = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
@@ -46,7 +46,7 @@ def test_a_case_is_the_same_for_the_same_seed_but_for_other_nonces() -> None:
 
 def _same(text: bytes) -> None:
     wanted = judge(text, NOW)
-    if isinstance(wanted, Asked):
+    if isinstance(wanted, RequestedSecret):
         request = accepted(message(text))
         assert (request.secret, request.field) == (wanted.secret, wanted.field)
     else:

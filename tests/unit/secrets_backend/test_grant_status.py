@@ -123,9 +123,9 @@ class World:
             return status_reply(403, "Forbidden", "no")
         if not request.path.endswith("selfsubjectaccessreviews"):
             return None
-        asked = json.loads(request.body or b"")["spec"]["resourceAttributes"]
-        assert asked["verb"] == "impersonate"
-        return Reply(200, json.dumps({"status": {"allowed": asked["name"] in self.permitted}}).encode(), {})
+        requested = json.loads(request.body or b"")["spec"]["resourceAttributes"]
+        assert requested["verb"] == "impersonate"
+        return Reply(200, json.dumps({"status": {"allowed": requested["name"] in self.permitted}}).encode(), {})
 
     async def run(self) -> tuple[float | None, str]:
         """Run the key once; return when it is due again and the reason of Ready."""

@@ -53,15 +53,15 @@ async def test_a_key_that_is_replaced_right_after_it_was_read_is_seen_by_who_dou
 
 
 async def test_what_nobody_can_open_costs_one_request_for_all_who_doubt_at_once(kube: FakeKube, key: Key) -> None:
-    asked: list[str] = []
+    requested: list[str] = []
 
     def count(request: HttpRequest) -> bool:
-        asked.append(request.path)
+        requested.append(request.path)
         return False
 
     kube.fail_next(1, when=count)
     assert await asyncio.gather(*(key.invalidate() for _ in range(50))) == [False] * 50
-    assert [path.rsplit("/", 1)[-1] for path in asked] == [names.SECRETS_KEY]
+    assert [path.rsplit("/", 1)[-1] for path in requested] == [names.SECRETS_KEY]
 
 
 async def test_a_key_that_is_gone_and_may_not_be_created_again_is_noted_until_it_is(kube: FakeKube) -> None:

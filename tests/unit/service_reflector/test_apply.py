@@ -28,10 +28,10 @@ class Breaker:
     """A circuit breaker with one answer: None, or the seconds for which it holds."""
 
     answer: float | None
-    asked: list[Destruction] = field(default_factory=list)
+    requested: list[Destruction] = field(default_factory=list)
 
     async def hold(self, target: Destruction) -> float | None:
-        self.asked.append(target)
+        self.requested.append(target)
         return self.answer
 
 
@@ -45,7 +45,7 @@ async def test_a_service_that_the_circuit_breaker_holds_is_not_deleted(answer: f
     parts: list[Any] = [SimpleNamespace(deleted=set()), None, None, None]
     effects = Effects(kube, cast("Any", None), *parts, cast("Any", breaker))
     assert await effects.apply("default", [RemoveService(found, "Unpublished", "why", target)]) == answer
-    assert breaker.asked == [target]
+    assert breaker.requested == [target]
     assert len(kube.objects(SERVICES)) == left
 
 

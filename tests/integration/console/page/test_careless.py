@@ -39,11 +39,11 @@ async def test_letters_that_come_by_the_hundred_neither_wipe_a_field_nor_ask_for
     world: World, chrome: Chrome
 ) -> None:
     async with chrome.window(world.url, TOKEN) as window:
-        asked: list[str] = []
+        requested: list[str] = []
 
         def count(request: Request) -> None:
             if "/api/letters" in request.url:
-                asked.append(request.url)
+                requested.append(request.url)
 
         await window.open("/letters")
         await window.sees(".problem")
@@ -59,7 +59,7 @@ async def test_letters_that_come_by_the_hundred_neither_wipe_a_field_nor_ask_for
         await field.press("Enter")
         await expect(window.page).to_have_url(f"{world.url}/letters?reason=Unparseable")
         await expect(field).to_be_focused()
-        assert len(asked) < 12, len(asked)
+        assert len(requested) < 12, len(requested)
         await window.page.go_back()
         await expect(field).to_have_value("")
 

@@ -151,9 +151,9 @@ def files(directory: Path) -> set[str]:
 def test_sweeping_keeps_what_runs_and_what_somebody_has_just_asked_for(tmp_path: Path) -> None:
     modules = Modules(tmp_path / "m")
     runs = modules.load(distinct(1))
-    old, asked = (modules.load(distinct(number)).sha256 for number in (2, 3))
+    old, requested = (modules.load(distinct(number)).sha256 for number in (2, 3))
     modules.sweep([], young_seconds=60.0)
-    assert files(tmp_path / "m") == {runs.sha256, old, asked}, "all were asked for a moment ago"
+    assert files(tmp_path / "m") == {runs.sha256, old, requested}, "all were asked for a moment ago"
     modules.sweep([], young_seconds=0.0)
     assert files(tmp_path / "m") == {runs.sha256}
     assert modules.in_memory() == 1

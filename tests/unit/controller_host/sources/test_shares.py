@@ -85,11 +85,11 @@ async def test_who_is_cancelled_while_it_waits_leaves_the_share_to_the_others() 
 async def test_names_that_nobody_answers_hold_up_no_other_name_and_no_file(
     tls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    resolve, let, asked = socket.getaddrinfo, threading.Event(), threading.Semaphore(0)
+    resolve, let, requested = socket.getaddrinfo, threading.Event(), threading.Semaphore(0)
 
     def slow(host: str, *arguments: Any, **more: Any) -> Any:
         if host == "tarpit.example":
-            asked.release()
+            requested.release()
             let.wait()
         return resolve("127.0.0.1", *arguments, **more)
 
@@ -106,7 +106,7 @@ async def test_names_that_nobody_answers_hold_up_no_other_name_and_no_file(
         try:
             async with asyncio.timeout(10):
                 for _ in held:
-                    while not asked.acquire(blocking=False):  # noqa: ASYNC110 - of a thread
+                    while not requested.acquire(blocking=False):  # noqa: ASYNC110 - of a thread
                         await asyncio.sleep(0.005)
                 port = here.server.host.rpartition(":")[2]
                 refusal = await here.refusal(url=f"https://good.example:{port}/x.wasm", sha256=SHA)
@@ -127,13 +127,13 @@ async def test_few_have_much_in_memory_and_who_waits_for_that_loses_no_time(
 ) -> None:
     monkeypatch.setattr(transfers, "LARGE_BYTES", len(WASM) - 1)
     async with world(tls, tmp_path, files(x=WASM), timings=SourceTimings(patience=0.3)) as here:
-        asked = ModuleRequest("team", Module.model_validate({"url": here.url(), "sha256": SHA}), USER)
-        async with here.sources.turn(asked) as first:
+        requested = ModuleRequest("team", Module.model_validate({"url": here.url(), "sha256": SHA}), USER)
+        async with here.sources.turn(requested) as first:
             assert await first.module() == WASM
             second = asyncio.create_task(here.fetch(url=here.url(), sha256=SHA))
             done, _ = await asyncio.wait({second}, timeout=0.6)
             assert not done, "another of its namespace has much in memory"
-            other = ModuleRequest("other", asked.module, USER)
+            other = ModuleRequest("other", requested.module, USER)
             async with here.sources.turn(other) as third:
                 assert await third.module() == WASM
         assert await second == WASM
