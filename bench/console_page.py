@@ -104,14 +104,14 @@ async def latencies(page: Page, world: PageWorld, changes: int) -> None:
     await page.wait_for_selector(cell)
     took: list[float] = []
     for number in range(changes):
-        value, words = (("false", "Not opted in"), ("true", "Waiting"))[number % 2]
-        seen = asyncio.ensure_future(page.evaluate(_SEEN, [cell, words]))
+        value, label = (("false", "Not opted in"), ("true", "Waiting"))[number % 2]
+        seen = asyncio.ensure_future(page.evaluate(_SEEN, [cell, label]))
         await asyncio.sleep(0.2)
         began = time.monotonic()
         patch = {"metadata": {"annotations": {"kwasm.sh/kwasm-node": value}}}
         await asyncio.to_thread(_patch, world, node, patch)
         if not await seen:
-            raise SystemExit(f"{node} was not seen to be {words} within 30 s")
+            raise SystemExit(f"{node} was not seen to be {label} within 30 s")
         took.append(time.monotonic() - began)
     ordered = sorted(took)
     print(

@@ -42,8 +42,8 @@ def main(arguments: list[str]) -> int:
             if done.returncode:
                 failed += 1
                 print(done.stdout, done.stderr, sep="\n")
-            word = "failed" if done.returncode else "passed"
-            print(f"{number}/{runs} {word} in {time.monotonic() - began:.1f} s", flush=True)
+            outcome = "failed" if done.returncode else "passed"
+            print(f"{number}/{runs} {outcome} in {time.monotonic() - began:.1f} s", flush=True)
     print(f"{failed} of {runs} runs failed")
     return int(failed > 0)
 

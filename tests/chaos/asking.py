@@ -33,16 +33,16 @@ class Asking:
         """
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while True:
-            said: object
+            response: object
             try:
-                status, said = await asyncio.to_thread(self._api.call, method, path, body)
+                status, response = await asyncio.to_thread(self._api.call, method, path, body)
             except OSError as error:
-                status, said = 0, error
+                status, response = 0, error
             else:
                 if status < http.HTTPStatus.INTERNAL_SERVER_ERROR and status not in _NOT_NOW:
-                    return status, said
+                    return status, response
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{method} {path}: {status} {said}")
+                raise TimeoutError(f"{method} {path}: {status} {response}")
             await asyncio.sleep(_PAUSE_SECONDS)
 
     async def found(self, path: str) -> Manifest | None:

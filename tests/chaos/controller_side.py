@@ -87,10 +87,10 @@ class ControllerSide:
     async def wrong(self, wanted: Expected) -> AsyncIterator[str]:
         """Yield what is not as it has to be."""
         items = await self._asking.items(self._path(self._target))
-        said = {item["metadata"]["name"]: (item.get("data") or {}).get("said") for item in items}
+        values = {item["metadata"]["name"]: (item.get("data") or {}).get("said") for item in items}
         for name in OBJECTS:
-            if said.get(name) != wanted.copies.get(name):
-                yield f"the copy of {name} says {said.get(name)}, not {wanted.copies.get(name)}"
+            if values.get(name) != wanted.copies.get(name):
+                yield f"the copy of {name} says {values.get(name)}, not {wanted.copies.get(name)}"
 
     async def release(self) -> None:
         """Ask for the deletion of everything."""

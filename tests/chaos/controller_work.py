@@ -41,10 +41,10 @@ def work(rng: random.Random, seconds: float) -> Iterator[Step]:
 
 def ended(steps: Iterable[Step]) -> dict[str, str]:
     """Return what each object says after all steps of this part."""
-    said: dict[str, str] = {}
+    values: dict[str, str] = {}
     for step in steps:
         if step.act == Act.SET:
-            said[step.on] = step.value
+            values[step.on] = step.value
         else:
-            said.pop(step.on, None)
-    return said
+            values.pop(step.on, None)
+    return values

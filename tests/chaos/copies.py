@@ -23,7 +23,7 @@ _BATCH: Final = 100
 
 
 @contextlib.asynccontextmanager
-async def heard(url: str, lattice: str) -> AsyncIterator[set[str]]:
+async def received_events(url: str, lattice: str) -> AsyncIterator[set[str]]:
     """Hear what wadm says of a lattice for the time of a block: the ids of its events, and those that come."""
     ids: set[str] = set()
 
@@ -39,10 +39,10 @@ async def heard(url: str, lattice: str) -> AsyncIterator[set[str]]:
         await client.close()
 
 
-async def miscopied(said: set[str], url: str, cluster: str, lattice: str) -> AsyncIterator[str]:
+async def miscopied(event_ids: set[str], url: str, cluster: str, lattice: str) -> AsyncIterator[str]:
     """Yield what is not on the bus as the lattice said it."""
     copies = await _ids(url, f"trellis.lattice.{cluster}.{lattice}.>")
-    for event in said:
+    for event in event_ids:
         if not copies[event]:
             yield f"event {event} of the lattice is not on the bus"
     for event, count in copies.items():

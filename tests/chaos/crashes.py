@@ -27,7 +27,7 @@ from chaos import controller_work, judge, lattice_work, node_work, pointed
 from chaos.asking import Asking
 from chaos.bus_servers import BusServers
 from chaos.controller_side import ControllerSide
-from chaos.copies import heard, miscopied
+from chaos.copies import miscopied, received_events
 from chaos.kubelets import Kubelets
 from chaos.lattice_side import LatticeSide
 from chaos.model import expected
@@ -155,7 +155,7 @@ class Teller:
             stack.push_async_callback(_end, asyncio.create_task(kubelets.run()))
             world = _World(self.nursery, environment, directory, fleet, bus, side, kubelets, mark)
             if isinstance(side, LatticeSide):
-                world.said = await stack.enter_async_context(heard(self.cluster.nats_url, fleet.id))
+                world.event_ids = await stack.enter_async_context(received_events(self.cluster.nats_url, fleet.id))
             keeping = asyncio.create_task(world.keep(self.story.services, telling))
             stack.push_async_callback(world.stop, keeping)
             yield world
@@ -171,7 +171,7 @@ class _World:
     side: Side
     kubelets: Kubelets
     mark: int
-    said: set[str] | None = None
+    event_ids: set[str] | None = None
     child: Child | None = None
     deaths: int = 0
     stopping: bool = False
@@ -249,9 +249,11 @@ class _World:
         client = await nats.connect(self.bus.urls)
         try:
             found = await self._until_none(lambda: _unfinished(client))
-            if (said := self.said) is not None:
-                found += await self._until_none(lambda: miscopied(said, self.bus.urls[0], self.fleet.id, self.fleet.id))
-                assert said, "the lattice said nothing"
+            if (event_ids := self.event_ids) is not None:
+                found += await self._until_none(
+                    lambda: miscopied(event_ids, self.bus.urls[0], self.fleet.id, self.fleet.id)
+                )
+                assert event_ids, "the lattice said nothing"
             letters = (await client.jetstream().stream_info(STREAM_DEAD)).state.messages
             return [*found, f"{letters} dead letters"] if letters else found
         finally:

@@ -155,8 +155,8 @@ def _switches(fault: Fault, replica: Replica, value: str) -> tuple[Callable[[], 
     api = replica.api
     match fault:
         case Fault.KILL_BEFORE_WRITE | Fault.KILL_AFTER_WRITE:
-            told = orders.BEFORE if fault is Fault.KILL_BEFORE_WRITE else orders.AFTER
-            return lambda: replica.order.write_text(told), lambda: replica.order.unlink(missing_ok=True)
+            order_kind = orders.BEFORE if fault is Fault.KILL_BEFORE_WRITE else orders.AFTER
+            return lambda: replica.order.write_text(order_kind), lambda: replica.order.unlink(missing_ok=True)
         case Fault.CLOCK:
             return lambda: replica.clock.write_text(value), lambda: replica.clock.write_text("0")
         case Fault.KUBE_SILENT:

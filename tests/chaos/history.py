@@ -29,8 +29,8 @@ async def compact(cluster: str) -> None:
 
 def _compact(cluster: str) -> None:
     [info] = localcluster.status(cluster)
-    words = psutil.Process(info.pids["etcd"]).cmdline()
-    [url] = [word.removeprefix(_OPTION) for word in words if word.startswith(_OPTION)]
+    arguments = psutil.Process(info.pids["etcd"]).cmdline()
+    [url] = [argument.removeprefix(_OPTION) for argument in arguments if argument.startswith(_OPTION)]
     now = _ask(f"{url}/v3/kv/range", {"key": "AA==", "keys_only": True, "limit": "1"})["header"]["revision"]
     _ask(f"{url}/v3/kv/compaction", {"revision": now, "physical": True})
 

@@ -128,9 +128,9 @@ class LatticeSide:
 
     async def _wash(self, operation: str, body: Manifest | None) -> None:
         """Say something to wadm until it has answered; that a version exists means that it was taken before."""
-        said = await self._requested(operation, body)
-        taken = said.get("result") in {"success", "created", "newversion", "acknowledged", "deleted", "noop"}
-        assert taken or "already exists" in str(said), f"{operation}: {said}"
+        reported = await self._requested(operation, body)
+        taken = reported.get("result") in {"success", "created", "newversion", "acknowledged", "deleted", "noop"}
+        assert taken or "already exists" in str(reported), f"{operation}: {reported}"
 
     async def _requested(self, operation: str, body: Manifest | None) -> Manifest:
         given = b"" if body is None else json.dumps(body).encode()
@@ -200,13 +200,13 @@ def _wrong_object(found: Manifest | None, app: App | None, model: Manifest | Non
         return [] if (found is None) == (app is None) else [f"Kubernetes has it: {found is not None}"]
     image = found["spec"]["components"][0]["properties"]["image"]
     status = found.get("status") or {}
-    said = {condition["type"]: condition["status"] for condition in status.get("conditions") or ()}
+    reported = {condition["type"]: condition["status"] for condition in status.get("conditions") or ()}
     deployed = (status.get("synced") or {}).get("deployed")
     checks = {
         f"it has {image}, not {app.version} (synced: {status.get('synced')}; wadm: {model})": (
             image == f"example.com/hello:{app.version}"
         ),
-        f"it is not synced: {said}": said.get("Synced") == "True",
+        f"it is not synced: {reported}": reported.get("Synced") == "True",
         f"it ran when it was synced: {deployed}": deployed is app.runs,
     }
     return [text for text, holds in checks.items() if not holds]
@@ -223,9 +223,9 @@ def _wrong_group(group: Manifest | None, deployment: Manifest | None, hosts: int
         there = [group is not None, deployment is not None]
         return [] if there == [hosts is not None] * 2 else [f"it is there: {there[0]}; its Deployment: {there[1]}"]
     status = group.get("status") or {}
-    said = {condition["type"]: condition["status"] for condition in status.get("conditions") or ()}
+    reported = {condition["type"]: condition["status"] for condition in status.get("conditions") or ()}
     has = deployment["spec"]["replicas"]
     found = [] if has == hosts else [f"its Deployment has {has} replicas, not {hosts}"]
-    if (said.get("Available"), said.get("Progressing"), said.get("Degraded")) != ("True", "False", "False"):
-        found.append(f"it says {said}")
+    if (reported.get("Available"), reported.get("Progressing"), reported.get("Degraded")) != ("True", "False", "False"):
+        found.append(f"it says {reported}")
     return found

@@ -29,18 +29,18 @@ def be_mortal(order: Path) -> None:
 
     async def send(self: HttpTransport, request: HttpRequest) -> Reply:
         writes = request.method != "GET" and "/leases" not in request.path and "reviews" not in request.path
-        told = told_by(order) if writes else ""
-        if told == BEFORE:
+        order_text = order_in(order) if writes else ""
+        if order_text == BEFORE:
             die(order)
         reply = await _send(self, request)
-        if told == AFTER:
+        if order_text == AFTER:
             die(order)
         return reply
 
     HttpTransport.send = send  # type: ignore[method-assign]
 
 
-def told_by(order: Path) -> str:
+def order_in(order: Path) -> str:
     """Return what the file says, "" if there is none."""
     return order.read_text() if order.exists() else ""
 

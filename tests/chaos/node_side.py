@@ -190,12 +190,12 @@ class NodeSide:
             yield f"Shim {name} counts {counts} of {nodes} nodes"
         if status.get("observedGeneration") != found["metadata"]["generation"]:
             yield f"Shim {name} has not been looked at since it was changed"
-        said = {
+        reported = {
             condition["type"]: (condition["status"], condition["reason"])
             for condition in status.get("conditions") or ()
         }
-        if said.get("Degraded", ("",))[0] != "False" or said.get("Progressing", ("",))[0] != "False":
-            yield f"Shim {name} says {said}"
+        if reported.get("Degraded", ("",))[0] != "False" or reported.get("Progressing", ("",))[0] != "False":
+            yield f"Shim {name} says {reported}"
 
     async def release(self) -> None:
         """Ask for the deletion of every Shim."""

@@ -62,9 +62,9 @@ def of_subject(subject: str) -> str:
 
 def of_question(subject: str) -> str:
     """Return what wadm is told, "" for a question or what is none of wadm's: ``wadm.api.<lattice>.model.<verb>``."""
-    _, _, told = subject.partition("wadm.api.")
-    verb = [*told.split("."), "", "", ""][2]
-    return f"wadm {verb}" if told and verb not in _READS else ""
+    _, _, subject_rest = subject.partition("wadm.api.")
+    verb = [*subject_rest.split("."), "", "", ""][2]
+    return f"wadm {verb}" if subject_rest and verb not in _READS else ""
 
 
 def of_reply(reply: str) -> str:

@@ -60,24 +60,24 @@ def define(cluster: ClusterInfo, kinds: Sequence[Kind] = (*KINDS, APPLICATIONS))
 
 
 async def one_run(cluster: ClusterInfo, made_by: Nursery, schedule: Schedule, directory: Path) -> Outcome:
-    """Carry out one schedule; return what came of it. Its log is ``said`` in the directory."""
+    """Carry out one schedule; return what came of it. Its log is the file ``said`` in the directory."""
     began = time.monotonic()
-    with (directory / "said").open("w", encoding="utf-8", buffering=1) as said:
+    with (directory / "said").open("w", encoding="utf-8", buffering=1) as log:
         try:
-            async with world(cluster, made_by, schedule, directory, lambda text: print(text, file=said)) as made:
-                print(f"began after {time.monotonic() - began:.1f} s", file=said)
+            async with world(cluster, made_by, schedule, directory, lambda text: print(text, file=log)) as made:
+                print(f"began after {time.monotonic() - began:.1f} s", file=log)
                 await made.live()
                 outcome = await check(made)
         except NoProcessorError as error:
             outcome = Outcome(undecided=[str(error)])
         except Exception as error:  # noqa: BLE001 - one run must not end the others
-            traceback.print_exc(file=said)
+            traceback.print_exc(file=log)
             outcome = Outcome([f"the run broke off: {error!r} {getattr(error, '__notes__', '')}"])
         for item in outcome.wrong:
-            print(f"WRONG  {item}", file=said)
+            print(f"WRONG  {item}", file=log)
         for item in outcome.undecided:
-            print(f"UNDECIDED  {item}", file=said)
-        print(f"over after {time.monotonic() - began:.1f} s", file=said)
+            print(f"UNDECIDED  {item}", file=log)
+        print(f"over after {time.monotonic() - began:.1f} s", file=log)
     return outcome
 
 
@@ -92,7 +92,7 @@ class Run:
     seconds: float
 
 
-def told(run: Run, again: str) -> str:
+def summary(run: Run, again: str) -> str:
     """Return what came of a run, and how to have it ``again``."""
     schedule, outcome = run.schedule, run.outcome
     faults = sum(1 for _ in schedule.of(PART))
@@ -145,7 +145,7 @@ async def control_plane(name: str, parts: Collection[str]) -> AsyncIterator[Clus
 async def run_seed(options: argparse.Namespace, cluster: ClusterInfo, made_by: Nursery, seed: int) -> bool:
     """Carry out the schedule of a seed; return whether all was well."""
     run = await carry_out(cluster, made_by, schedule_of(options, seed), keep=options.keep)
-    print(told(run, f"make chaos SEED={seed} RUNS=1 SECONDS={options.seconds:g}{again(options)}"), flush=True)
+    print(summary(run, f"make chaos SEED={seed} RUNS=1 SECONDS={options.seconds:g}{again(options)}"), flush=True)
     if options.record is not None:
         append(options.record, Line.of(run.schedule, run.outcome, commit(), round(run.seconds)))
     return run.outcome.good

@@ -91,11 +91,11 @@ class SecretSide:
         except CryptoError:
             self._host.server = ""  # sealed for a key that there is no more
             return None
-        said = value(answer)
+        answer_value = value(answer)
         if "secret" not in answer:
-            return next(iter(said)) if isinstance(said, dict) else said
+            return next(iter(answer_value)) if isinstance(answer_value, dict) else answer_value
         self.answers += 1
-        version = str(said).removeprefix(f"{planted.VALUE}-")
+        version = str(answer_value).removeprefix(f"{planted.VALUE}-")
         self.wrong_answers += self._witness.wrong(Answer(who, secret, version, requested, self._now()))
         return version
 

@@ -20,7 +20,7 @@ DECIDED_SECONDS: Final = 5.0
 GRANT_SECONDS: Final = 90.0
 """The documentation's word for a grant whose end was said over a connection that was cut in silence."""
 
-Fact = tuple[str, str, str]
+Triple = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Answer:
 class Witness:
     """When each fact held, as far as anybody can know."""
 
-    _times: dict[Fact, list[list[float]]] = field(default_factory=lambda: defaultdict(list))
+    _times: dict[Triple, list[list[float]]] = field(default_factory=lambda: defaultdict(list))
 
     def requested_for(self, step: Step, now: float) -> None:
         """A step begins to be carried out: what it gives may hold from now on."""
@@ -55,7 +55,7 @@ class Witness:
 
     def wrong(self, answer: Answer) -> list[str]:
         """Return what is wrong with an answer: nothing, if all that it needs may have held."""
-        events: dict[Fact, float] = {
+        events: dict[Triple, float] = {
             ("value", answer.secret, answer.value): DECIDED_SECONDS,
             ("right", answer.account, answer.secret): DECIDED_SECONDS,
             ("grant", answer.account, ""): GRANT_SECONDS,
@@ -66,11 +66,11 @@ class Witness:
         who = f"{answer.account} was given {answer.secret} in version {answer.value}"
         return [f"{who} at {answer.answered:.1f} s, without {' '.join(event).strip()}" for event in lacking]
 
-    def _held(self, fact: Fact, since: float, until: float) -> bool:
-        return any(begin <= until and end >= since for begin, end in self._times.get(fact, ()))
+    def _held(self, triple: Triple, since: float, until: float) -> bool:
+        return any(begin <= until and end >= since for begin, end in self._times.get(triple, ()))
 
 
-def _given(step: Step) -> Fact | None:
+def _given(step: Step) -> Triple | None:
     match Act(step.act):
         case Act.SET:
             return "value", step.on, step.value
@@ -82,13 +82,13 @@ def _given(step: Step) -> Fact | None:
             return None
 
 
-def _ends(step: Step, fact: Fact) -> bool:
-    kind, on, _ = fact
+def _ends(step: Step, triple: Triple) -> bool:
+    kind, on, _ = triple
     match Act(step.act):
         case Act.SET | Act.DELETE:
             return (kind, on) == ("value", step.on)
         case Act.FORBID:
-            return fact == ("right", step.on, step.value)
+            return triple == ("right", step.on, step.value)
         case Act.REVOKE:
             return (kind, on) == ("grant", step.on)
         case _:

@@ -105,9 +105,9 @@ async def soak(schedule: Schedule, directory: Path, samples: dict[str, list[Samp
     """Carry it out; return what came of it. What was held is in ``samples``."""
     async with run.control_plane("", WORK) as cluster:
         await asyncio.to_thread(run.define, cluster)
-        with run.births() as made_by, (directory / "said").open("w", encoding="utf-8", buffering=1) as said:
+        with run.births() as made_by, (directory / "said").open("w", encoding="utf-8", buffering=1) as log:
             try:
-                async with world(cluster, made_by, schedule, directory, lambda text: print(text, file=said)) as made:
+                async with world(cluster, made_by, schedule, directory, lambda text: print(text, file=log)) as made:
                     looking = asyncio.create_task(sample(made, samples))
                     await made.live()
                     looking.cancel()

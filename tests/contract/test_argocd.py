@@ -134,8 +134,8 @@ def test_what_nobody_looked_at_yet_is_under_way(status: Manifest | None) -> None
     )
     assert ("status" in found) is (status is not None)
     assert health(THEIRS, found)[0] == "Progressing"
-    state, told = health(OURS, found)
-    assert (state, lacking(told, "application_manager")) == ("Progressing", [])
+    state, reported = health(OURS, found)
+    assert (state, lacking(reported, "application_manager")) == ("Progressing", [])
 
 
 def test_a_change_that_was_not_looked_at_yet_is_not_taken_for_healthy() -> None:
@@ -152,8 +152,8 @@ def test_the_words_of_wadm_are_shown() -> None:
 
 def group(generation: int = 1, **conditions: str) -> Manifest:
     """Return a group of hosts in generation 1 or later, that was looked at in 1, with these conditions."""
-    said = [{"type": kind, "status": verdict, "message": kind} for kind, verdict in conditions.items()]
-    return {"metadata": {"generation": generation}, "status": {"observedGeneration": 1, "conditions": said}}
+    reported = [{"type": kind, "status": verdict, "message": kind} for kind, verdict in conditions.items()]
+    return {"metadata": {"generation": generation}, "status": {"observedGeneration": 1, "conditions": reported}}
 
 
 @pytest.mark.parametrize(

@@ -89,8 +89,8 @@ def test_every_channel_a_service_listens_on_is_one_of_ours(service: str) -> None
     ours = json.loads((COMMITTED / ASYNCAPI_FILE).read_text())["channels"]
     by_address = {channel["address"].replace("{cluster}", CLUSTER): channel for channel in ours.values()}
     for channel in document_of(service)["channels"].values():
-        heard = re.compile(re.escape(channel["address"]).replace(">", r"\{\w+\}(\.\{\w+\})*"))
-        (address,) = [address for address in by_address if heard.fullmatch(address)]
+        subscribed = re.compile(re.escape(channel["address"]).replace(">", r"\{\w+\}(\.\{\w+\})*"))
+        (address,) = [address for address in by_address if subscribed.fullmatch(address)]
         assert by_address[address]["x-stream"] == STREAM_EVENTS
 
 
@@ -109,8 +109,8 @@ def test_the_messages_a_service_understands_are_those_of_the_table_with_the_comm
 
 
 def test_no_service_consumes_what_nobody_says() -> None:
-    said = {operation.partition(".")[2] for operation in asyncapi()["operations"]}
-    assert {spec.tokens for service in LISTENERS for spec in consumed(service)} <= said
+    documented = {operation.partition(".")[2] for operation in asyncapi()["operations"]}
+    assert {spec.tokens for service in LISTENERS for spec in consumed(service)} <= documented
 
 
 def test_our_document_is_an_asyncapi_document_and_has_every_row_of_the_table() -> None:

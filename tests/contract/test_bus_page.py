@@ -76,12 +76,12 @@ def test_the_fact_it_shows_is_a_fact_with_all_its_fields_on_the_subject_it_names
 
 
 def test_the_streams_keep_what_it_says() -> None:
-    said = {row[0].strip("`"): (row[1].strip("`"), row[2]) for row in table(BUS_PAGE, "stream")}
+    documented = {row[0].strip("`"): (row[1].strip("`"), row[2]) for row in table(BUS_PAGE, "stream")}
 
     def size(limit: int) -> str:
         return f"{limit // MIB // 1024} GiB" if limit >= 1024 * MIB else f"{limit // MIB} MiB"
 
-    assert said == {
+    assert documented == {
         name: (subject, f"{DEFAULT_LIMITS[name].max_age / DAY:g} days, {size(DEFAULT_LIMITS[name].max_bytes)}")
         for name, subject in STREAM_SUBJECTS.items()
     }

@@ -68,16 +68,16 @@ def test_its_pod_has_a_process_an_account_and_settings_of_its_own(
         "capabilities": {"drop": ["ALL"]},
     }
     assert {mount["name"] for mount in runs["volumeMounts"]} == {volume["name"] for volume in its["volumes"]}
-    told = {name.removeprefix("TRELLIS_").lower(): value for name, value in environment(objects).items()}
-    assert set(told) <= set(Settings.model_fields)
+    environment_values = {name.removeprefix("TRELLIS_").lower(): value for name, value in environment(objects).items()}
+    assert set(environment_values) <= set(Settings.model_fields)
     seed = tmp_path / "seed.nk"  # the settings read the key of the bus, which the pod has as a file
     seed.write_text(new_seed())
-    read = told | {"nats_nkey_file": str(seed)}
+    read = environment_values | {"nats_nkey_file": str(seed)}
     settings = Settings(**read)  # type: ignore[arg-type]  # as the environment gives them
     assert settings.console_auth == values.get("auth", "token")
     assert settings.tls is ("tlsSecret" in values)
     mounted = {mount["mountPath"] for mount in runs["volumeMounts"]}
-    for name, path in told.items():
+    for name, path in environment_values.items():
         if name.endswith("_file"):
             assert path.rpartition("/")[0] in mounted, f"{name} is in the pod"
     [other] = [key for key in objects if key[0] == "Deployment" and key[2] == "trellis-bundle"] or [None]
@@ -184,9 +184,9 @@ def test_helm_test_asks_it_and_notes_say_how_to_get_in(tmp_path: Any) -> None:
         if hook["kind"] == "Pod"
     ]
     assert "console" in runs["command"]
-    told = notes(tmp_path, services={"console": {"enabled": True}})
-    assert "kubectl -n trellis-system port-forward service/trellis-console 8088" in told
-    assert "kubectl create token" in told
+    environment_values = notes(tmp_path, services={"console": {"enabled": True}})
+    assert "kubectl -n trellis-system port-forward service/trellis-console 8088" in environment_values
+    assert "kubectl create token" in environment_values
     assert "create token" not in notes(tmp_path, services={"console": {"enabled": True, **CONFIRMED}})
     assert "trellis-console" not in notes(tmp_path)
 
@@ -216,9 +216,9 @@ def test_behind_an_ingress_with_tls_cookies_need_tls() -> None:
     objects = found(ingress=INGRESS | {"tls": tls}, **{"from": CONTROLLER})
     assert objects["Ingress", SYSTEM, NAME]["spec"]["tls"] == tls
     assert environment(objects)["TRELLIS_CONSOLE_URL"] == "https://console.example.com"
-    said = {"TRELLIS_CONSOLE_URL": "https://elsewhere.example.com"}
-    objects = found(ingress=INGRESS | {"tls": tls}, settings=said, **{"from": CONTROLLER})
-    assert environment(objects)["TRELLIS_CONSOLE_URL"] == said["TRELLIS_CONSOLE_URL"]
+    variables = {"TRELLIS_CONSOLE_URL": "https://elsewhere.example.com"}
+    objects = found(ingress=INGRESS | {"tls": tls}, settings=variables, **{"from": CONTROLLER})
+    assert environment(objects)["TRELLIS_CONSOLE_URL"] == variables["TRELLIS_CONSOLE_URL"]
 
 
 def test_a_route_of_a_gateway_leads_to_its_service() -> None:
@@ -238,7 +238,7 @@ def test_a_route_of_a_gateway_leads_to_its_service() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "words"),
+    ("values", "expected_text"),
     [
         ({"ingress": INGRESS}, "services.console.from: needs"),
         ({"httpRoute": {"enabled": True, "parentRefs": [{"name": "g"}]}}, "services.console.from: needs"),
@@ -260,8 +260,8 @@ def test_a_route_of_a_gateway_leads_to_its_service() -> None:
         ({"settings": {"TRELLIS_CONSOLE_AUTH": "proxy"}}, "TRELLIS_CONSOLE_AUTH is not allowed"),
     ],
 )
-def test_values_that_do_not_go_together_are_refused(values: dict[str, Any], words: str) -> None:
-    with pytest.raises(ChartRefusedError, match=re.escape(words)):
+def test_values_that_do_not_go_together_are_refused(values: dict[str, Any], expected_text: str) -> None:
+    with pytest.raises(ChartRefusedError, match=re.escape(expected_text)):
         found(**values)
 
 

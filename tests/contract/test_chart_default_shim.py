@@ -108,7 +108,7 @@ def test_a_changed_shim_or_pod_has_another_job_because_jobs_are_immutable() -> N
         assert job_of(**changed)["metadata"]["name"] != name
 
 
-@pytest.mark.parametrize(("values", "words"), [(GIVEN, "wasi"), ({}, "defaultShim.sha256")])
-def test_the_notes_have_the_next_step(tmp_path: Path, values: dict[str, Any], words: str) -> None:
-    assert lacking(notes(tmp_path, **values), words, names.ANNOTATION_OPT_IN) == []
+@pytest.mark.parametrize(("values", "expected_text"), [(GIVEN, "wasi"), ({}, "defaultShim.sha256")])
+def test_the_notes_have_the_next_step(tmp_path: Path, values: dict[str, Any], expected_text: str) -> None:
+    assert lacking(notes(tmp_path, **values), expected_text, names.ANNOTATION_OPT_IN) == []
     assert names.ANNOTATION_OPT_IN not in notes(tmp_path, **values, **WITH_IMAGE)

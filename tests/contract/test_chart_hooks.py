@@ -48,9 +48,9 @@ def command_of(found: list[Manifest]) -> list[str]:
 # --- KWasm's values ---
 
 
-@pytest.mark.parametrize("said", [True, "true"])
-def test_kwasms_own_values_mean_what_ours_do(said: object) -> None:
-    values = {"kwasmOperator": {"autoProvision": said, "installerImage": "example.com/installer:1"}}
+@pytest.mark.parametrize("value", [True, "true"])
+def test_kwasms_own_values_mean_what_ours_do(value: object) -> None:
+    values = {"kwasmOperator": {"autoProvision": value, "installerImage": "example.com/installer:1"}}
     ours = {
         "installers": {"autoProvision": True},
         "services": {"provisioner": {"settings": {"TRELLIS_INSTALLER_IMAGE": "example.com/installer:1"}}},
@@ -70,7 +70,7 @@ def test_an_installer_image_said_twice_alike_is_no_conflict() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "words"),
+    ("values", "expected_text"),
     [
         (
             {"kwasmOperator": {"autoProvision": "false"}, "installers": {"autoProvision": True}},
@@ -96,8 +96,10 @@ def test_an_installer_image_said_twice_alike_is_no_conflict() -> None:
         ({"anything": 1}, "anything is not allowed"),
     ],
 )
-def test_a_value_of_kwasms_that_cannot_count_is_refused_with_what_to_say(values: dict[str, Any], words: str) -> None:
-    with pytest.raises(ChartRefusedError, match=re.escape(words)):
+def test_a_value_of_kwasms_that_cannot_count_is_refused_with_what_to_say(
+    values: dict[str, Any], expected_text: str
+) -> None:
+    with pytest.raises(ChartRefusedError, match=re.escape(expected_text)):
         rendered(**values)
 
 
@@ -247,11 +249,11 @@ def test_notes_name_what_runs_and_what_to_do_in_every_mode(tmp_path: Path) -> No
 
 def test_notes_name_no_object_that_the_chart_does_not_make(tmp_path: Path) -> None:
     for values in ({}, {"mode": "bundle"}):
-        told = notes(tmp_path, **values)
+        rendered_notes = notes(tmp_path, **values)
         there = {f"{item['kind'].lower()}/{item['metadata']['name']}" for item in rendered(**values)}
         there.add("secret/trellis-bus")
-        named = set(re.findall(r"\b(?:deployment|service)/[a-z-]+", told)) | {
-            f"secret/{name}" for name in re.findall(r"get secret ([a-z-]+)", told)
+        named = set(re.findall(r"\b(?:deployment|service)/[a-z-]+", rendered_notes)) | {
+            f"secret/{name}" for name in re.findall(r"get secret ([a-z-]+)", rendered_notes)
         }
         assert named <= there
         assert named

@@ -173,11 +173,13 @@ def test_the_test_of_an_installation_believes_the_bus_as_services_do() -> None:
     assert "nats-ca" in [volume["name"] for volume in pod["spec"]["volumes"]]
 
 
-@pytest.mark.parametrize(("tls", "told"), [(MADE, False), (ISSUED, True), (OWN, True)], ids=["made", "issued", "own"])
-def test_servers_are_told_of_certificates_that_somebody_else_renews(tls: dict[str, Any], *, told: bool) -> None:
+@pytest.mark.parametrize(
+    ("tls", "reloads"), [(MADE, False), (ISSUED, True), (OWN, True)], ids=["made", "issued", "own"]
+)
+def test_servers_are_told_of_certificates_that_somebody_else_renews(tls: dict[str, Any], *, reloads: bool) -> None:
     pod = servers(nats(tls=tls))["template"]["spec"]
-    assert [container["name"] for container in pod["containers"]] == (["nats", "reloader"] if told else ["nats"])
-    assert pod.get("shareProcessNamespace", False) is told
+    assert [container["name"] for container in pod["containers"]] == (["nats", "reloader"] if reloads else ["nats"])
+    assert pod.get("shareProcessNamespace", False) is reloads
     for container in pod["containers"]:
         assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
         assert container["securityContext"]["readOnlyRootFilesystem"]

@@ -324,7 +324,7 @@ def test_a_large_number_reaches_a_service_without_an_exponent() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "words"),
+    ("values", "expected_text"),
     [
         (
             {"image": {"repository": "registry.example.com/trellis"}},
@@ -347,8 +347,8 @@ def test_a_large_number_reaches_a_service_without_an_exponent() -> None:
         ),
     ],
 )
-def test_values_that_cannot_be_are_refused_by_their_name(values: dict[str, Any], words: str) -> None:
-    with pytest.raises(ChartRefusedError, match=re.escape(words)):
+def test_values_that_cannot_be_are_refused_by_their_name(values: dict[str, Any], expected_text: str) -> None:
+    with pytest.raises(ChartRefusedError, match=re.escape(expected_text)):
         rendered(**values)
 
 
@@ -369,11 +369,11 @@ def test_artifact_hub_is_told_of_all_images_and_definitions() -> None:
     named = {item["image"] for item in yaml.safe_load(annotations["artifacthub.io/images"])}
     found = rendered(**PARTS)
     assert named == {*images(found).values(), str(variable(found, "provisioner", "NODE_INSTALLER_IMAGE"))}
-    told = {
+    rendered_values = {
         item["name"]: (item["kind"], item["version"]) for item in yaml.safe_load(annotations["artifacthub.io/crds"])
     }
     kinds = [kind for each in BY_DIRECTORY.values() for kind in each]
-    assert set(told) == {kind.name for kind in kinds}
+    assert set(rendered_values) == {kind.name for kind in kinds}
     assert all(item["description"] for item in yaml.safe_load(annotations["artifacthub.io/crds"]))
     assert annotations["artifacthub.io/license"] == "Apache-2.0"
 

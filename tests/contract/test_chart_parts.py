@@ -237,7 +237,7 @@ def test_prometheus_is_let_in_to_metrics_of_parts(kind: str, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "words"),
+    ("values", "expected_text"),
     [
         (
             {"monitoring": {"podMonitor": {"enabled": True}, "serviceMonitor": {"enabled": True}}},
@@ -252,6 +252,6 @@ def test_prometheus_is_let_in_to_metrics_of_parts(kind: str, name: str) -> None:
         ({"monitoring": {"podMonitor": {"interval": "often"}}}, "monitoring.podMonitor.interval"),
     ],
 )
-def test_values_that_do_not_go_together_are_refused_by_name(values: dict[str, Any], words: str) -> None:
-    with pytest.raises(ChartRefusedError, match=re.escape(words)):
+def test_values_that_do_not_go_together_are_refused_by_name(values: dict[str, Any], expected_text: str) -> None:
+    with pytest.raises(ChartRefusedError, match=re.escape(expected_text)):
         rendered(**values)

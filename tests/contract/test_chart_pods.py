@@ -249,7 +249,7 @@ def test_all_that_runs_has_a_network_policy() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "words"),
+    ("values", "expected_text"),
     [
         ({"mode": "both"}, "mode"),
         ({"cluster": "My_Cluster"}, "cluster"),
@@ -286,8 +286,8 @@ def test_all_that_runs_has_a_network_policy() -> None:
         ),
     ],
 )
-def test_values_that_do_not_go_together_are_refused(values: dict[str, Any], words: str) -> None:
-    with pytest.raises(ChartRefusedError, match=re.escape(words)):
+def test_values_that_do_not_go_together_are_refused(values: dict[str, Any], expected_text: str) -> None:
+    with pytest.raises(ChartRefusedError, match=re.escape(expected_text)):
         rendered(**values)
 
 

@@ -141,7 +141,7 @@ def test_what_may_be_watched_by_default_is_what_the_service_watches_by_default()
 
 
 @pytest.mark.parametrize(
-    ("values", "words"),
+    ("values", "expected_text"),
     [
         ({"secrets": {"accounts": [{"namespace": "shop"}]}}, "shop needs either serviceAccount or user"),
         (
@@ -194,8 +194,8 @@ def test_what_may_be_watched_by_default_is_what_the_service_watches_by_default()
         ({"services": {"secretsBackend": {"enabled": "yes"}}}, "services.secretsBackend.enabled"),
     ],
 )
-def test_values_that_cannot_be_are_refused_by_their_name(values: dict[str, Any], words: str) -> None:
-    with pytest.raises(ChartRefusedError, match=re.escape(words)):
+def test_values_that_cannot_be_are_refused_by_their_name(values: dict[str, Any], expected_text: str) -> None:
+    with pytest.raises(ChartRefusedError, match=re.escape(expected_text)):
         rendered(**values)
 
 

@@ -94,9 +94,9 @@ def test_the_commands_of_the_head_of_the_file_are_those_of_the_page() -> None:
     page = (ROOT / "docs/local-cluster.md").read_text()
     assert [command for command in commands if command not in page] == []
     for command in commands:
-        words = shlex.split(command)
-        if "trellis" in words:
-            expect_command(" ".join(words[words.index("trellis", words.index("trellis") + 1) + 1 :]))
+        arguments = shlex.split(command)
+        if "trellis" in arguments:
+            expect_command(" ".join(arguments[arguments.index("trellis", arguments.index("trellis") + 1) + 1 :]))
 
 
 @pytest.mark.parametrize("name", OURS)

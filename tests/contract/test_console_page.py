@@ -72,7 +72,7 @@ def every_kind() -> dict[str, dict[str, Any]]:
     return {str(item["kind"]): dict(item) for item in found.values() if item is not None}
 
 
-def told() -> dict[str, set[str]]:
+def documented() -> dict[str, set[str]]:
     """Return by kind the fields that the page tells: what stands in code, outside of brackets."""
     rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", section("Entities"), re.MULTILINE)
     found = {}
@@ -86,19 +86,19 @@ def told() -> dict[str, set[str]]:
 
 @pytest.mark.parametrize("kind", sorted(every_kind()))
 def test_the_fields_of_an_entity_are_told(kind: str) -> None:
-    assert set(every_kind()[kind]) - COMMON == told()[kind]
+    assert set(every_kind()[kind]) - COMMON == documented()[kind]
     assert set(every_kind()[kind]) >= COMMON
 
 
 def test_no_kind_is_told_that_there_is_not() -> None:
-    assert set(told()) - COMMON - {"namespace"} == set(every_kind())
+    assert set(documented()) - COMMON - {"namespace"} == set(every_kind())
 
 
 def test_words_that_fields_have_are_told() -> None:
     page = section("Entities")
-    for words in (HealthState, NodeState, NodeStage, Phase):
-        for word in words:
-            assert re.search(rf"\b{word.value}\b", page), word
+    for values in (HealthState, NodeState, NodeStage, Phase):
+        for value in values:
+            assert re.search(rf"\b{value.value}\b", page), value
 
 
 def test_each_part_is_told() -> None:
@@ -143,14 +143,14 @@ def test_figures_that_the_page_has_are_those_of_the_code() -> None:
     assert f"each {RECHECK_SECONDS:g} s while" in entities
     assert f"every {viewer_timings().absent:g} s" in entities
     limits = " ".join(section("Performance and limits").split())
-    for parts, words in (
+    for parts, values in (
         (parts_of(Place("a", "b")), "11 watches (5, and 6"),
         (v2_parts(), "8 more with wasmCloud v2 (2, and 6"),
     ):
         fixed, each = (sum(len(part.places(names)) for part in parts) for names in ((), ("a", "b")))
-        assert words.startswith(f"{fixed} ")
-        assert words.endswith(f"and {each - fixed}")
-        assert words in limits
+        assert values.startswith(f"{fixed} ")
+        assert values.endswith(f"and {each - fixed}")
+        assert values in limits
     assert f"{STREAMS_EACH} streams each" in limits
     assert f"At most {Settings().console_viewers} viewers" in limits
     for stream in STREAMS:

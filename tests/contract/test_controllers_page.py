@@ -57,21 +57,23 @@ def test_every_command_of_the_page_exists(line: str) -> None:
         return
     program, _, rest = line.partition(" ")
     assert program == "trellis"
-    words = rest.split()
+    arguments = rest.split()
     # What stands after the options is this page's example.
-    expect_command(" ".join(word for word in words if not word.startswith(("~", "team-", "mirror", "json"))))
+    expect_command(
+        " ".join(argument for argument in arguments if not argument.startswith(("~", "team-", "mirror", "json")))
+    )
 
 
 def test_its_settings_are_those_of_the_service_with_their_defaults() -> None:
     settings = Settings()
-    said = {row[0].strip("`"): row[1].strip("`") for row in table(PAGE, "variable")}
+    documented = {row[0].strip("`"): row[1].strip("`") for row in table(PAGE, "variable")}
     own = {name for name in type(settings).model_fields if name.startswith("controller_")} | {"sources_interval"}
-    assert set(said) == {f"TRELLIS_{name.upper()}" for name in own}
-    assert tuple(said["TRELLIS_CONTROLLER_RESOURCES"].split(",")) == settings.controller_resources
-    assert int(said["TRELLIS_CONTROLLER_THREADS"]) == settings.controller_threads
-    budget = Settings.model_validate({"controller_memory_budget": said["TRELLIS_CONTROLLER_MEMORY_BUDGET"]})
+    assert set(documented) == {f"TRELLIS_{name.upper()}" for name in own}
+    assert tuple(documented["TRELLIS_CONTROLLER_RESOURCES"].split(",")) == settings.controller_resources
+    assert int(documented["TRELLIS_CONTROLLER_THREADS"]) == settings.controller_threads
+    budget = Settings.model_validate({"controller_memory_budget": documented["TRELLIS_CONTROLLER_MEMORY_BUDGET"]})
     assert budget.controller_memory_budget == settings.controller_memory_budget
-    interval = Settings.model_validate({"sources_interval": said["TRELLIS_SOURCES_INTERVAL"]})
+    interval = Settings.model_validate({"sources_interval": documented["TRELLIS_SOURCES_INTERVAL"]})
     assert interval.sources_interval == settings.sources_interval
 
 
@@ -85,10 +87,10 @@ def test_every_fault_and_every_condition_has_its_row() -> None:
 
 
 def test_its_metrics_are_all_that_there_are() -> None:
-    said = set(re.findall(r"`(trellis_controllers?\w*)`", TEXT))
+    documented = set(re.findall(r"`(trellis_controllers?\w*)`", TEXT))
     there = {
         f"{metric.name}_total" if metric.type == "counter" else metric.name
         for metric in Metrics().registry.collect()
         if metric.name.startswith("trellis_controller")
     }
-    assert said == there
+    assert documented == there

@@ -41,7 +41,7 @@ def page_stage() -> str:
 def copied(stage: str) -> list[str]:
     """Return what a stage copies out of the context."""
     lines = [line.split()[1:-1] for line in stage.splitlines() if re.match(r"COPY (?!--from=)", line)]
-    return [word for words in lines for word in words]
+    return [found_name for found_names in lines for found_name in found_names]
 
 
 @IMAGES
@@ -72,12 +72,16 @@ def test_what_is_copied_is_what_the_scripts_take(image: OwnImage) -> None:
     contents = assemble.IMAGES[image.key]
     wanted = {"pyproject.toml", "LICENSE", image.lock, "requirements-images.lock"}
     wanted |= {f"deploy/images/{name}.py" for name in ("assemble", "inventory")}
-    sources = {word for word in copied(build) if not word.endswith("-packages*/")} - wanted
+    sources = {found_name for found_name in copied(build) if not found_name.endswith("-packages*/")} - wanted
     taken = {source.removesuffix("/*") for source in contents.sources}
     assert sources == taken
     ours = {re.sub(r"(/\*\*)?/\*(\.py)?$", "", source) for source in image.sources}
     assert ours - {RUNTIME} == taken
-    roots = {word for word in re.findall(r"COPY --from=build (\S+)", stages(image)[1]) if word.startswith("/opt/")}
+    roots = {
+        found_name
+        for found_name in re.findall(r"COPY --from=build (\S+)", stages(image)[1])
+        if found_name.startswith("/opt/")
+    }
     assert roots == {str(contents.root)} | ({IN_IMAGE} if RUNTIME in ours else set())
 
 
@@ -140,5 +144,9 @@ def test_every_line_of_a_lock_is_understood(lock: str) -> None:
 
 def test_no_service_uses_what_the_image_leaves_out() -> None:
     for path in sorted([*(ROOT / "services").rglob("*.py"), *(ROOT / "shared").rglob("*.py")]):
-        words = re.findall(r"(?:from|import) (kubernetes[\w.]*)", path.read_text())
-        assert not [word for word in words if re.match(r"kubernetes(\.aio)?\.client(\.(api|models)\b|$)", word)], path
+        found_names = re.findall(r"(?:from|import) (kubernetes[\w.]*)", path.read_text())
+        assert not [
+            found_name
+            for found_name in found_names
+            if re.match(r"kubernetes(\.aio)?\.client(\.(api|models)\b|$)", found_name)
+        ], path

@@ -134,7 +134,7 @@ def commands(found: Any) -> Iterator[list[str]]:
     """Yield every command and its arguments in manifests."""
     if isinstance(found, dict):
         whole = [*(found.get("command") or ()), *(found.get("args") or ())]
-        if whole and all(isinstance(word, str) for word in whole):
+        if whole and all(isinstance(text, str) for text in whole):
             yield whole
         for value in found.values():
             yield from commands(value)
@@ -152,15 +152,15 @@ def test_no_pod_of_the_chart_runs_a_shell(values: dict[str, Any]) -> None:
     found = [command for item in rendered(**values) for command in commands(item)]
     assert found
     for command in found:
-        assert not [word for word in command if SHELL.search(word)], command
+        assert not [text for text in command if SHELL.search(text)], command
 
 
 def test_a_line_of_a_shell_in_the_compose_file_holds_no_variable() -> None:
     services = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))["services"]
     for name, item in services.items():
-        words = [*(item.get("entrypoint") or ()), *(item.get("command") or ())]
-        if any(SHELL.search(word) for word in words):
-            assert not [word for word in words if "$" in word], name
+        texts = [*(item.get("entrypoint") or ()), *(item.get("command") or ())]
+        if any(SHELL.search(text) for text in texts):
+            assert not [text for text in texts if "$" in text], name
 
 
 @pytest.mark.parametrize("name", ["services.Dockerfile", "installer.Dockerfile"])

@@ -52,10 +52,10 @@ def test_every_threat_has_something_that_stops_it_and_a_test_that_shows_it(row: 
 
 @pytest.mark.parametrize("row", BOUNDS, ids=lambda row: row[0][:40])
 def test_every_bound_is_as_it_is_built(row: list[str]) -> None:
-    _, said, place, happens, shown = row
+    _, documented, place, happens, shown = row
     found = BOUND.fullmatch(place)
     assert found is not None, place
-    number, *unit = said.split()
+    number, *unit = documented.split()
     wanted = float(number.replace(",", "")) * UNITS.get(unit[0] if unit else "", 1)
     name, _, default = found[2].partition(".")
     built = getattr(importlib.import_module(found[1]), name)

@@ -76,14 +76,14 @@ def test_a_block_with_a_name_is_code(site: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("[x](nowhere.md)", "nowhere.md"),
         ("[x](index.md#nowhere)", "nowhere"),
         ("[x](../deploy/nowhere.yaml)", "deploy/nowhere.yaml"),
     ],
 )
-def test_a_link_that_leads_nowhere_fails(tmp_path: Path, text: str, said: str) -> None:
+def test_a_link_that_leads_nowhere_fails(tmp_path: Path, text: str, message: str) -> None:
     config = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
     docs = tmp_path / "docs"
     docs.mkdir()
@@ -93,7 +93,7 @@ def test_a_link_that_leads_nowhere_fails(tmp_path: Path, text: str, said: str) -
     (tmp_path / "mkdocs.yml").write_text(yaml.safe_dump(config))
     done = built(tmp_path / "mkdocs.yml", tmp_path / "site")
     assert done.returncode != 0
-    assert said in done.stdout + done.stderr
+    assert message in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("line", LINES)

@@ -80,11 +80,11 @@ class Attempt:
     def verdict(self, code: int) -> tuple[bool, str]:
         """Return whether the test caught the break, and a line on it."""
         took = f"{time.monotonic() - self.began:.1f} s"
-        said = self.output.read_text(errors="replace")[-SHOWN:]
+        end_of_output = self.output.read_text(errors="replace")[-SHOWN:]
         self.folder.cleanup()
         if code == TESTS_FAILED:
             return True, f"caught     {self.broken.name} by {self.broken.test} ({took})"
-        return False, f"NOT CAUGHT {self.broken.name} by {self.broken.test} ({took})\n{said}"
+        return False, f"NOT CAUGHT {self.broken.name} by {self.broken.test} ({took})\n{end_of_output}"
 
 
 def preload() -> None:

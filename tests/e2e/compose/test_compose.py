@@ -40,14 +40,14 @@ class Started:
     engine: Engine
     context: Path
 
-    def compose(self, *words: str, stdin: Path | None = None) -> str:
+    def compose(self, *arguments: str, stdin: Path | None = None) -> str:
         file = ("--project-name", PROJECT, "--project-directory", str(self.context))
         return self.engine.run(
-            "docker-compose", *file, "--file", self.context / "docker-compose.yml", *words, stdin=stdin
+            "docker-compose", *file, "--file", self.context / "docker-compose.yml", *arguments, stdin=stdin
         )
 
-    def kubectl(self, *words: str) -> str:
-        return self.compose("exec", "-T", "k3s", "kubectl", *words)
+    def kubectl(self, *arguments: str) -> str:
+        return self.compose("exec", "-T", "k3s", "kubectl", *arguments)
 
     def node(self) -> dict[str, Any]:
         """Return the node; the name of its container is that of the node."""

@@ -43,15 +43,15 @@ class Recorder:
     async def listening(self) -> AsyncIterator[Wadm]:
         client = await nats.connect(self.servers.url, max_reconnect_attempts=-1)
 
-        async def said(message: Msg) -> None:
-            self._row(name=message.subject.split(".")[-1], said=json.loads(message.data))
+        async def keep(message: Msg) -> None:
+            self._row(name=message.subject.split(".")[-1], keep=json.loads(message.data))
 
         async def stored(message: Msg) -> None:
             key = message.subject.removeprefix("$KV.wadm_manifests.")
             if key.startswith(f"{self.lattice}-"):
                 self._row(name=key.removeprefix(f"{self.lattice}-"), stored=_model(message.data))
 
-        await client.subscribe(f"wadm.status.{self.lattice}.*", cb=said)
+        await client.subscribe(f"wadm.status.{self.lattice}.*", cb=keep)
         await client.subscribe("$KV.wadm_manifests.*", cb=stored)
         self.wadm = Wadm(client, self.lattice)
         try:
@@ -96,7 +96,7 @@ async def whole_life(record: Recorder, wadm: Wadm) -> None:
         await wadm.put(manifest)
         await wadm.deploy("web", manifest["metadata"]["annotations"]["version"])
 
-    async def anew(manifest: Manifest) -> None:
+    async def re_create(manifest: Manifest) -> None:
         await wadm.delete("web")
         await deploy(manifest)
 
@@ -108,7 +108,9 @@ async def whole_life(record: Recorder, wadm: Wadm) -> None:
         await record.step("words alone", lambda: deploy(web("v3", other, description="the same")), "web")
         await record.step("undeployed", lambda: wadm.undeploy("web"), "web")
         await record.step("deployed again", lambda: wadm.deploy("web", "v3"), "web")
-        await record.step("deleted while it runs, put and deployed anew", lambda: anew(web("v1", record.good)), "web")
+        await record.step(
+            "deleted while it runs, put and deployed anew", lambda: re_create(web("v1", record.good)), "web"
+        )
 
 
 async def every_scaler(record: Recorder, wadm: Wadm) -> None:

@@ -40,13 +40,13 @@ def lattice(tmp_path: Path) -> Iterator[tuple[NatsServer, int]]:
     conf = found["ConfigMap", "trellis-system", "trellis-lattice-nats"]["data"]["nats.conf"]
     server, leaf = lattice_server(conf, tmp_path / "nats")
     wadm = lattice_servers(How(Lines(), threading.Event()))[WADM]
-    told = [
+    reported = [
         variable.replace(f"nats://{SERVICE}:4222", f"nats://{LOOPBACK}:{{port}}")
         for variable in variables(container(found, "Deployment", "trellis-wadm"))
     ]
-    assert any("{port}" in item for item in told)
+    assert any("{port}" in item for item in reported)
     with server:
-        argv = ["/usr/bin/env", *(item.replace("{port}", str(server.port)) for item in told), str(wadm)]
+        argv = ["/usr/bin/env", *(item.replace("{port}", str(server.port)) for item in reported), str(wadm)]
         with running(argv, tmp_path / "wadm", lambda: requested(server.port, "list") is not None):
             yield server, leaf
 

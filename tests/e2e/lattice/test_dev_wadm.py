@@ -47,10 +47,10 @@ def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             down(name)
 
 
-def trellis(*words: str, status: int = 0) -> str:
+def trellis(*arguments: str, status: int = 0) -> str:
     """Run a command; return its standard output, or what it said of its failure."""
     done = subprocess.run(
-        [sys.executable, "-m", "trellis_cli", *words], capture_output=True, text=True, check=False, timeout=2400
+        [sys.executable, "-m", "trellis_cli", *arguments], capture_output=True, text=True, check=False, timeout=2400
     )
     assert done.returncode == status, done.stderr
     return done.stdout if status == 0 else done.stderr
@@ -79,9 +79,9 @@ def test_hosts_and_wadm_come_up_are_started_again_and_go_with_the_cluster() -> N
     assert set(hosts) == {"host-blue-0", "host-blue-1", "host-green-0", "host-green-1"}
     assert {"wadm", *hosts} <= set(found["pids"])
     for host in hosts.values():
-        said = host_says(found["nats_url"], host)
-        assert said is not None
-        assert (said["host_id"], said["labels"]["zone"]) == (host["id"], "a")
+        reported = host_says(found["nats_url"], host)
+        assert reported is not None
+        assert (reported["host_id"], reported["labels"]["zone"]) == (host["id"], "a")
 
     os.kill(found["pids"]["wadm"], signal.SIGKILL)
     os.kill(found["pids"]["host-blue-1"], signal.SIGKILL)

@@ -51,18 +51,18 @@ class Kubectl:
         path.write_text(yaml.safe_dump(KIND | {"metadata": metadata, "spec": spec}))
         return str(path)
 
-    async def __call__(self, *words: str) -> tuple[int, str]:
+    async def __call__(self, *arguments: str) -> tuple[int, str]:
         """Run it; return its exit status and what it said."""
-        process = await self.start(*words)
+        process = await self.start(*arguments)
         output, _ = await asyncio.wait_for(process.communicate(), PATIENCE)
         assert process.returncode is not None
         return process.returncode, output.decode()
 
-    async def start(self, *words: str) -> asyncio.subprocess.Process:
+    async def start(self, *arguments: str) -> asyncio.subprocess.Process:
         """Start it, and leave it running."""
         return await asyncio.create_subprocess_exec(
             *self._command,
-            *words,
+            *arguments,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             env=os.environ | {"KUBECTL_EXTERNAL_DIFF": "diff -u"},
@@ -100,12 +100,12 @@ async def test_kubectl_applies_and_waits(kept: KeptWorld, kubectl: Kubectl, real
     kept.group()
     path = kubectl.write("web", {"components": [http_server("server")]})
     async with kept.manager(), real_lattice.hosts(kept.lattice):
-        code, said = await kubectl("apply", "-f", path)
-        assert (code, said.split()[-1]) == (0, "created")
-        code, said = await kubectl("wait", "--for=condition=Ready", "applications.core.oam.dev/web", "--timeout=60s")
-        assert code == 0, said
-        code, said = await kubectl("get", "applications.core.oam.dev", "web")
-        header, row = (line.split() for line in said.splitlines())
+        code, printed = await kubectl("apply", "-f", path)
+        assert (code, printed.split()[-1]) == (0, "created")
+        code, printed = await kubectl("wait", "--for=condition=Ready", "applications.core.oam.dev/web", "--timeout=60s")
+        assert code == 0, printed
+        code, printed = await kubectl("get", "applications.core.oam.dev", "web")
+        header, row = (line.split() for line in printed.splitlines())
         assert header == ["NAME", "PHASE", "DEPLOYED", "AGE"]
         assert row[:2] == ["web", "Deployed"]
         assert row[2] == kept.status("web")["synced"]["wadmVersion"]
@@ -180,9 +180,9 @@ async def test_two_managers_apply_a_component_each(kept: KeptWorld, wadm: Wadm, 
             assert (await kubectl("apply", "--server-side", f"--field-manager={manager}", "-f", path))[0] == 0
         assert await components() == {"one": "file:///1.wasm", "two": "file:///2.wasm"}
         changed = part("one", "file:///3.wasm")
-        code, said = await kubectl("apply", "--server-side", "--field-manager=team-two", "-f", changed)
+        code, printed = await kubectl("apply", "--server-side", "--field-manager=team-two", "-f", changed)
         assert code != 0
-        assert "team-one" in said
+        assert "team-one" in printed
         assert (await kubectl("apply", "--server-side", "--field-manager=team-one", "-f", changed))[0] == 0
         await kept.until("web", "three versions", lambda found: len(found["status"]["versions"]) == 3)
         assert await components() == {"one": "file:///3.wasm", "two": "file:///2.wasm"}

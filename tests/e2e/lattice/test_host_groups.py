@@ -46,7 +46,7 @@ async def shown(hosts: HostWorld, what: str, holds: Any) -> dict[str, Any]:
     return hosts.status("group")
 
 
-def said(status: dict[str, Any], kind: str) -> tuple[str, str]:
+def condition_of(status: dict[str, Any], kind: str) -> tuple[str, str]:
     """Return status and reason of a condition."""
     found = (condition for condition in status.get("conditions") or () if condition["type"] == kind)
     return next(((item["status"], item["reason"]) for item in found), ("", ""))
@@ -90,7 +90,9 @@ async def test_what_a_real_lattice_tells_stands_on_the_group_and_outlives_wadm(
 
 
 async def _hosts_are_shown(hosts: HostWorld, real: str, stub: StubHost, pods: tuple[str, str]) -> None:
-    status = await shown(hosts, "both hosts", lambda status: said(status, "HostsReporting") == ("True", "AllReporting"))
+    status = await shown(
+        hosts, "both hosts", lambda status: condition_of(status, "HostsReporting") == ("True", "AllReporting")
+    )
     first, second = status["hosts"]
     assert [(item["pod"], item["id"], item["reported"]) for item in (first, second)] == [
         (pods[0], real, "Yes"),
@@ -120,9 +122,9 @@ async def _an_application_comes_and_goes(hosts: HostWorld, wadm: Wadm, real: str
         "all of it",
         lambda status: of_lattice(status, real).get("providers") and of_lattice(status, real).get("components"),
     )
-    told = of_lattice(status, real)
-    assert told["providers"] == [{"id": "web-httpserver", "image": "http-server"}]
-    assert told["components"] == [{"id": "web-empty", "image": f"file://{component}"}]
+    reported = of_lattice(status, real)
+    assert reported["providers"] == [{"id": "web-httpserver", "image": "http-server"}]
+    assert reported["components"] == [{"id": "web-empty", "image": f"file://{component}"}]
 
     await wadm.undeploy("web")
     await wadm.until("web", "undeployed")
@@ -142,12 +144,14 @@ async def _wadm_goes_and_comes(hosts: HostWorld, real_lattice: RealLattice) -> N
     await asyncio.to_thread(real_lattice.kill_wadm)
     try:
         status = await shown(
-            hosts, "it is missed", lambda status: said(status, "ApplicationsKnown") == ("Unknown", "WadmUnavailable")
+            hosts,
+            "it is missed",
+            lambda status: condition_of(status, "ApplicationsKnown") == ("Unknown", "WadmUnavailable"),
         )
         assert (status["apps"], status["app_count"]) == (before["apps"], 1)
-        assert said(status, "HostsReporting") == ("True", "AllReporting"), "hosts need no wadm"
-        assert said(status, "Ready") == ("True", "HostsReady")
+        assert condition_of(status, "HostsReporting") == ("True", "AllReporting"), "hosts need no wadm"
+        assert condition_of(status, "Ready") == ("True", "HostsReady")
     finally:
         await asyncio.to_thread(real_lattice.start_wadm)
-    await shown(hosts, "it is back", lambda status: said(status, "ApplicationsKnown") == ("True", "Healthy"))
+    await shown(hosts, "it is back", lambda status: condition_of(status, "ApplicationsKnown") == ("True", "Healthy"))
     assert hosts.status("group")["apps"] == before["apps"]

@@ -265,26 +265,26 @@ async def test_no_right_is_missing(kept: KeptWorld, wadm: Wadm, cluster: Cluster
 async def test_a_group_says_since_when_its_lattices_applications_may_be_old(
     kept: KeptWorld, real_lattice: RealLattice
 ) -> None:
-    def said() -> tuple[str, str]:
+    def reported() -> tuple[str, str]:
         return kept.hosts.condition("group", names.CONDITION_APPLICATIONS_SYNCED)[:2]
 
     kept.group()
     async with kept.hosts.service(), kept.manager():
         kept.apply("web", spec())
         await kept.synced("web")
-        await eventually(lambda: said() == ("True", "Synced"), "it is said", seconds=PATIENCE)
+        await eventually(lambda: reported() == ("True", "Synced"), "it is said", seconds=PATIENCE)
         await asyncio.to_thread(real_lattice.nats.kill)
         try:
-            await eventually(lambda: said() == ("Unknown", "WadmUnavailable"), "wadm is away", seconds=PATIENCE)
+            await eventually(lambda: reported() == ("Unknown", "WadmUnavailable"), "wadm is away", seconds=PATIENCE)
             # host_manager, too, wrote its part of the status.
             away = "the lattice is away for host_manager"
             await eventually(
                 lambda: kept.hosts.condition("group", "HostsReporting")[0] == "Unknown", away, seconds=PATIENCE
             )
-            assert said() == ("Unknown", "WadmUnavailable")
+            assert reported() == ("Unknown", "WadmUnavailable")
         finally:
             await asyncio.to_thread(real_lattice.nats.start)
             await asyncio.to_thread(real_lattice.kill_wadm)
             await asyncio.to_thread(real_lattice.start_wadm)
-        await eventually(lambda: said() == ("True", "Synced"), "it is there again", seconds=PATIENCE)
+        await eventually(lambda: reported() == ("True", "Synced"), "it is there again", seconds=PATIENCE)
         assert kept.hosts.condition("group", "HostsReporting")[1]

@@ -43,7 +43,7 @@ pytestmark = [
 
 PAGE = CHART.parents[2] / "docs/install.md"
 ISSUER, AUTHORITY, OTHER = "bus", "bus-authority", "other"
-FACTS = "trellis.evt.trellis.node.opted_in.>"
+EVENTS = "trellis.evt.trellis.node.opted_in.>"
 FOLLOWED_SECONDS = 30.0
 """The container beside each server looks every 5 s."""
 
@@ -82,13 +82,13 @@ class Pods:
 
     servers: ChartServers
     authority: Path
-    heard: list[str] = field(default_factory=list)
+    received: list[str] = field(default_factory=list)
 
     @property
     def ca_file(self) -> Path:
         return self.authority / "ca.crt"
 
-    def told(self, operators: Operators) -> None:
+    def receiving(self, operators: Operators) -> None:
         """Have the containers that tell the servers of other certificates."""
         for number, (pod, command) in enumerate(zip(self.servers.pods, self.servers.reloaders, strict=True)):
             name = f"reloader-{number}"
@@ -105,8 +105,8 @@ class Pods:
         for pod in self.servers.pods:
             await eventually_async(partial(_shows, pod, wanted), FOLLOWED_SECONDS)
 
-    async def hear(self, message: Msg) -> None:
-        self.heard.append(message.subject)
+    async def receive(self, message: Msg) -> None:
+        self.received.append(message.subject)
 
 
 _END = "-----END CERTIFICATE-----\n"
@@ -154,7 +154,7 @@ async def test_services_know_the_servers_by_what_is_issued_and_go_on_while_it_is
     issued = await installed.issued({})
     assert set(issued) == {"tls.crt", "tls.key", "ca.crt"}
     async with pods(installed, issued, tmp_path) as made:
-        made.told(installed.operators)
+        made.receiving(installed.operators)
         await made.follow(issued)
         await believed(made, issued)
 
@@ -167,7 +167,7 @@ async def test_services_know_the_servers_by_what_is_issued_and_go_on_while_it_is
             await watcher.ready()
 
             client = await dial(made.servers.url(), "test", made.servers.credentials("cli", made.ca_file))
-            await client.subscribe(FACTS, cb=made.hear)
+            await client.subscribe(EVENTS, cb=made.receive)
             await settle(client)
             await goes_on(made, fleet, watcher)
             pids = [pod.server.pid for pod in made.servers.pods]
@@ -246,7 +246,7 @@ async def complains(running: Running, what: str) -> bool:
 async def goes_on(made: Pods, fleet: Fleet, watcher: Running) -> None:
     """Assert that a service hears of a node and says so on the bus, and runs."""
     [node] = fleet.add("node")
-    await eventually(lambda: any(node in subject for subject in made.heard))
+    await eventually(lambda: any(node in subject for subject in made.received))
     assert watcher.process.returncode is None
     await watcher.ready()
 
@@ -254,11 +254,11 @@ async def goes_on(made: Pods, fleet: Fleet, watcher: Running) -> None:
 async def test_what_helm_told_to_look_at_says_why_nothing_is_issued(bus: IssuedBus) -> None:
     bus.apply("absent")
     [command] = [line.strip() for line in bus.notes().splitlines() if "certificaterequest" in line]
-    words = command.removeprefix("kubectl ").split()
+    arguments = command.removeprefix("kubectl ").split()
 
     def shown() -> bool:
         return 'Referenced "Issuer" not found: issuer.cert-manager.io "absent" not found' in bus.operators.kubectl(
-            *words
+            *arguments
         )
 
     await eventually(shown, FOLLOWED_SECONDS)

@@ -56,7 +56,7 @@ class Flux:
         """Have it see a commit."""
         self.reconcile(REPOSITORIES, "trellis")
 
-    def said(self, name: str) -> tuple[str, str, str]:
+    def reported(self, name: str) -> tuple[str, str, str]:
         """Return a Kustomization's verdict, its reason, and the commit that it has applied."""
         status = self._api.call("GET", KUSTOMIZATIONS.path(NAMESPACE, name))[1].get("status") or {}
         ready: dict[str, str] = next(
@@ -69,7 +69,7 @@ class Flux:
         """Wait until a Kustomization is ready, at a commit."""
 
         def there() -> bool:
-            verdict, _, applied = self.said(name)
+            verdict, _, applied = self.reported(name)
             return verdict == "True" and commit in {"", applied}
 
         try:
@@ -112,7 +112,7 @@ async def test_what_is_in_git_is_in_the_cluster_and_flux_knows_how_it_is(
 
         await kept.synced("hello")
         await eventually(
-            lambda: running_flux.said(OF_APPLICATION)[:2] == ("Unknown", "Progressing"), "it is waited for"
+            lambda: running_flux.reported(OF_APPLICATION)[:2] == ("Unknown", "Progressing"), "it is waited for"
         )
         await wadm.publish("hello", "deployed")
         await running_flux.is_ready(OF_APPLICATION)
@@ -126,7 +126,7 @@ async def test_what_is_in_git_is_in_the_cluster_and_flux_knows_how_it_is(
         await kept.condition("hello", "Stalled", "True")
         running_flux.reconcile(KUSTOMIZATIONS, OF_APPLICATION)
         await eventually(
-            lambda: running_flux.said(OF_APPLICATION)[:2] == ("False", "HealthCheckFailed"),
+            lambda: running_flux.reported(OF_APPLICATION)[:2] == ("False", "HealthCheckFailed"),
             "it is told of",
             seconds=SECONDS,
         )

@@ -39,7 +39,7 @@ async def test_hosts_that_work_get_more_beside_them_and_idle_ones_go(
     least, most = int(spec["minReplicas"]), int(spec["maxReplicas"])
     calm = float(spec["behavior"]["scaleDown"]["stabilizationWindowSeconds"])
 
-    def said() -> dict[str, str]:
+    def reported() -> dict[str, str]:
         found = hello.call("GET", AUTOSCALERS, HOSTS).get("status") or {}
         return {condition["type"]: condition["reason"] for condition in found.get("conditions") or ()}
 
@@ -61,7 +61,9 @@ async def test_hosts_that_work_get_more_beside_them_and_idle_ones_go(
         await hosts(least)
         await eventually(lambda: metered(with_metrics, hello.namespace), "there are figures", seconds=SCALING_SECONDS)
         await eventually(
-            lambda: said().get("ScalingActive") == "ValidMetricFound", "the autoscaler has its figure", seconds=PATIENCE
+            lambda: reported().get("ScalingActive") == "ValidMetricFound",
+            "the autoscaler has its figure",
+            seconds=PATIENCE,
         )
         work("150m")  # of each container; they ask for 100m and 20m
         await hosts(most)

@@ -42,9 +42,9 @@ def test_a_broken_shim_leaves_the_node_as_it_was_and_is_said_on_shim_and_node(wo
     world.apply(world.shim("broken", how, verify=VERIFY))
     eventually(lambda: world.condition("broken", "Degraded").startswith("True"), "the Shim says that it fails", 240)
     reason = "CanaryFailed" if how in FOUND_BY_A_POD else _refusal(how)
-    said = world.condition("broken", "Degraded")
-    assert NODE in said
-    assert reason in said
+    reported = world.condition("broken", "Degraded")
+    assert NODE in reported
+    assert reason in reported
     eventually(lambda: any(reason in event for event in world.events("Node", NODE)), "an Event of the Node", 30)
     assert not MARKS & set(world.labels())
     eventually(lambda: "broken" not in kubectl.handlers(NODE), "the kubelet has noticed", 60)

@@ -138,23 +138,23 @@ def finished_job(life: Life, name: str) -> None:
     eventually(lambda: not kubectl("get", "jobs", "-n", TEAM, "-o", "name"), "the finished Job is deleted")
 
 
-SAID = {
+MESSAGES = {
     "node.ready", "provision.succeeded", "hosts.ready", "application.synced", "service.reflected", "secret.granted",
 }  # fmt: skip
 
 
 def test_what_happened_is_told_by_the_bus(life: Life) -> None:
     def missing() -> set[str]:
-        return SAID - {".".join(event["type"].split(".")[2:4]) for event in life.outside.events().values()}
+        return MESSAGES - {".".join(event["type"].split(".")[2:4]) for event in life.outside.events().values()}
 
     try:
         eventually(lambda: not missing(), "all is said", 60)
     except AssertionError:
         pytest.fail(f"nobody said {missing()}")
     with life.outside.bus() as settings:
-        told = life.outside.trellis("events", "tail", "--last", "10", "--until", "1s", **settings)
-    assert len(told.splitlines()) >= 10
-    assert TOKEN not in told
+        output_text = life.outside.trellis("events", "tail", "--last", "10", "--until", "1s", **settings)
+    assert len(output_text.splitlines()) >= 10
+    assert TOKEN not in output_text
 
 
 def streams(life: Life) -> dict[str, datetime | None]:
@@ -228,8 +228,8 @@ async def test_the_console_shows_what_runs_and_where(life: Life, chrome: Chrome)
 
 
 def test_it_is_tested_as_its_notes_say(life: Life) -> None:
-    said = life.cluster.helm("test", "trellis")
-    assert "Phase:          Succeeded" in said
+    output = life.cluster.helm("test", "trellis")
+    assert "Phase:          Succeeded" in output
 
 
 def test_a_changed_value_disturbs_nothing_either(life: Life) -> None:
@@ -240,11 +240,11 @@ def test_a_changed_value_disturbs_nothing_either(life: Life) -> None:
     life.cluster.kubectl("label", "node", "real-2", "wasm=true")
     eventually(lambda: provisioned(life, "real-2"), "the second node is ready")
 
-    def said() -> str:
+    def output() -> str:
         of_node = (event for event in life.outside.events().values() if event["subject"] == "real-2")
         return next((item["traceparent"] for item in of_node if "node.ready" in item["type"]), "")
 
-    eventually(said, "it is said that the node is ready", 60)
+    eventually(output, "it is said that the node is ready", 60)
 
 
 def test_it_is_uninstalled_and_nothing_is_left(life: Life) -> None:

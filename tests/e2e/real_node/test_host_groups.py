@@ -92,15 +92,15 @@ class World:
             pytest.fail(f"not within {PATIENCE:.0f} s: {what}: {json.dumps(status)}\n{pods}")
         return status
 
-    async def heard(self, name: str, count: int, version: str = OLD_VERSION) -> dict[str, str]:
+    async def reported(self, name: str, count: int, version: str = OLD_VERSION) -> dict[str, str]:
         """Wait until a group has so many hosts, each in its pod and heard of; return their ids by pod."""
 
-        def all_heard(status: Status) -> bool:
+        def all_received(status: Status) -> bool:
             hosts = status.get("hosts") or []
-            told = [host for host in hosts if (host["reported"], host.get("version")) == ("Yes", version)]
-            return len(told) == len(hosts) == count == status.get("readyReplicas") == status.get("updatedReplicas")
+            reporting = [host for host in hosts if (host["reported"], host.get("version")) == ("Yes", version)]
+            return len(reporting) == len(hosts) == count == status.get("readyReplicas") == status.get("updatedReplicas")
 
-        status = await self.shown(name, f"{count} hosts of version {version}", all_heard)
+        status = await self.shown(name, f"{count} hosts of version {version}", all_received)
         return {host["pod"]: host["id"] for host in status["hosts"]}
 
     def pods(self, name: str) -> list[str]:
@@ -124,7 +124,7 @@ async def test_hosts_are_shown_scale_stop_in_good_order_and_go(world: World, tmp
     lattice, kubectl = own_lattice(), world.kubectl
     async with world.host_manager(tmp_path), Lattice.of(world.info.nats_url, lattice) as watched:
         world.group("group", lattice)
-        ((pod, first),) = (await world.heard("group", 1)).items()
+        ((pod, first),) = (await world.reported("group", 1)).items()
         status = await world.shown("group", "all well", lambda status: _conditions(status) >= WELL)
         (host,) = status["hosts"]
         assert (host["node"], host["ip"]) == (NODE, kubectl.get("pod", pod)["status"]["podIP"])
@@ -133,7 +133,7 @@ async def test_hosts_are_shown_scale_stop_in_good_order_and_go(world: World, tmp
         assert [(lattice_host["id"], lattice_host["pod"]) for lattice_host in status["latticeHosts"]] == [(first, pod)]
 
         kubectl("scale", "whc/group", "--replicas=2")
-        two = await world.heard("group", 2)
+        two = await world.reported("group", 2)
         assert two[pod] == first, "the first runs on"
 
         kill(world.info.name, "lattice-nats")
@@ -141,13 +141,13 @@ async def test_hosts_are_shown_scale_stop_in_good_order_and_go(world: World, tmp
         assert {host["reported"] for host in status["hosts"]} == {"Unknown"}
         assert {host["id"] for host in status["latticeHosts"]} == set(two.values())
         await asyncio.to_thread(restart, world.info.name, "lattice-nats")
-        assert await world.heard("group", 2) == two, "the same hosts in the same pods"
+        assert await world.reported("group", 2) == two, "the same hosts in the same pods"
 
         # The only way out of the pod is its leaf: what the host says at the end of its drain gets through it.
         kubectl("delete", "pod", pod, "--wait=false")
         await watched.event("host_stopped", first)
         await eventually(lambda: pod not in world.pods("group"), "the pod is gone", seconds=PATIENCE)
-        after = await world.heard("group", 2)
+        after = await world.reported("group", 2)
         assert first not in after.values()
 
         kubectl("delete", "whc", "group", "--timeout=300s")
@@ -160,10 +160,10 @@ async def test_another_image_rolls_the_hosts_and_each_stops_in_good_order(world:
     lattice, kubectl = own_lattice(), world.kubectl
     async with world.host_manager(tmp_path), Lattice.of(world.info.nats_url, lattice) as watched:
         world.group("rolled", lattice, hostReplicas=2)
-        old = await world.heard("rolled", 2)
+        old = await world.reported("rolled", 2)
         patch = json.dumps({"spec": {"image": host_image(NEW_VERSION), "version": NEW_VERSION}})
         kubectl("patch", "whc", "rolled", "--type=merge", "-p", patch)
-        new = await world.heard("rolled", 2, NEW_VERSION)
+        new = await world.reported("rolled", 2, NEW_VERSION)
         assert not old.items() & new.items()
         for host_id in old.values():
             await watched.event("host_stopped", host_id)
@@ -209,8 +209,10 @@ async def test_silent_hosts_are_shown_and_restarted_one_at_a_time_if_that_is_ask
         )
         kept = [host for host in status["hosts"] if host["pod"] in before]
         assert [host["reported"] for host in kept] == ["No"], "the next one waits until this is known to help"
-        told = kubectl("get", "events", "--field-selector=reason=HostRecycled", "-o", "jsonpath={.items[*].message}")
-        assert told.count(" 70 s") == 1
+        reporting = kubectl(
+            "get", "events", "--field-selector=reason=HostRecycled", "-o", "jsonpath={.items[*].message}"
+        )
+        assert reporting.count(" 70 s") == 1
         kubectl("delete", "whc", "silent", "--timeout=300s")
         await eventually(lambda: world.children("silent") == [], "nothing is left of it", seconds=PATIENCE)
 
@@ -220,22 +222,22 @@ async def test_what_is_on_the_bus_is_not_reached_from_the_nodes(world: World) ->
     outside = await nats.connect(f"{world.info.lattice_nats}:4222")
     try:
         for here, there in ((inside, outside), (outside, inside)):
-            heard: list[str] = []
+            reported: list[str] = []
 
-            async def hear(message: nats.aio.msg.Msg, heard: list[str] = heard) -> None:
-                heard.append(message.subject)
+            async def receive(message: nats.aio.msg.Msg, reported: list[str] = reported) -> None:
+                reported.append(message.subject)
 
             for subject in ("trellis.>", "wasmbus.evt.probe.>"):
-                await there.subscribe(subject, cb=hear)
+                await there.subscribe(subject, cb=receive)
             await settle(there)
             async with asyncio.timeout(60):
                 # More than once: servers tell each other by and by what is listened to.
-                while heard.count("wasmbus.evt.probe.x") < 3:
+                while reported.count("wasmbus.evt.probe.x") < 3:
                     await here.publish("trellis.evt.c.node.opted_in.x", b"{}")
                     await here.publish("wasmbus.evt.probe.x", b"{}")
                     await settle(here)
                     await asyncio.sleep(0.1)
-            assert set(heard) == {"wasmbus.evt.probe.x"}
+            assert set(reported) == {"wasmbus.evt.probe.x"}
         assert await inside.request("$JS.API.INFO", b"", timeout=30), "it has JetStream"
         with pytest.raises((nats.errors.NoRespondersError, nats.errors.TimeoutError)):
             await outside.request("$JS.API.INFO", b"", timeout=3)

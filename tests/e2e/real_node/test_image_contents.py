@@ -140,16 +140,16 @@ def test_the_sbom_has_what_is_bundled_into_the_page_of_the_console_where_it_is(b
 
 def test_each_package_says_its_licence_and_brings_its_text(built: Built) -> None:
     components = built.sbom["components"]
-    told = documents(built.archive)[inventory.LICENSES].decode()
+    listed = documents(built.archive)[inventory.LICENSES].decode()
     for component in components:
-        words = inventory.license_of(component)
-        assert words
-        assert not re.search(r"unknown|none|proprietary", words, flags=re.IGNORECASE)
-        assert f"{component['name']} {component['version']}: {words}\n" in told
+        licenses_text = inventory.license_of(component)
+        assert licenses_text
+        assert not re.search(r"unknown|none|proprietary", licenses_text, flags=re.IGNORECASE)
+        assert f"{component['name']} {component['version']}: {licenses_text}\n" in listed
         # Some crates and the C libraries carry none: their licence is with their sources.
         if component["type"] == "library" and not component["purl"].startswith(("pkg:cargo/", "pkg:generic/")):
             # One line in the list, and one above each of its texts.
-            assert told.count(f"\n{component['name']} {component['version']}: ") >= 2, (
+            assert listed.count(f"\n{component['name']} {component['version']}: ") >= 2, (
                 f"{component['name']} carries no text"
             )
 

@@ -48,8 +48,8 @@ def descendants(state: ClusterState) -> list[int]:
 
 def test_down_leaves_nothing(machine: dict[str, str]) -> None:
     before = interfaces()
-    said = subprocess.run(UP, capture_output=True, text=True, check=True, timeout=300).stdout
-    info = json.loads(said.splitlines()[-1])
+    output = subprocess.run(UP, capture_output=True, text=True, check=True, timeout=300).stdout
+    info = json.loads(output.splitlines()[-1])
     (node,) = info["real_nodes"]
     assert set(node) == {"name", "root", "address", "pids", "containerd_socket"}
     layout = Layout.of("real-abandoned")

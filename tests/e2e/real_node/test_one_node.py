@@ -72,7 +72,7 @@ def test_without_the_runtime_a_wasm_image_does_not_run(kubectl: Kubectl) -> None
 
 
 @pytest.mark.parametrize(
-    ("words", "status", "said"),
+    ("arguments", "status", "output"),
     [
         ("is-active containerd.service", 0, "active\n"),
         ("is-active -q kubelet", 0, ""),
@@ -81,9 +81,11 @@ def test_without_the_runtime_a_wasm_image_does_not_run(kubectl: Kubectl) -> None
         ("daemon-reload", 0, ""),
     ],
 )
-def test_systemctl_answers_as_installers_expect(one_node: ClusterInfo, words: str, status: int, said: str) -> None:
-    answer = run_in(one_node.name, NODE, ["systemctl", *words.split()])
-    assert (answer.returncode, answer.stdout) == (status, said)
+def test_systemctl_answers_as_installers_expect(
+    one_node: ClusterInfo, arguments: str, status: int, output: str
+) -> None:
+    answer = run_in(one_node.name, NODE, ["systemctl", *arguments.split()])
+    assert (answer.returncode, answer.stdout) == (status, output)
 
 
 def test_what_a_node_says_need_not_be_text(one_node: ClusterInfo) -> None:

@@ -59,9 +59,9 @@ def hello(world: World, node: str, shim: str) -> str:
     """Return what a Wasm pod says on a node."""
     name = f"hello-{shim}-{node}"
     world.kubectl.create(wasm_pod(name, node, shim))
-    said = world.kubectl.ended(name)
+    output = world.kubectl.ended(name)
     world.kubectl("delete", "pod", name, "--now")
-    return said
+    return output
 
 
 def test_nodes_are_worked_on_one_after_another_and_a_new_version_restarts_nothing(world: World) -> None:

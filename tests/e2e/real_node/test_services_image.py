@@ -119,8 +119,8 @@ def _installed(one_node: ClusterInfo, kubectl: Kubectl) -> Iterator[None]:
     }
     for name in (SYSTEM, TEAM):
         kubectl("create", "namespace", name)
-    words = ("bus", "--namespace", SYSTEM, "--image", NATS, "--port", "4222", "--expose", "--", "--jetstream")
-    kubectl("run", *words)
+    arguments = ("bus", "--namespace", SYSTEM, "--image", NATS, "--port", "4222", "--expose", "--", "--jetstream")
+    kubectl("run", *arguments)
     kubectl("label", "namespace", SYSTEM, "pod-security.kubernetes.io/enforce=restricted")
     kubeconfig = Path(one_node.kubeconfig)
     namespace = ("--namespace", SYSTEM)

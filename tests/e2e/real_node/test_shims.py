@@ -63,12 +63,12 @@ def test_containerd_lists_the_handler_of_a_shim_however_broken(node: RealNode) -
 @pytest.mark.parametrize("name", WORKING)
 def test_a_shim_that_works_runs_wasm_and_says_its_version(node: RealNode, name: str) -> None:
     assert run_wasm_pod(node, name) == "hello from wasm\n"
-    said = run_in(node.cluster.name, node.name, [f"/opt/shims/{name}", "-v"]).stdout
-    assert f"Version: {WORKING[name]}\n" in said
+    output = run_in(node.cluster.name, node.name, [f"/opt/shims/{name}", "-v"]).stdout
+    assert f"Version: {WORKING[name]}\n" in output
 
 
 @pytest.mark.parametrize(
-    ("name", "argument", "code", "said"),
+    ("name", "argument", "code", "output"),
     [
         ("exits", "-v", 1, "this shim is broken"),
         ("hangs", "-v", 124, ""),
@@ -80,24 +80,24 @@ def test_a_shim_that_works_runs_wasm_and_says_its_version(node: RealNode, name: 
         ("hangs-in-use", "start", 124, ""),
     ],
 )
-def test_a_broken_shim_breaks_where_it_says(node: RealNode, name: str, argument: str, code: int, said: str) -> None:
+def test_a_broken_shim_breaks_where_it_says(node: RealNode, name: str, argument: str, code: int, output: str) -> None:
     answer = run_in(node.cluster.name, node.name, ["timeout", "2", f"/opt/shims/{name}", argument])
     assert answer.returncode == code
-    assert said in answer.stdout + answer.stderr
+    assert output in answer.stdout + answer.stderr
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "output"),
     [
         ("exits", "this shim is broken"),
         ("exits-in-use", "this shim is broken"),
         ("other-architecture", "exec format error"),
     ],
 )
-def test_a_shim_that_ends_with_an_error_says_so_of_the_pod(node: RealNode, name: str, said: str) -> None:
+def test_a_shim_that_ends_with_an_error_says_so_of_the_pod(node: RealNode, name: str, output: str) -> None:
     trouble = wasm_pod_trouble(node, name)
     assert trouble.startswith("FailedCreatePodSandBox: ")
-    assert said in trouble
+    assert output in trouble
 
 
 def test_a_pod_waits_for_a_shim_that_hangs(node: RealNode) -> None:

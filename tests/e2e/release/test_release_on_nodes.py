@@ -77,9 +77,9 @@ def world(released: Released, storage: Path, tmp_path_factory: pytest.TempPathFa
         yield World(cluster, host, released)
 
 
-def helm(world: World, *words: str) -> str:
+def helm(world: World, *arguments: str) -> str:
     place = ("--kubeconfig", str(world.cluster.info.kubeconfig), "--namespace", SYSTEM)
-    return run(program("helm"), *words, *place)
+    return run(program("helm"), *arguments, *place)
 
 
 def test_the_chart_is_installed_by_digest_with_its_default_values(world: World, tmp_path: Path) -> None:

@@ -194,25 +194,25 @@ Layer = list[tuple[str, bytes]]
 
 
 def _layers(rng: random.Random) -> tuple[list[Layer] | None, list[bytes]]:
-    said: list[Layer] | None = []
+    expected: list[Layer] | None = []
     raw = []
     for _ in range(rng.choice([1, 1, 2, 3])):
         names = rng.sample(_LAYER_NAMES, rng.randrange(4))
         layer = [(name, rng.choice([_WASM + rng.randbytes(4), _WASM, b"text"])) for name in names]
         made = _tar(rng, [(name, "file", content) for name, content in layer])
         if rng.random() < 0.2:
-            made, said = spoilt(rng, made, _FRAGMENTS), None
+            made, expected = spoilt(rng, made, _FRAGMENTS), None
         if rng.random() < 0.02:
-            made, said = _chain(rng), None
+            made, expected = _chain(rng), None
         made = _PACKERS[rng.choice(["tar", "gz", "gz"])](made)
         if rng.random() < 0.15:
-            made, said = spoilt(rng, made, _FRAGMENTS), None
+            made, expected = spoilt(rng, made, _FRAGMENTS), None
         raw.append(made)
-        if said is not None:
-            said.append(layer)
+        if expected is not None:
+            expected.append(layer)
     if rng.random() < 0.05:
-        said, raw = None, [_WASM + rng.randbytes(9)]
-    return said, raw
+        expected, raw = None, [_WASM + rng.randbytes(9)]
+    return expected, raw
 
 
 def _chain(rng: random.Random) -> bytes:
@@ -225,10 +225,10 @@ def _chain(rng: random.Random) -> bytes:
     return whole[:1024] * rng.choice([10, 2000]) + whole
 
 
-def _laid(said: list[Layer]) -> dict[str, bytes]:
+def _laid(expected: list[Layer]) -> dict[str, bytes]:
     """What a container would see of modules, laid down by hand."""
     seen: dict[str, bytes] = {}
-    for layer in said:
+    for layer in expected:
         added: dict[str, bytes] = {}
         for name, content in layer:
             path = PurePosixPath("/", name)
@@ -251,14 +251,14 @@ def _laid(said: list[Layer]) -> dict[str, bytes]:
 
 
 def _judge_layers(case: tuple[list[Layer] | None, list[bytes]]) -> str:
-    said, raw = case
+    expected, raw = case
     outcome, found = tried(lambda: layers.module_in(raw), ValueError)
     if outcome == "accepted":
         assert found.startswith(_WASM[:4])
     else:
         assert str(found).startswith("has "), found
-    if said is not None and not (len(raw) == 1 and raw[0].startswith(_WASM[:4])):
-        wanted = _laid(said)
+    if expected is not None and not (len(raw) == 1 and raw[0].startswith(_WASM[:4])):
+        wanted = _laid(expected)
         assert (outcome == "accepted") == (len(wanted) == 1), wanted
         assert outcome != "accepted" or [found] == list(wanted.values())
     return outcome

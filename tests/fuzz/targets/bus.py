@@ -49,7 +49,7 @@ def _tokens(subject: str, count: int) -> None:
     assert all(token and _TOKEN_CHARACTERS.issuperset(token) for token in tokens), subject
 
 
-def _fact(rng: random.Random) -> tuple[bytes, Any]:
+def _event(rng: random.Random) -> tuple[bytes, Any]:
     model = rng.choice(EVENT_SPECS).model
     event = sampled(rng, model)
     trace = rng.choice([None, TraceContext(_TRACE), TraceContext(_TRACE, "a=b")])
@@ -60,16 +60,16 @@ def _fact(rng: random.Random) -> tuple[bytes, Any]:
     return dumped(rng, mutated(rng, json.loads(body))), None
 
 
-def _judge_fact(case: tuple[bytes, Any]) -> str:
-    body, said = case
+def _judge_event(case: tuple[bytes, Any]) -> str:
+    body, expected = case
     outcome, found = tried(lambda: read(body, _MODELS), UnreadableMessage)
     if outcome != "accepted":
-        assert said is None, found
+        assert expected is None, found
         assert isinstance(found.reason, Reason)
         assert len(str(found)) < 10_000
         return str(found.reason)
     event, event_data = found
-    assert said is None or event_data == said
+    assert expected is None or event_data == expected
     whole = jsonable(body)
     assert isinstance(whole, dict)
     assert _MODELS[whole["type"]] is type(event_data)
@@ -81,12 +81,12 @@ def _judge_fact(case: tuple[bytes, Any]) -> str:
     return "accepted"
 
 
-FACT = Target(
+EVENT = Target(
     "facts",
     "CloudEvents on the bus, and the data of each of the 27 event types",
     "the published event, or one of three reasons; an accepted event survives a round trip",
-    _fact,
-    _judge_fact,
+    _event,
+    _judge_event,
     frozenset({"accepted", "Unparseable", "UnknownType", "WrongData"}),
 )
 
@@ -260,4 +260,4 @@ STORED = Target(
     share=6,
 )
 
-TARGETS = (FACT, NAMES, PATTERN, LETTER, STORED)
+TARGETS = (EVENT, NAMES, PATTERN, LETTER, STORED)

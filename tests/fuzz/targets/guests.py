@@ -97,13 +97,13 @@ def _check_verb(verb: Verb, requested: dict[str, Any]) -> None:
 
 def _check_result(payload: bytes) -> None:
     found = read_result(payload)
-    said = jsonable(payload)
+    parsed = jsonable(payload)
     if found.again is not None:
         assert 0 <= found.again <= WAIT_MAX
-        assert math.isclose(found.again, min(float(said["requeueAfter"]), WAIT_MAX))
+        assert math.isclose(found.again, min(float(parsed["requeueAfter"]), WAIT_MAX))
     assert found.error.isprintable()
     assert len(found.error) <= 2000
-    assert found.error or (isinstance(said, dict) and said.get("error") is None) or payload == b""
+    assert found.error or (isinstance(parsed, dict) and parsed.get("error") is None) or payload == b""
 
 
 REQUEST = Target(

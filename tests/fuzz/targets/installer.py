@@ -233,7 +233,7 @@ TEMPLATE = Target(
 )
 
 _SHA = "ab" * 32
-_WISHES = (
+_SPECS = (
     InstallSpec((WantedShim("spin", "spin", "d1", "shim/spin", (Source("https://x/y.tar.gz", "amd64", _SHA),)),)),
     InstallSpec(
         (
@@ -247,25 +247,25 @@ _WISHES = (
 )  # fmt: skip
 
 
-def _wish(rng: random.Random) -> tuple[bool, bytes]:
-    return rng.random() < 0.3, dumped(rng, mutated_often(rng, json.loads(rng.choice(_WISHES).to_json())))
+def _spec(rng: random.Random) -> tuple[bool, bytes]:
+    return rng.random() < 0.3, dumped(rng, mutated_often(rng, json.loads(rng.choice(_SPECS).to_json())))
 
 
-def _judge_wish(case: tuple[bool, bytes]) -> str:
+def _judge_spec(case: tuple[bool, bytes]) -> str:
     removal, raw = case
-    told = raw.decode("utf-8", "surrogateescape")
-    outcome, found = tried(lambda: parse_spec(told, removal=removal), SpecError)
+    raw_text = raw.decode("utf-8", "surrogateescape")
+    outcome, found = tried(lambda: parse_spec(raw_text, removal=removal), SpecError)
     if outcome != "accepted":
         assert isinstance(found, SpecError)
         return outcome
     found.to_json().encode()
     assert parse_spec(found.to_json(), removal=removal) == found
     for shim in found.shims:
-        for word in (shim.name, shim.handler, shim.digest, shim.owner):
-            assert word.isascii()
-            assert word.isprintable()
-            assert ".." not in word.split("/")
-            assert len(word) <= 253
+        for value in (shim.name, shim.handler, shim.digest, shim.owner):
+            assert value.isascii()
+            assert value.isprintable()
+            assert ".." not in value.split("/")
+            assert len(value) <= 253
         assert shim.handler or removal
         assert all(option.encode() is not None for option in shim.runtime_options.values())
         assert all(source.location.isascii() and ".." not in source.location.split("/") for source in shim.sources)
@@ -273,12 +273,12 @@ def _judge_wish(case: tuple[bool, bytes]) -> str:
     return outcome
 
 
-WISH = Target(
+SPEC = Target(
     "installer-wishes",
     "the specification of an installer Job",
     "equal after a round trip; names fit into paths and labels; else one error",
-    _wish,
-    _judge_wish,
+    _spec,
+    _judge_spec,
     frozenset({"accepted", "SpecError"}),
 )
 
@@ -323,8 +323,8 @@ def _judge_result(case: tuple[InstallResult | None, bytes]) -> str:
     texts = (found.operation, found.message, found.preset, *found.warnings)
     assert all(isinstance(item, str) for item in texts), texts
     for shim in found.shims:
-        words = (shim.handler, shim.digest, shim.sha256, shim.version, shim.problem)
-        assert all(isinstance(word, str) for word in words), shim
+        values = (shim.handler, shim.digest, shim.sha256, shim.version, shim.problem)
+        assert all(isinstance(value, str) for value in values), shim
         assert isinstance(shim.verified, bool)
     assert isinstance(found.seconds, int | float)
     assert isinstance(found.restarted, bool)
@@ -370,8 +370,8 @@ def _judge_book(case: tuple[str, bytes]) -> str:
     assert parse(book.to_bytes(), "f") == book
     if isinstance(book, State):
         for handler, shim in book.shims.items():
-            words = (handler, shim.name, shim.path, shim.sha256, shim.digest, shim.adopted, *shim.owners)
-            assert all(isinstance(word, str) for word in words)
+            values = (handler, shim.name, shim.path, shim.sha256, shim.digest, shim.adopted, *shim.owners)
+            assert all(isinstance(value, str) for value in values)
             assert all(isinstance(option, str) for option in shim.options.values())
         assert all(isinstance(directory, str) for directory in (*book.directories, *book.retired))
         assert all(isinstance(item.written_sha256, str) for item in book.configs.values())
@@ -540,4 +540,4 @@ CRI = Target(
     share=4,
 )
 
-TARGETS = (CONFIG, TEMPLATE, WISH, RESULT, BOOK, GLOB, CRI)
+TARGETS = (CONFIG, TEMPLATE, SPEC, RESULT, BOOK, GLOB, CRI)

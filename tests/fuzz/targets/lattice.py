@@ -67,26 +67,26 @@ def _reply(rng: random.Random) -> tuple[str, bytes]:
 def _judge_reply(case: tuple[str, bytes]) -> str:
     name, payload = case
     outcome, found = tried(lambda: _OPERATIONS[name](payload), LatticeDataError, WadmRefusedError)
-    said = jsonable(payload)
+    parsed = jsonable(payload)
     if outcome == "WadmRefusedError":
-        assert isinstance(said, dict)
-        assert said["result"] == "error" or said["message"].startswith("Internal storage error")
+        assert isinstance(parsed, dict)
+        assert parsed["result"] == "error" or parsed["message"].startswith("Internal storage error")
         assert 0 < len(str(found)) <= MESSAGE_KEPT
     if outcome != "accepted":
         return f"{outcome} of {name}"
-    result = said.get("result") if isinstance(said, dict) else None
+    result = parsed.get("result") if isinstance(parsed, dict) else None
     assert result != "error"
-    _check_reply(name, found, said)
+    _check_reply(name, found, parsed)
     return "accepted"
 
 
-def _check_reply(name: str, found: Any, said: Any) -> None:  # noqa: C901 (a row for each answer)
-    result = said.get("result") if isinstance(said, dict) else None
+def _check_reply(name: str, found: Any, parsed: Any) -> None:  # noqa: C901 (a row for each answer)
+    result = parsed.get("result") if isinstance(parsed, dict) else None
     match found:
         case _ if name == "manifest":
-            assert found == said["manifest"]
+            assert found == parsed["manifest"]
         case Put():
-            assert (found.version, result) == (said["current_version"], "created" if found.created else "newversion")
+            assert (found.version, result) == (parsed["current_version"], "created" if found.created else "newversion")
             assert type(found.versions) is int
             assert found.versions >= 0
         case Status():
@@ -94,12 +94,12 @@ def _check_reply(name: str, found: Any, said: Any) -> None:  # noqa: C901 (a row
         case bool():
             assert found is (result == "deleted")
         case str():
-            assert (result, said.get("version") or "") == ("acknowledged", found)
+            assert (result, parsed.get("version") or "") == ("acknowledged", found)
         case None:
             assert result == "notfound"
         case tuple() if name == "versions.shop":
             assert len(found) <= VERSIONS_KEPT
-            assert [item.version for item in found] == [version["version"] for version in said.get("versions") or ()]
+            assert [item.version for item in found] == [version["version"] for version in parsed.get("versions") or ()]
         case tuple():
             assert [item.name for item in found] == sorted(item.name for item in found)
             assert all(0 < len(item.name) <= TEXT_KEPT for item in found)
@@ -167,8 +167,8 @@ def _judge_entries(entries: list[Entry]) -> str:
             elif key != "default":
                 assert stored.absence(name) is not Proof.DELETED
             continue
-        said = list(value["manifests"].values())[-1]["metadata"]["name"]
-        if said == name:
+        parsed = list(value["manifests"].values())[-1]["metadata"]["name"]
+        if parsed == name:
             there.add(name)
             model = stored.find(name)
             assert model is not None
@@ -233,10 +233,10 @@ def _judge_event(case: tuple[str, bytes, dict[str, str]]) -> str:
 
 
 def _check_time(event: dict[str, Any]) -> None:
-    said = event_time(event)
-    if not said:
+    parsed = event_time(event)
+    if not parsed:
         return
-    assert datetime.fromisoformat(said).timestamp() == _by_second_reading(event["time"])
+    assert datetime.fromisoformat(parsed).timestamp() == _by_second_reading(event["time"])
 
 
 def _by_second_reading(time: str) -> float:

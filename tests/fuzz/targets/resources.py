@@ -275,27 +275,27 @@ _BOOKS: dict[str, Any] = {
 
 
 def _judge_book(case: tuple[str, Any, str]) -> str:
-    kind, whole, told = case
+    kind, whole, expected = case
     match kind:
         case "breaker":
-            found: Any = decode(told)
+            found: Any = decode(expected)
             assert found is None or decode(encode(found)) == found
         case "tombstone":
-            found = _parsed(told)
+            found = _parsed(expected)
             assert found is None or isinstance(found.revision, int)
         case "kept":
-            found = read_kept(told)
+            found = read_kept(expected)
             if found is not None:
                 orjson.dumps(found.spec)
                 whole = None if whole is None else found
         case "reach":
-            found = read_reach(told)
+            found = read_reach(expected)
             assert read_reach(write_reach(found)) == found
             assert all(1 <= item.port <= 65535 for item in found), found
         case _:
-            data = tried(lambda: json.loads(told), ValueError, RecursionError)[1]
+            data = tried(lambda: json.loads(expected), ValueError, RecursionError)[1]
             texts = {key: item for key, item in data.items() if isinstance(item, str)} if isinstance(data, dict) else {}
-            texts |= {"u": told} if whole is None else {}
+            texts |= {"u": expected} if whole is None else {}
             found = read_ledger({"metadata": {}, "data": texts})
             for entry in found.entries.values():
                 assert isinstance(entry.attempt, int)

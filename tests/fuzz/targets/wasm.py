@@ -215,10 +215,10 @@ def _check_memory(after: wasmtime.Module, found: Any) -> None:
     assert memory.size(store) == found.memory_pages
     if found.version is not None and "abi_version" in found.exports:
         try:
-            said = instance.exports(store)["abi_version"](store)
+            abi_version = instance.exports(store)["abi_version"](store)
         except (wasmtime.Trap, wasmtime.WasmtimeError):
             return
-        assert said == found.version
+        assert abi_version == found.version
 
 
 MODULE = Target(

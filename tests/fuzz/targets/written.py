@@ -239,8 +239,8 @@ def _secretive(rng: random.Random) -> tuple[str, str]:
 
 
 def _judge_secretive(case: tuple[str, str]) -> str:
-    told, other = case
-    shown = redact_url(told)
+    expected, other = case
+    shown = redact_url(expected)
     assert _SECRET not in shown, shown
     assert redact_url(shown) == shown
     if "://" not in other:

@@ -41,10 +41,10 @@ async def test_each_lattice_is_measured_while_its_applications_are_kept(
             counts = {phase: measured(service, OBJECTS, kept.lattice, phase=phase) for phase in found}
             return {phase: count for phase, count in counts.items() if count != 0}
 
-        for name, word in (("one", "deployed"), ("two", "deployed"), ("three", "failed")):
+        for name, shown_phase in (("one", "deployed"), ("two", "deployed"), ("three", "failed")):
             kept.apply(name, spec())
             await kept.synced(name)
-            await stand_in.publish(name, word, "no host fits" if word == "failed" else "")
+            await stand_in.publish(name, shown_phase, "no host fits" if shown_phase == "failed" else "")
         expected = {"Deployed": 2.0, "Failed": 1.0}
         await eventually(lambda: phases() == expected, f"{expected}", seconds=PATIENCE)
         assert measured(service, OWNED, kept.lattice) == 1

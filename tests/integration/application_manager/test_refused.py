@@ -67,11 +67,11 @@ async def test_what_wadm_refuses_to_put_and_to_deploy_is_told_and_goes_on_once_i
                 f"{item['why']}: {expected(item['reason'])}",
                 lambda found, item=item: conditions_of(found) == expected(item["reason"]),
             )
-            words = {each["type"]: each["message"] for each in found["status"]["conditions"]}
+            messages = {each["type"]: each["message"] for each in found["status"]["conditions"]}
             own = item["reply"]["message"].partition("\n\nStack backtrace:")[0].strip()
-            assert words["Rejected"] == own[:1024]
-            assert words["Synced"] == f"wadm: {own[:1024]}"
-            assert words["Ready"][:-1] in words["Synced"]
+            assert messages["Rejected"] == own[:1024]
+            assert messages["Synced"] == f"wadm: {own[:1024]}"
+            assert messages["Ready"][:-1] in messages["Synced"]
             assert found["status"]["observedGeneration"] == found["metadata"]["generation"]
         stand_in.refusals.clear()
         for name, item in refused.items():

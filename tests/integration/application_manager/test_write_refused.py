@@ -19,14 +19,14 @@ from trellis.runtime.run import LedService
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 
-WORDS = "no owner is named"
+MESSAGE = "no owner is named"
 SECONDS = 30.0
 """After which everything has recovered."""
 
 
-def noted(service: LedService, words: str) -> bool:
+def noted(service: LedService, expected_text: str) -> bool:
     """Return whether readiness names these words."""
-    return words in str((service.health.readiness().reasons, service.health.notes()))
+    return expected_text in str((service.health.readiness().reasons, service.health.notes()))
 
 
 @contextlib.asynccontextmanager
@@ -41,10 +41,10 @@ async def refusing_applications(
     if operation == "UPDATE":
         method, path = "PATCH", APPLICATIONS.path(kept.namespace, "probe", sub or None)
         probe = {"status": {"phase": "Waiting"}} if sub else {"metadata": {"labels": {"probe": "x"}}}
-    forbidden = lambda: WORDS in str(api.call(method, f"{path}?dryRun=All", probe)[1])  # noqa: E731
+    forbidden = lambda: MESSAGE in str(api.call(method, f"{path}?dryRun=All", probe)[1])  # noqa: E731
     matched = rule(APPLICATIONS.group, plural, operation) | {"apiVersions": ["*"]}
     only = f"request.namespace == '{kept.namespace}'"
-    async with refusing(kept.hosts.fleet, matched, WORDS, only, forbidden, reason):
+    async with refusing(kept.hosts.fleet, matched, MESSAGE, only, forbidden, reason):
         yield
 
 
@@ -56,10 +56,10 @@ async def test_an_application_of_wadms_that_is_refused_is_reported_on_its_group_
     async with kept.manager() as service:
         async with refusing_applications(kept, "CREATE", reason=reason):
             await wadm.put(application("web", wasm_component("echo", "file:///none-1.wasm"), version="v1"))
-            await eventually(lambda: WORDS in kept.warnings().get("WriteRefused", ""), "an Event", seconds=PATIENCE)
-            await eventually(lambda: noted(service, WORDS), "in readiness")
+            await eventually(lambda: MESSAGE in kept.warnings().get("WriteRefused", ""), "an Event", seconds=PATIENCE)
+            await eventually(lambda: noted(service, MESSAGE), "in readiness")
         await eventually(lambda: kept.find("web"), "it is shown", seconds=SECONDS)
-        await eventually(lambda: not noted(service, WORDS), "readiness names it no more", seconds=SECONDS)
+        await eventually(lambda: not noted(service, MESSAGE), "readiness names it no more", seconds=SECONDS)
 
 
 @pytest.mark.parametrize("reason", first_of(["Invalid", "Forbidden"]))
@@ -70,16 +70,16 @@ async def test_an_application_that_cannot_be_changed_reports_why_until_it_can(ke
         async with refusing_applications(kept, "UPDATE", reason=reason):
             kept.apply("web", spec())
             found = await kept.condition("web", "Synced", "False", "WriteRefused")
-            assert any(WORDS in condition["message"] for condition in found["status"]["conditions"])
-            await eventually(lambda: WORDS in kept.warnings().get("WriteRefused", ""), "an Event")
-            await eventually(lambda: noted(service, WORDS), "in readiness")
+            assert any(MESSAGE in condition["message"] for condition in found["status"]["conditions"])
+            await eventually(lambda: MESSAGE in kept.warnings().get("WriteRefused", ""), "an Event")
+            await eventually(lambda: noted(service, MESSAGE), "in readiness")
         await eventually(
             lambda: names.FINALIZER_APPLICATIONS in (kept.find("web") or {})["metadata"].get("finalizers", ()),
             "it has the finalizer",
             seconds=SECONDS,
         )
         await kept.synced("web")
-        await eventually(lambda: not noted(service, WORDS), "readiness names it no more", seconds=SECONDS)
+        await eventually(lambda: not noted(service, MESSAGE), "readiness names it no more", seconds=SECONDS)
 
 
 @pytest.mark.thorough
@@ -89,6 +89,6 @@ async def test_a_status_that_a_policy_refuses_is_in_readiness(kept: KeptWorld) -
     async with kept.manager() as service:
         async with refusing_applications(kept, "UPDATE", "status"):
             kept.apply("web", spec())
-            await eventually(lambda: noted(service, WORDS), "in readiness", seconds=PATIENCE)
+            await eventually(lambda: noted(service, MESSAGE), "in readiness", seconds=PATIENCE)
         await kept.synced("web")
-        await eventually(lambda: not noted(service, WORDS), "readiness names it no more", seconds=SECONDS)
+        await eventually(lambda: not noted(service, MESSAGE), "readiness names it no more", seconds=SECONDS)

@@ -47,7 +47,7 @@ class Service:
             raise ConnectionError("the API server refuses this one")
         self.done.add(name)
 
-    def hear(self, received: Received[NodeOptedOut]) -> None:
+    def receive(self, received: Received[NodeOptedOut]) -> None:
         self.deliveries = max(self.deliveries, received.deliveries)
         self.queue.add(received.data.name, received.ack, received.trace)
 
@@ -58,7 +58,7 @@ async def test_three_thousand_failing_keys_and_a_poison_message_do_not_delay_a_h
     monkeypatch.setattr("trellis.bus.consume.queue._log", Silent())
     service = Service()
     bus = buses.new(timings=BusTimings(check=0.5, ack_wait=ACK_WAIT))
-    bus.subscribe("nodes", [NodeOptedOut], service.hear)
+    bus.subscribe("nodes", [NodeOptedOut], service.receive)
     await bus.connect()
     await bus.start()
     working = asyncio.create_task(service.queue.work(service.run))

@@ -38,7 +38,7 @@ def staleness(buses: Buses) -> float:
     return value
 
 
-def made_anew(logs: Iterable[MutableMapping[str, Any]]) -> list[MutableMapping[str, Any]]:
+def re_created(logs: Iterable[MutableMapping[str, Any]]) -> list[MutableMapping[str, Any]]:
     """Return the warnings of a subscription that was made anew: how long it was deaf, and what waited."""
     return [line for line in logs if {"name", "seconds", "waiting"} <= line.keys()]
 
@@ -63,7 +63,7 @@ async def test_a_loop_that_ended_is_begun_anew_and_what_was_said_meanwhile_is_he
         subscriber.tasks[0].cancel()
         await bus.publish(opted_out("unheard"), dedup=f"{buses.cluster}/1")
         await eventually(lambda: listener.names == ["unheard"])
-    (warning,) = made_anew(logs)
+    (warning,) = re_created(logs)
     assert (warning["log_level"], warning["name"], warning["waiting"]) == ("warning", "nodes", 1)
     assert lists == [], "the consumer kept its place: there is no need to list"
     assert buses.healths[0].liveness().ok
@@ -87,7 +87,7 @@ async def test_deafness_that_mending_does_not_help_asks_for_a_restart_and_silenc
         await bus.publish(opted_out("unheard"), dedup=f"{buses.cluster}/1")
         await eventually(lambda: quiet.names == ["unheard"])
         await eventually(lambda: not deafened.liveness().ok)
-    assert len(made_anew(logs)) >= 2
+    assert len(re_created(logs)) >= 2
     (reason,) = deafened.liveness().reasons
     assert reason.startswith("subscription nodes: ")
     assert deafened.readiness().ok, "NATS answers"

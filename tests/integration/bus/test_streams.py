@@ -162,8 +162,8 @@ async def test_a_stream_that_a_person_made_take_nothing_is_named_and_no_event_is
     with pytest.raises(BusUnavailable):
         await bus.publish(opted_out("b"), dedup="b")
     [name] = change
-    words = name if mended else "is sealed"
-    await eventually(lambda: any(words in reason for reason in buses.healths[0].readiness().reasons))
+    expected_text = name if mended else "is sealed"
+    await eventually(lambda: any(expected_text in reason for reason in buses.healths[0].readiness().reasons))
     if mended is None:
         await empty.delete_stream(STREAM_EVENTS)
     else:

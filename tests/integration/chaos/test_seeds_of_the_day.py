@@ -91,7 +91,7 @@ async def test_what_the_seed_breaks_is_mended(
     seed = seeds[lane]
     cluster = await asyncio.to_thread(control_plane.have)
     done = await run.carry_out(cluster, made_by, schedule_of(seed))
-    text = run.told(done, command_of(seed))
+    text = run.summary(done, command_of(seed))
     if done.outcome.good:
         return
     await asyncio.to_thread(control_plane.end)

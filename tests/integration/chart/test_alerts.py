@@ -32,15 +32,15 @@ def printed(program: Path, *arguments: str) -> tuple[int, str]:
 
 
 def test_every_rule_is_one_that_prometheus_reads(promtool: Path) -> None:
-    code, words = printed(promtool, "check", "rules", "--lint=all", "--lint-fatal", str(RULES))
-    assert code == 0, words
-    assert "rules found" in words
+    code, expected_text = printed(promtool, "check", "rules", "--lint=all", "--lint-fatal", str(RULES))
+    assert code == 0, expected_text
+    assert "rules found" in expected_text
 
 
 @pytest.mark.thorough
 def test_every_alert_fires_when_it_should_and_is_silent_when_all_is_well(promtool: Path) -> None:
-    code, words = printed(promtool, "test", "rules", str(CASES))
-    assert code == 0, words
+    code, expected_text = printed(promtool, "test", "rules", str(CASES))
+    assert code == 0, expected_text
     cases = yaml.safe_load(CASES.read_text())["tests"]
     fired = {item["alertname"] for case in cases for item in case["alert_rule_test"] if item.get("exp_alerts")}
     names = {rule["alert"] for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]}
@@ -52,14 +52,14 @@ def test_every_panel_asks_what_prometheus_understands(promtool: Path, tmp_path: 
     rules = [{"record": f"panel:{number}", "expr": item} for number, item in enumerate(requested)]
     file = tmp_path / "panels.yaml"
     file.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
-    code, words = printed(promtool, "check", "rules", "--lint=none", str(file))
-    assert code == 0, words
-    assert f"{len(requested)} rules found" in words
+    code, expected_text = printed(promtool, "check", "rules", "--lint=none", str(file))
+    assert code == 0, expected_text
+    assert f"{len(requested)} rules found" in expected_text
 
 
 def test_a_broken_rule_is_seen(promtool: Path, tmp_path: Path) -> None:
     file = tmp_path / "broken.yaml"
     file.write_text(RULES.read_text().replace("== 0", "== == 0", 1))
-    code, words = printed(promtool, "check", "rules", str(file))
+    code, expected_text = printed(promtool, "check", "rules", str(file))
     assert code != 0
-    assert "parse error" in words
+    assert "parse error" in expected_text

@@ -40,10 +40,10 @@ class ChartBus:
         """Connect as a pod would, with the seed of its user; what the server refuses is heard."""
         seed = credentials_of(self._users, user, self._directory).path
 
-        async def hear(error: Exception) -> None:
+        async def receive(error: Exception) -> None:
             errors.append(str(error))
 
-        return await nats.connect(self.url, allow_reconnect=False, error_cb=hear, nkeys_seed=str(seed))
+        return await nats.connect(self.url, allow_reconnect=False, error_cb=receive, nkeys_seed=str(seed))
 
 
 @pytest.fixture

@@ -65,12 +65,12 @@ async def run(found: list[Manifest], environment: dict[str, str], folder: Path) 
     [job] = [item for item in found if item["kind"] == "Job"]
     [data] = [item["data"] for item in found if item["kind"] == "ConfigMap"]
     [container] = job["spec"]["template"]["spec"]["containers"]
-    *words, path = container["command"]
+    *arguments, path = container["command"]
     file = folder / Path(path).name
     file.write_text(data[file.name])
     variables = {item["name"]: item["value"] for item in container["env"]}
     log = folder / "job.log"
-    done = await process([*words, str(file)], variables | environment, log)
+    done = await process([*arguments, str(file)], variables | environment, log)
     assert await asyncio.wait_for(done.wait(), SECONDS) == 0, log.read_text()
 
 

@@ -117,7 +117,7 @@ def test_a_shim_as_people_write_it_is_taken() -> None:
 
 
 @pytest.mark.parametrize(
-    ("breaks", "words"),
+    ("breaks", "expected_text"),
     [
         (without_handler, "handler"),
         (misspelt, "nodeSelektor"),
@@ -126,12 +126,12 @@ def test_a_shim_as_people_write_it_is_taken() -> None:
         (without_name, "could not find schema for Shim"),
     ],
 )
-def test_a_broken_one_is_refused_by_what_is_wrong(breaks: Callable[[Manifest], None], words: str) -> None:
+def test_a_broken_one_is_refused_by_what_is_wrong(breaks: Callable[[Manifest], None], expected_text: str) -> None:
     broken = copy.deepcopy(SHIM)
     breaks(broken)
     [problem] = conform((), standard_input=json.dumps(broken))
     assert problem.startswith("Shim spin: ")
-    assert words in problem
+    assert expected_text in problem
 
 
 def test_a_field_that_kubernetes_does_not_have_is_found_in_its_own_kinds(catalogue: Path) -> None:

@@ -113,13 +113,13 @@ class Leaving:
         for res, namespace, name in self.guarded:
             assert self.api.call("DELETE", res.path(namespace, name))[0] == http.HTTPStatus.OK, name
 
-    async def run(self, *words: str) -> Done:
+    async def run(self, *arguments: str) -> Done:
         """Run `trellis` as the hook's account."""
-        return await typed_meanwhile(self.environment(), *words)
+        return await typed_meanwhile(self.environment(), *arguments)
 
-    async def run_and_be_killed(self, *words: str) -> Done:
+    async def run_and_be_killed(self, *arguments: str) -> Done:
         """Run ``support.suite.killed_command`` as the hook's account."""
-        command = [sys.executable, killed_command.__file__, *words]
+        command = [sys.executable, killed_command.__file__, *arguments]
         return await asyncio.to_thread(
             subprocess.run,
             command,

@@ -18,7 +18,7 @@ from trellis_dev.localcluster.api import Api
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 
-WORDS = "no owner is named"
+MESSAGE = "no owner is named"
 SECONDS = 30.0
 """After which everything has recovered."""
 
@@ -43,8 +43,8 @@ async def refusing_in(
     fleet: Fleet, tenant: Tenant, matched: Manifest, call: tuple[str, str, Manifest]
 ) -> AsyncIterator[None]:
     method, path, probe = call
-    forbidden = lambda: WORDS in str(fleet.api.call(method, f"{path}?dryRun=All", probe)[1])  # noqa: E731
-    async with refusing(fleet, matched, WORDS, f"request.namespace == '{tenant.name}'", forbidden):
+    forbidden = lambda: MESSAGE in str(fleet.api.call(method, f"{path}?dryRun=All", probe)[1])  # noqa: E731
+    async with refusing(fleet, matched, MESSAGE, f"request.namespace == '{tenant.name}'", forbidden):
         yield
 
 
@@ -62,9 +62,9 @@ async def test_a_status_that_a_policy_refuses_is_in_readiness_until_it_is_writte
         await until(lambda: tenant.condition("mirror", "Accepted")[0] == "True", "it is accepted")
         async with refusing_in(fleet, tenant, matched, call):
             tenant.change("mirror", {"paused": True})
-            await until(lambda: WORDS in readiness(host), "in readiness")
+            await until(lambda: MESSAGE in readiness(host), "in readiness")
         await until(lambda: tenant.condition("mirror", "Ready") == ("False", "Paused"), "the status", SECONDS)
-        await until(lambda: WORDS not in readiness(host), "readiness names it no more")
+        await until(lambda: MESSAGE not in readiness(host), "readiness names it no more")
 
 
 async def test_what_is_refused_of_a_controllers_writes_is_its_last_fault(
@@ -77,7 +77,7 @@ async def test_what_is_refused_of_a_controllers_writes_is_its_last_fault(
     async with host.serving():
         async with refusing_in(fleet, target, rule("", "configmaps", "CREATE", "UPDATE"), call):
             tenant.config_map("one", color="red")
-            await until(lambda: WORDS in message(tenant, "mirror"), "in the status")
-            await until(lambda: any(WORDS in str(event["message"]) for event in tenant.events()), "an Event")
+            await until(lambda: MESSAGE in message(tenant, "mirror"), "in the status")
+            await until(lambda: any(MESSAGE in str(event["message"]) for event in tenant.events()), "an Event")
             assert tenant.status("mirror")["failing"] == 1
         await until(lambda: target.data("one") == {"color": "red"}, "it is mirrored", SECONDS)

@@ -63,8 +63,8 @@ async def test_a_group_that_lacks_what_it_names_says_so_and_has_no_children(host
     async with hosts.service():
         hosts.create("group", secretName="creds", registryCredentialsSecret="registry")
 
-        def degraded(word: str) -> Any:
-            return lambda: word in hosts.condition("group", "Degraded")[2]
+        def degraded(text: str) -> Any:
+            return lambda: text in hosts.condition("group", "Degraded")[2]
 
         await eventually(degraded(f"Secret {hosts.namespace}/creds"), "the condition", seconds=PATIENCE)
         status, reason, message = hosts.condition("group", "Degraded")
@@ -93,7 +93,7 @@ async def test_a_group_that_lacks_what_it_names_says_so_and_has_no_children(host
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "expected_text"),
     first_of(
         [
             pytest.param({"podTemplateAdditions": {"nodeSelecto": {"a": "b"}}}, "nodeSelecto"),
@@ -104,7 +104,7 @@ async def test_a_group_that_lacks_what_it_names_says_so_and_has_no_children(host
     ids=["unknown field", "bad value", "bad shape"],
 )
 async def test_pods_that_cannot_be_are_refused_before_anything_changes(
-    hosts: HostWorld, options: dict[str, Any], words: str
+    hosts: HostWorld, options: dict[str, Any], expected_text: str
 ) -> None:
     async with hosts.service():
         hosts.create("group")
@@ -112,9 +112,11 @@ async def test_pods_that_cannot_be_are_refused_before_anything_changes(
         generation = hosts.call("GET", DEPLOYMENTS, "group")["metadata"]["generation"]
         hosts.change("group", schedulingOptions=options, leafNodeDomain="other")
         await eventually(
-            lambda: hosts.condition("group", "Degraded")[:2] == ("True", "InvalidTemplate"), words, seconds=PATIENCE
+            lambda: hosts.condition("group", "Degraded")[:2] == ("True", "InvalidTemplate"),
+            expected_text,
+            seconds=PATIENCE,
         )
-        assert words in hosts.condition("group", "Degraded")[2]
+        assert expected_text in hosts.condition("group", "Degraded")[2]
         assert hosts.condition("group", "Available")[0] == "True", "the hosts that run are none the worse for it"
         assert hosts.call("GET", DEPLOYMENTS, "group")["metadata"]["generation"] == generation
         assert "other" not in hosts.call("GET", CONFIGMAPS, "group")["data"]["nats.conf"]

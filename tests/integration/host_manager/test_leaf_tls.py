@@ -164,8 +164,8 @@ async def test_another_authority_keeps_the_leaf_out_and_the_status_says_so(
         message = await condition(hosts, "HostsReporting", "LatticeUnreachable")
         assert "CERTIFICATE_VERIFY_FAILED" in message
         with leaf(hosts, "group", secret, tmp_path) as server:
-            words = "certificate signed by unknown authority"
-            await eventually(lambda: words in log_of(tmp_path, "leaf"), "refused", seconds=PATIENCE)
+            expected_text = "certificate signed by unknown authority"
+            await eventually(lambda: expected_text in log_of(tmp_path, "leaf"), "refused", seconds=PATIENCE)
             assert not received.is_set()
             # The same Secret, mended: the hosts are rolled, and what they have then works.
             good = hub.secret()
@@ -186,8 +186,8 @@ async def test_a_server_that_wants_a_certificate_keeps_out_a_leaf_without_one(ho
             hosts.create("group", **hub.spec())
             await hosts.settled("group")
             with leaf(hosts, "group", secret, tmp_path):
-                words = "client didn't provide a certificate"
-                await eventually(lambda: words in log_of(tmp_path, "hub"), "refused", seconds=PATIENCE)
+                expected_text = "client didn't provide a certificate"
+                await eventually(lambda: expected_text in log_of(tmp_path, "hub"), "refused", seconds=PATIENCE)
                 assert not received.is_set()
 
 
@@ -201,15 +201,17 @@ async def test_a_nats_that_demands_a_certificate_of_clients_says_what_is_missing
             hosts.create("group", **hub.spec())
             await hosts.settled("group")
             # The server may close the connection before it has said why: then the next one says it.
-            words = "see tls.crt and tls.key of the Secret for leafTls"
-            await eventually(lambda: words in hosts.condition("group", "HostsReporting")[2], words, seconds=PATIENCE)
+            expected_text = "see tls.crt and tls.key of the Secret for leafTls"
+            await eventually(
+                lambda: expected_text in hosts.condition("group", "HostsReporting")[2], expected_text, seconds=PATIENCE
+            )
             other = tmp_path / "other"
             other.mkdir()
             write_pki(other, nodes=["any"])
             stranger = {end: (other / f"{KUBELET_CLIENT}.{end[4:]}").read_text() for end in ("tls.crt", "tls.key")}
             hosts.secret("tls", **stranger)
-            words = "certificate signed by unknown authority"
-            await eventually(lambda: words in log_of(tmp_path, "hub"), "refused", seconds=PATIENCE)
+            expected_text = "certificate signed by unknown authority"
+            await eventually(lambda: expected_text in log_of(tmp_path, "hub"), "refused", seconds=PATIENCE)
             hosts.secret("tls", **hub.secret(client=True))
             await condition(hosts, "ApplicationsKnown", "WadmUnavailable")
             status = hosts.call("GET", HOST_CONFIGS, "group")["status"]

@@ -44,17 +44,17 @@ def refused_pods(hosts: HostWorld) -> int:
     return sum(event.get("count") or 1 for event in events)
 
 
-async def degraded(hosts: HostWorld, reason: str, *words: str) -> None:
+async def degraded(hosts: HostWorld, reason: str, *expected_text: str) -> None:
     """Wait until a group says so."""
 
     def holds() -> bool:
         status, found, message = hosts.condition("group", "Degraded")
-        return (status, found) == ("True", reason) and all(word in message for word in words)
+        return (status, found) == ("True", reason) and all(word in message for word in expected_text)
 
     try:
         await eventually(holds, reason, seconds=PATIENCE)
     except AssertionError:
-        pytest.fail(f"not {reason} with {words}: {hosts.condition('group', 'Degraded')}")
+        pytest.fail(f"not {reason} with {expected_text}: {hosts.condition('group', 'Degraded')}")
 
 
 @asynccontextmanager
@@ -158,7 +158,7 @@ async def test_a_crash_is_told_without_a_log_too(running: HostWorld) -> None:
 
 @dataclass
 class Metrics:
-    """What pods use, 300 MiB together. ``pods``: those there are; ``asked``: the queries for them."""
+    """What pods use, 300 MiB together. ``pods``: those there are; ``requested``: the queries for them."""
 
     pods: list[dict[str, Any]] = field(default_factory=list)
     requested: list[dict[str, str]] = field(default_factory=list)

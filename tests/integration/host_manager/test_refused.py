@@ -16,41 +16,41 @@ from trellis.runtime.run import LedService
 
 pytestmark = pytest.mark.cluster
 
-WORDS = "no owner is named"
+MESSAGE = "no owner is named"
 WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 SECONDS = 30.0
 """After which everything has recovered."""
 
 
-def noted(service: LedService, words: str) -> bool:
+def noted(service: LedService, expected_text: str) -> bool:
     """Return whether readiness names these words."""
-    return words in str((service.health.readiness().reasons, service.health.notes()))
+    return expected_text in str((service.health.readiness().reasons, service.health.notes()))
 
 
-async def reported(hosts: HostWorld, service: LedService, words: str) -> None:
+async def reported(hosts: HostWorld, service: LedService, expected_text: str) -> None:
     """Wait until a refusal is reported on the group, by an Event, and in readiness."""
     await eventually(
         lambda: hosts.condition("group", "Degraded")[:2] == ("True", "WriteRefused"), "WriteRefused", seconds=PATIENCE
     )
-    assert words in hosts.condition("group", "Degraded")[2]
+    assert expected_text in hosts.condition("group", "Degraded")[2]
     events = lambda: [item for item in hosts.call("GET", EVENTS)["items"] if item["reason"] == "WriteRefused"]  # noqa: E731
-    await eventually(lambda: any(words in event["message"] for event in events()), "an Event")
-    await eventually(lambda: noted(service, words), "in readiness")
+    await eventually(lambda: any(expected_text in event["message"] for event in events()), "an Event")
+    await eventually(lambda: noted(service, expected_text), "in readiness")
 
 
-async def recovered(hosts: HostWorld, service: LedService, words: str) -> None:
+async def recovered(hosts: HostWorld, service: LedService, expected_text: str) -> None:
     await eventually(lambda: hosts.find(DEPLOYMENTS, "group"), "there is a Deployment", seconds=SECONDS)
     await hosts.settled("group")
-    await eventually(lambda: not noted(service, words), "readiness names it no more")
+    await eventually(lambda: not noted(service, expected_text), "readiness names it no more")
 
 
 @contextlib.asynccontextmanager
 async def refusing_all(hosts: HostWorld, res: Resource, probe: Manifest) -> AsyncIterator[None]:
     """Have a policy refuse what a kind gets in the test's namespace."""
     path = f"{res.path(hosts.namespace)}?dryRun=All"
-    forbidden = lambda: WORDS in str(hosts.api.call("POST", path, probe)[1])  # noqa: E731
+    forbidden = lambda: MESSAGE in str(hosts.api.call("POST", path, probe)[1])  # noqa: E731
     only = f"request.namespace == '{hosts.namespace}'"
-    async with refusing(hosts.fleet, rule(res.group, res.plural, "CREATE"), WORDS, only, forbidden):
+    async with refusing(hosts.fleet, rule(res.group, res.plural, "CREATE"), MESSAGE, only, forbidden):
         yield
 
 
@@ -69,8 +69,8 @@ async def test_a_deployment_that_a_policy_refuses_is_reported_and_written_once_i
     async with hosts.service() as service:
         async with refusing_all(hosts, DEPLOYMENTS, PROBE):
             hosts.create("group")
-            await reported(hosts, service, WORDS)
-        await recovered(hosts, service, WORDS)
+            await reported(hosts, service, MESSAGE)
+        await recovered(hosts, service, MESSAGE)
 
 
 @pytest.mark.thorough
@@ -103,9 +103,9 @@ async def test_a_status_that_a_policy_refuses_is_in_readiness(hosts: HostWorld) 
     hosts.create("group")
     path = f"{HOST_CONFIGS.path(hosts.namespace, 'group', 'status')}?dryRun=All"
     patch = {"status": {"apps": [], "app_count": 0}}
-    forbidden = lambda: WORDS in str(hosts.api.call("PATCH", path, patch)[1])  # noqa: E731
+    forbidden = lambda: MESSAGE in str(hosts.api.call("PATCH", path, patch)[1])  # noqa: E731
     matched = rule(HOST_CONFIGS.group, f"{HOST_CONFIGS.plural}/status", "UPDATE") | {"apiVersions": ["*"]}
     only = f"request.namespace == '{hosts.namespace}'"
-    async with refusing(hosts.fleet, matched, WORDS, only, forbidden), hosts.service() as service:
-        await eventually(lambda: noted(service, WORDS), "in readiness", seconds=PATIENCE)
+    async with refusing(hosts.fleet, matched, MESSAGE, only, forbidden), hosts.service() as service:
+        await eventually(lambda: noted(service, MESSAGE), "in readiness", seconds=PATIENCE)
         await eventually(lambda: hosts.find(DEPLOYMENTS, "group"), "there is a Deployment all the same")

@@ -112,10 +112,10 @@ def test_what_the_documentation_shows_can_be_applied(api: Api, grant: dict[str, 
 
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_grant_is_refused_and_what_is_wrong_is_named(api: Api, name: str) -> None:
-    spec, words = BAD[name]
+    spec, expected_text = BAD[name]
     status, answer = send(api, spec)
     assert status == http.HTTPStatus.UNPROCESSABLE_ENTITY, answer
-    assert words in answer["message"]
+    assert expected_text in answer["message"]
 
 
 def test_the_status_of_a_grant_is_a_subresource(api: Api) -> None:

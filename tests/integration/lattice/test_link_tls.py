@@ -44,8 +44,8 @@ class Watched:
     async def linked(self) -> None:
         await eventually(lambda: self.view.connected_since is not None)
 
-    async def away(self, words: str) -> str:
-        await eventually(lambda: self.view.connected_since is None and words in self.view.reason)
+    async def away(self, expected_text: str) -> str:
+        await eventually(lambda: self.view.connected_since is None and expected_text in self.view.reason)
         return self.view.reason
 
 

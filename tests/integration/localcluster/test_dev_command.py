@@ -15,9 +15,9 @@ pytestmark = [pytest.mark.cluster, pytest.mark.thorough]
 DOCUMENTED = {"name", "kubeconfig", "nats_url", "jaeger_url", "otlp_endpoint", "bin_dir", "pids"}
 
 
-def trellis(*words: str, state: Path) -> str:
+def trellis(*arguments: str, state: Path) -> str:
     """Run a command with a state directory of the test's own; return its standard output."""
-    command = [sys.executable, "-m", "trellis_cli", *words]
+    command = [sys.executable, "-m", "trellis_cli", *arguments]
     environment = {**os.environ, "XDG_STATE_HOME": str(state)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr

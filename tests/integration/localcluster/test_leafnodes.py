@@ -62,11 +62,11 @@ async def test_what_is_said_on_one_bus_stays_there(servers: tuple[NatsServer, Na
     near, far = await nats.connect(hub.url), await nats.connect(leaf.url)
     received: asyncio.Queue[str] = asyncio.Queue()
 
-    async def hear(message: nats.aio.msg.Msg) -> None:
+    async def receive(message: nats.aio.msg.Msg) -> None:
         await received.put(message.subject)
 
     for subject in ("trellis.>", f"wadm.evt.{name}.>"):
-        await far.subscribe(subject, cb=hear)
+        await far.subscribe(subject, cb=receive)
     await settle(far)
     while received.empty():  # the hub learns of the leaf's subscriptions by and by
         await near.publish("trellis.evt.c0000001.node.opted_in.x", b"fact")

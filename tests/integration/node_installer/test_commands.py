@@ -125,16 +125,16 @@ def installer(folder: Path, fixture: str, mounts: str, *arguments: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "expected_text"),
     first_of([pytest.param("ro", "read-only file system"), pytest.param("noexec", "noexec")]),
     ids=["read-only", "noexec"],
 )
-def test_a_node_that_no_shim_can_lie_on_is_refused(options: str, words: str, tmp_path: Path) -> None:
+def test_a_node_that_no_shim_can_lie_on_is_refused(options: str, expected_text: str, tmp_path: Path) -> None:
     mounts = f"for one in opt var/lib; do mount -t tmpfs -o {options} none $NODE/$one; done"
     printed = installer(tmp_path, "containerd-v2", mounts, "-o", "json")
     assert printed.startswith("1 ")
     assert f'"reason":"{FailureReason.READ_ONLY_TARGET}"' in printed.replace(" ", "").replace('":"', '":"')
-    assert words in printed
+    assert expected_text in printed
     assert "/opt/trellis" in printed
     assert "/var/lib/trellis" in printed
 

@@ -45,13 +45,13 @@ CASES = [
 def new_namespace() -> tuple[str, ...]:
     """Return the command that makes the next one process 1 of a PID namespace; empty if this machine allows none."""
     command = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
-    for words in (command, (*command, "--user", "--map-root-user")):
+    for prefix in (command, (*command, "--user", "--map-root-user")):
         try:
-            done = subprocess.run([*words, "true"], capture_output=True, check=False)
+            done = subprocess.run([*prefix, "true"], capture_output=True, check=False)
         except FileNotFoundError:
             return ()
         if done.returncode == 0:
-            return words
+            return prefix
     return ()
 
 
@@ -77,10 +77,10 @@ def environment(tmp_path: Path) -> dict[str, str]:
 @pytest.fixture
 def started(request: pytest.FixtureRequest, environment: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
     """The program of ``param``, which says on stderr what it imports."""
-    if not (words := new_namespace()):
+    if not (prefix := new_namespace()):
         pytest.skip("unshare makes no PID namespace here")
     name, *arguments = request.param.split()
-    command = [*words, str(Path(sys.executable).with_name(name)), *arguments]
+    command = [*prefix, str(Path(sys.executable).with_name(name)), *arguments]
     with subprocess.Popen(
         command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, pipesize=AHEAD
     ) as process:

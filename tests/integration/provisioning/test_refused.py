@@ -21,12 +21,12 @@ from trellis.runtime.run import LedService
 
 pytestmark = pytest.mark.cluster
 
-WORDS = "no team label"
+MESSAGE = "no team label"
 
 
-def unready(services: list[LedService], words: str) -> bool:
+def unready(services: list[LedService], expected_text: str) -> bool:
     """Return whether one of the services is not ready and names these words."""
-    return any(words in reason for service in services for reason in service.health.readiness().reasons)
+    return any(expected_text in reason for service in services for reason in service.health.readiness().reasons)
 
 
 def installers(fleet: Fleet, labels: Manifest | None = None) -> None:
@@ -40,10 +40,10 @@ async def explained(fleet: Fleet, what: str, *options: str) -> str:
     return await trellis(fleet, "explain", what, *options)
 
 
-async def all_commands_name(fleet: Fleet, shim: Shim, words: str) -> None:
+async def all_commands_name(fleet: Fleet, shim: Shim, expected_text: str) -> None:
     """Assert that every command about a rollout names a refusal; terminals fold what is long."""
     for command in (("nodes", "-o", "json"), ("rollout", "status", shim.name, "-o", "json"), ("status", "-o", "json")):
-        assert words in await trellis(fleet, *command), command
+        assert expected_text in await trellis(fleet, *command), command
 
 
 async def trellis(fleet: Fleet, *arguments: str) -> str:
@@ -51,11 +51,13 @@ async def trellis(fleet: Fleet, *arguments: str) -> str:
     return (await typed_meanwhile({**os.environ, **fleet.environment()}, *arguments)).stdout
 
 
-async def reported(fleet: Fleet, shim: Shim, nodes: list[str], reason: str, words: str) -> None:
+async def reported(fleet: Fleet, shim: Shim, nodes: list[str], reason: str, expected_text: str) -> None:
     """Wait until the Shim and its nodes report a refusal in the API server's words."""
     await eventually(lambda: shim.condition("Degraded") == ("True", reason), "reported on the Shim")
-    assert words in shim.message("Degraded")
-    await eventually(lambda: any(words in fleet.events(node).get(reason, "") for node in nodes), "reported on a Node")
+    assert expected_text in shim.message("Degraded")
+    await eventually(
+        lambda: any(expected_text in fleet.events(node).get(reason, "") for node in nodes), "reported on a Node"
+    )
 
 
 @pytest.mark.parametrize(
@@ -72,22 +74,22 @@ async def test_a_pod_that_is_refused_is_reported_at_once_and_retried_within_seco
 ) -> None:
     nodes = shim.add_nodes(3)
     installers(fleet)
-    path, words, settings = refuse_pods(fleet, refusal)
+    path, expected_text, settings = refuse_pods(fleet, refusal)
     async with kubelets(fleet), fleet.services(**settings) as running:
         shim.apply(max_update="100%")
-        await reported(fleet, shim, nodes, Reason.INSTALLER_REFUSED.value, words)
-        await eventually(lambda: unready(running, words), "not ready, with the API server's words")
+        await reported(fleet, shim, nodes, Reason.INSTALLER_REFUSED.value, expected_text)
+        await eventually(lambda: unready(running, expected_text), "not ready, with the API server's words")
         await eventually(lambda: all(node in shim.message("Degraded") for node in nodes), "each is named")
         before = shim.message("Degraded")
         await tried_again(fleet, 2 * len(nodes))
         assert shim.message("Degraded") == before, "one refusal has the same words each time"
         assert max(events_of_refusal(fleet, node) for node in nodes) == 1
-        assert words in await explained(fleet, f"node/{nodes[0]}")
-        await all_commands_name(fleet, shim, words)
+        assert expected_text in await explained(fleet, f"node/{nodes[0]}")
+        await all_commands_name(fleet, shim, expected_text)
         permit_pods(fleet, refusal, path)
         await eventually(lambda: all(map(shim.has, nodes)), "every node has it", seconds=30)
         await eventually(lambda: shim.condition("Degraded")[0] == "False", "the Shim has recovered")
-        await eventually(lambda: not unready(running, words), "ready")
+        await eventually(lambda: not unready(running, expected_text), "ready")
 
 
 async def tried_again(fleet: Fleet, times: int) -> None:
@@ -147,20 +149,20 @@ async def test_a_node_whose_labels_are_refused_is_reported_and_holds_no_slot_for
     services = fleet.services(replace(SHORT, nodes=replace(SHORT.nodes, grace=1.0)), job_deadline=3)
     async with kubelets(fleet), services as running:
         forbidden = lambda: fleet.api.call("PATCH", node, probe)[0] >= http.HTTPStatus.BAD_REQUEST  # noqa: E731
-        async with refusing(fleet, matched, WORDS, only, forbidden):
+        async with refusing(fleet, matched, MESSAGE, only, forbidden):
             shim.apply(max_update=1)
-            await reported(fleet, shim, [refused], NODE_UPDATE_REFUSED, WORDS)
-            await eventually(lambda: unready(running, WORDS), "not ready, with the API server's words")
+            await reported(fleet, shim, [refused], NODE_UPDATE_REFUSED, MESSAGE)
+            await eventually(lambda: unready(running, MESSAGE), "not ready, with the API server's words")
             page = json.loads(await explained(fleet, f"node/{refused}", "-o", "json"))
-            assert WORDS in page["cause"]
+            assert MESSAGE in page["cause"]
             [proof] = [line["text"] for line in page["lines"] if line["about"] == "verification"]
             assert "API server" in proof, "it is not the proof that is waited for"
-            await all_commands_name(fleet, shim, WORDS)
+            await all_commands_name(fleet, shim, MESSAGE)
             await eventually(lambda: shim.has(other), "another node has the slot", seconds=30)
             assert not shim.has(refused)
         await eventually(lambda: shim.has(refused), "the node is labelled", seconds=30)
         await eventually(lambda: shim.condition("Degraded")[0] == "False", "the Shim has recovered")
-        await eventually(lambda: not unready(running, WORDS), "ready")
+        await eventually(lambda: not unready(running, MESSAGE), "ready")
 
 
 @pytest.mark.thorough

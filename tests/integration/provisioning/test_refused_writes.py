@@ -22,19 +22,19 @@ from trellis.runtime.run import LedService
 
 pytestmark = pytest.mark.cluster
 
-WORDS = "no owner is named"
+MESSAGE = "no owner is named"
 PODS = {"restartPolicy": "Never", "containers": [{"name": "probe", "image": "example.com/probe"}]}
 
 
-def unready(services: list[LedService], words: str) -> bool:
+def unready(services: list[LedService], expected_text: str) -> bool:
     """Return whether one of the services is not ready and names these words."""
-    return any(words in reason for service in services for reason in service.health.readiness().reasons)
+    return any(expected_text in reason for service in services for reason in service.health.readiness().reasons)
 
 
-async def reported(shim: Shim, reason: str, words: str) -> None:
+async def reported(shim: Shim, reason: str, expected_text: str) -> None:
     """Wait until the Shim reports a refusal in the API server's words."""
     await eventually(lambda: shim.condition("Degraded") == ("True", reason), "reported on the Shim", seconds=60)
-    assert words in shim.message("Degraded")
+    assert expected_text in shim.message("Degraded")
 
 
 @contextlib.asynccontextmanager
@@ -43,9 +43,9 @@ async def refusing_new(fleet: Fleet, group: str, resource: str, probe: Manifest,
     api = f"/apis/{group}/v1" if group else "/api/v1"
     path = f"{api}/namespaces/{fleet.installers}/{resource}?dryRun=All"
     fleet.api.call("POST", NAMESPACES.path(), {"metadata": {"name": fleet.installers}})
-    forbidden = lambda: WORDS in str(fleet.api.call("POST", path, probe)[1])  # noqa: E731
+    forbidden = lambda: MESSAGE in str(fleet.api.call("POST", path, probe)[1])  # noqa: E731
     within = f"request.namespace == '{fleet.installers}' && ({only})"
-    async with refusing(fleet, rule(group, resource, "CREATE"), WORDS, within, forbidden):
+    async with refusing(fleet, rule(group, resource, "CREATE"), MESSAGE, within, forbidden):
         yield
 
 
@@ -58,12 +58,12 @@ async def test_a_job_that_a_policy_refuses_is_reported_and_created_once_it_is_pe
     async with kubelets(fleet), fleet.services() as running:
         async with refusing_new(fleet, "batch", "jobs", probe, "true"):
             shim.apply()
-            await reported(shim, Reason.JOB_REFUSED.value, WORDS)
-            await eventually(lambda: WORDS in fleet.events(node).get(Reason.JOB_REFUSED.value, ""), "on the Node")
-            await eventually(lambda: unready(running, WORDS), "not ready")
+            await reported(shim, Reason.JOB_REFUSED.value, MESSAGE)
+            await eventually(lambda: MESSAGE in fleet.events(node).get(Reason.JOB_REFUSED.value, ""), "on the Node")
+            await eventually(lambda: unready(running, MESSAGE), "not ready")
         await eventually(lambda: shim.has(node), "the node has it", seconds=30)
         await eventually(lambda: shim.condition("Degraded")[0] == "False", "the Shim has recovered")
-        await eventually(lambda: not unready(running, WORDS), "ready")
+        await eventually(lambda: not unready(running, MESSAGE), "ready")
 
 
 @pytest.mark.thorough
@@ -76,16 +76,16 @@ async def test_a_canary_that_a_policy_refuses_is_reported_for_as_long_as_it_is_r
     async with kubelets(fleet), fleet.services(verify_timeout=300) as running:
         async with refusing_new(fleet, "", "pods", probe, canary):
             shim.apply(verify={"canary": True})
-            await reported(shim, Reason.INSTALLER_REFUSED.value, WORDS)
-            await eventually(lambda: unready(running, WORDS), "not ready")
+            await reported(shim, Reason.INSTALLER_REFUSED.value, MESSAGE)
+            await eventually(lambda: unready(running, MESSAGE), "not ready")
             until = time.monotonic() + 4 * SHORT.refusals.retry
             while time.monotonic() < until:
                 assert shim.condition("Degraded") == ("True", Reason.INSTALLER_REFUSED.value)
-                assert unready(running, WORDS)
+                assert unready(running, MESSAGE)
                 await asyncio.sleep(0.1)
         await eventually(lambda: shim.has(node), "the node has it", seconds=30)
         await eventually(lambda: shim.condition("Degraded")[0] == "False", "the Shim has recovered")
-        await eventually(lambda: not unready(running, WORDS), "ready")
+        await eventually(lambda: not unready(running, MESSAGE), "ready")
 
 
 @pytest.mark.thorough
@@ -103,24 +103,24 @@ async def test_a_canary_that_was_refused_until_its_time_was_over_fails_with_the_
             lambda: fleet.annotations(node).get(names.ANNOTATION_FAILURE), "the failure is on the node", seconds=60
         )
         assert Reason.CANARY_FAILED.value in failure
-        assert WORDS in failure
+        assert MESSAGE in failure
 
 
 @pytest.mark.thorough
 async def test_a_runtime_class_that_a_policy_refuses_is_reported_on_the_shim(fleet: Fleet, shim: Shim) -> None:
     shim.add_nodes(1)
     probe = {"metadata": {"name": shim.name}, "handler": "x"}
-    forbidden = lambda: WORDS in str(fleet.api.call("POST", f"{CLASSES}?dryRun=All", probe)[1])  # noqa: E731
+    forbidden = lambda: MESSAGE in str(fleet.api.call("POST", f"{CLASSES}?dryRun=All", probe)[1])  # noqa: E731
     only = f"object.metadata.name == '{shim.name}'"
     matched = rule("node.k8s.io", "runtimeclasses", "CREATE")
     async with kubelets(fleet), fleet.services() as running:
-        async with refusing(fleet, matched, WORDS, only, forbidden):
+        async with refusing(fleet, matched, MESSAGE, only, forbidden):
             shim.apply()
-            await reported(shim, ShimReason.RUNTIME_CLASS_REFUSED.value, WORDS)
-            await eventually(lambda: unready(running, WORDS), "not ready")
+            await reported(shim, ShimReason.RUNTIME_CLASS_REFUSED.value, MESSAGE)
+            await eventually(lambda: unready(running, MESSAGE), "not ready")
         await eventually(shim.runtime_class, "there is a RuntimeClass", seconds=30)
         await eventually(lambda: shim.condition("Degraded")[0] == "False", "the Shim has recovered")
-        await eventually(lambda: not unready(running, WORDS), "ready")
+        await eventually(lambda: not unready(running, MESSAGE), "ready")
 
 
 @pytest.mark.thorough
@@ -129,17 +129,17 @@ async def test_a_status_of_a_shim_that_a_policy_refuses_is_in_readiness(fleet: F
     shim.apply()
     path = f"{SHIMS}/{shim.name}/status?dryRun=All"
     patch = {"status": {"nodes": 0, "nodesReady": 0}}
-    forbidden = lambda: WORDS in str(fleet.api.call("PATCH", path, patch)[1])  # noqa: E731
+    forbidden = lambda: MESSAGE in str(fleet.api.call("PATCH", path, patch)[1])  # noqa: E731
     matched = rule("runtime.spinkube.dev", "shims/status", "UPDATE") | {"apiVersions": ["*"]}
     only = f"object.metadata.name == '{shim.name}'"
     async with kubelets(fleet), contextlib.AsyncExitStack() as policy:
-        await policy.enter_async_context(refusing(fleet, matched, WORDS, only, forbidden))
+        await policy.enter_async_context(refusing(fleet, matched, MESSAGE, only, forbidden))
         async with fleet.services() as running:
-            await eventually(lambda: unready(running, WORDS), "not ready")
+            await eventually(lambda: unready(running, MESSAGE), "not ready")
             await eventually(lambda: shim.has(node), "the node has it all the same", seconds=60)
             await policy.aclose()
             await eventually(lambda: shim.condition("Available")[0] == "True", "the status is written", seconds=30)
-            await eventually(lambda: not unready(running, WORDS), "ready")
+            await eventually(lambda: not unready(running, MESSAGE), "ready")
 
 
 @pytest.mark.thorough

@@ -264,10 +264,10 @@ async def namespace_is_created_again(fleet: Fleet) -> None:
     )
 
 
-async def degraded(shim: Shim, reason: str, words: str) -> None:
+async def degraded(shim: Shim, reason: str, expected_text: str) -> None:
     """Wait until the Shim reports a refusal in the API server's words."""
     await eventually(lambda: shim.condition("Degraded") == ("True", reason), reason, seconds=60)
-    assert words in shim.message("Degraded")
+    assert expected_text in shim.message("Degraded")
 
 
 def apply_without(fleet: Fleet, account: Granted, resource: str) -> list[Manifest]:

@@ -35,15 +35,17 @@ def readme(language: str) -> dict[tuple[str, str], str]:
 
 def shell(line: str, directory: Path) -> None:
     """Run a command of a page: variables before it, ``src/*.c`` in it; Python and Go are the project's."""
-    words = shlex.split(line)
-    variables = dict(word.split("=", 1) for word in words if word.partition("=")[0].isupper())
-    words = [
-        part for word in words[len(variables) :] for part in (sorted_names(directory, word) if "*" in word else [word])
+    arguments = shlex.split(line)
+    variables = dict(argument.split("=", 1) for argument in arguments if argument.partition("=")[0].isupper())
+    arguments = [
+        part
+        for argument in arguments[len(variables) :]
+        for part in (sorted_names(directory, argument) if "*" in argument else [argument])
     ]
     go = go_program(Quiet())
-    words[0] = {"python": sys.executable, "go": str(go)}[words[0]]
-    around = environment(go) if Path(words[0]) == go else dict(os.environ)
-    subprocess.run(words, cwd=directory, env={**around, **variables}, check=True)
+    arguments[0] = {"python": sys.executable, "go": str(go)}[arguments[0]]
+    around = environment(go) if Path(arguments[0]) == go else dict(os.environ)
+    subprocess.run(arguments, cwd=directory, env={**around, **variables}, check=True)
 
 
 def sorted_names(directory: Path, pattern: str) -> list[str]:

@@ -164,10 +164,10 @@ async def test_a_word_that_somebody_repeats_is_answered_to_nobody(
 ) -> None:
     await links.join(server, "three")  # hears what is said in the account of the next
     item = await links.join(server, "one")
-    to_all, word = published[-1] if published[-1][0].endswith(".accounts") else published[-2]
+    to_all, message = published[-1] if published[-1][0].endswith(".accounts") else published[-2]
     published.clear()
     for _ in range(20):
-        await links.links[item][0].publish(to_all, word)
+        await links.links[item][0].publish(to_all, message)
     await links.look(item)
     assert len(published) <= 20 + 4, "two words more, and an answer to each"
 

@@ -56,13 +56,13 @@ def test_a_hosts_own_client_reads_text_bytes_and_what_is_empty(backend: ServedBa
 
 def test_a_hosts_own_client_reads_why_it_is_refused(backend: ServedBackend) -> None:
     world = backend.world
-    for ask, words in (
+    for ask, expected_text in (
         (Ask(field="none"), "Secret not found"),
         (Ask(policy=lambda _: ""), "Error processing policies"),
         (Ask(name=lambda _: "none"), "Error fetching secret"),
         (Ask(entity=lambda _: ""), "Invalid Entity JWT"),
     ):
-        with pytest.raises(secrets_client.ClientError, match=words):
+        with pytest.raises(secrets_client.ClientError, match=expected_text):
             world.client.ask_as_host(PREFIX, world.backend, ask.request(world))
 
 

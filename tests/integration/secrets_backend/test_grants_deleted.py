@@ -81,8 +81,8 @@ def is_deleted(world: SecretsWorld, path: str) -> bool:
     return world.api.call("GET", path)[0] == http.HTTPStatus.NOT_FOUND
 
 
-def unready(service: Service, *words: str) -> bool:
-    return any(all(word in reason for word in words) for reason in service.health.readiness().reasons)
+def unready(service: Service, *expected_text: str) -> bool:
+    return any(all(word in reason for word in expected_text) for reason in service.health.readiness().reasons)
 
 
 async def withdrawn(world: SecretsWorld, user: str, resource: str) -> None:

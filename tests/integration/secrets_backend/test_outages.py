@@ -112,9 +112,9 @@ async def test_a_token_of_ours_that_is_withdrawn_is_told_and_the_next_one_counts
             async def answer() -> str:
                 return str(value(await host.get("db", "password", namespace=world.namespace)))
 
-            async def until(words: str) -> None:
+            async def until(expected_text: str) -> None:
                 async with asyncio.timeout(SECONDS):
-                    while words not in await answer():
+                    while expected_text not in await answer():
                         pass
 
             await until("hunter2")

@@ -21,7 +21,7 @@ from trellis.runtime.run import LedService
 
 pytestmark = pytest.mark.cluster
 
-WORDS = "no team label"
+MESSAGE = "no team label"
 RECOVERY = 30.0
 OBSERVED = 8.0
 MOST_WRITES = 6
@@ -40,11 +40,11 @@ async def refused(
     def in_force() -> bool:
         status, answer = fleet.api.call("POST", f"{res.path(namespace)}?dryRun=All", probe | body)
         assert status in {http.HTTPStatus.CREATED, http.HTTPStatus.FORBIDDEN, http.HTTPStatus.UNPROCESSABLE_ENTITY}
-        return WORDS in str(answer)
+        return MESSAGE in str(answer)
 
     here = f"request.namespace == '{namespace}' && ({only})"
     matched = rule(res.group, res.plural, "CREATE", "UPDATE", *more)
-    async with refusing(fleet, matched, WORDS, here, in_force):
+    async with refusing(fleet, matched, MESSAGE, here, in_force):
         yield
 
 
@@ -55,11 +55,11 @@ def writes(world: ReflectedWorld, mark: int, res: Resource) -> int:
 
 
 def unready(service: LedService) -> bool:
-    return any(WORDS in reason for reason in service.health.readiness().reasons)
+    return any(MESSAGE in reason for reason in service.health.readiness().reasons)
 
 
 async def reported(world: ReflectedWorld) -> None:
-    await eventually(lambda: WORDS in world.warnings().get("WriteRefused", ""), "an Event", seconds=PATIENCE)
+    await eventually(lambda: MESSAGE in world.warnings().get("WriteRefused", ""), "an Event", seconds=PATIENCE)
 
 
 async def test_services_without_a_label_that_a_policy_demands_are_reported_and_the_manifest_can_give_it(

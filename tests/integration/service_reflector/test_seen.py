@@ -19,7 +19,7 @@ from trellis.runtime.run import LedService
 pytestmark = [pytest.mark.cluster, pytest.mark.thorough]
 
 
-async def trellis(world: ReflectedWorld, *words: str) -> tuple[int, dict[str, Any]]:
+async def trellis(world: ReflectedWorld, *arguments: str) -> tuple[int, dict[str, Any]]:
     """Run a command; return its exit status and its JSON."""
     info = world.hosts.fleet.info
     environment = bare_environment(
@@ -28,7 +28,7 @@ async def trellis(world: ReflectedWorld, *words: str) -> tuple[int, dict[str, An
         TRELLIS_CLAIM_NAMESPACE=world.hosts.fleet.system,
         TRELLIS_NATS_URL=str(info.nats_url),
     )
-    done = await typed_meanwhile(environment, *words, "-o", "json")
+    done = await typed_meanwhile(environment, *arguments, "-o", "json")
     assert done.stderr == "", done.stderr
     return done.returncode, json.loads(done.stdout)
 

@@ -120,10 +120,10 @@ async def test_no_policy_or_name_that_one_tenant_writes_gets_a_secret_of_the_oth
         for host in (ours, theirs):
             await served(host)
 
-        async def hear(message: Msg) -> None:
+        async def receive(message: Msg) -> None:
             subjects.append(message.subject)
 
-        await ours.client.subscribe(">", cb=hear)
+        await ours.client.subscribe(">", cb=receive)
         await settle(ours.client)
         for host, owner in ((ours, east), (theirs, west)):
             assert value(await host.get("db", "password", namespace=owner.namespace)) == owner.value

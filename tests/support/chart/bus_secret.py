@@ -28,7 +28,7 @@ def job_of(found: Sequence[Manifest]) -> Manifest:
 def options_of(found: Sequence[Manifest], name: str) -> list[str]:
     """Return the values of an option of the Job's command."""
     [container] = job_of(found)["spec"]["template"]["spec"]["containers"]
-    return [word.partition("=")[2] for word in container["command"] if word.startswith(f"--{name}=")]
+    return [argument.partition("=")[2] for argument in container["command"] if argument.startswith(f"--{name}=")]
 
 
 def users_of(found: Sequence[Manifest]) -> dict[str, str]:

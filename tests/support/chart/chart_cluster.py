@@ -96,9 +96,9 @@ class ChartCluster:
         self.kubectl("delete", "-R", "-f", str(CHART.parents[1] / "crds"), "--ignore-not-found", "--timeout=60s")
         self.kubectl("delete", "persistentvolume", *(node.name for node in self.info.real_nodes), "--timeout=60s")
 
-    def helm(self, *words: str, values: Mapping[str, Any] | None = None) -> str:
+    def helm(self, *arguments: str, values: Mapping[str, Any] | None = None) -> str:
         """Run Helm in the namespace of the installation."""
-        return helm(*words, "--namespace", SYSTEM, values=values, kubeconfig=Path(self.info.kubeconfig))
+        return helm(*arguments, "--namespace", SYSTEM, values=values, kubeconfig=Path(self.info.kubeconfig))
 
     def install(self, chart: Path = CHART, **values: Any) -> None:
         """Install a version of the chart, or upgrade to it, and wait until everything in it runs."""
@@ -123,9 +123,9 @@ class ChartCluster:
         """Return the Deployments and StatefulSets of the installation."""
         return self.listed("deployments,statefulsets", "-n", SYSTEM)
 
-    def listed(self, *words: str) -> list[Manifest]:
+    def listed(self, *arguments: str) -> list[Manifest]:
         """Return the objects that ``kubectl get`` finds."""
-        return list(json.loads(self.kubectl("get", *words, "-o", "json"))["items"])
+        return list(json.loads(self.kubectl("get", *arguments, "-o", "json"))["items"])
 
     def until_available(self) -> None:
         """Wait until each Deployment and StatefulSet has all its pods as they should be, and no others.

@@ -139,8 +139,8 @@ class ChartServers:
         [command] = [container["command"] for container in nats["containers"] if container["name"] == "reloader"]
         return [
             [
-                word.replace("/etc/nats-tls", str(pod.certificates)).replace("/run/nats", str(pod.directory))
-                for word in command
+                part.replace("/etc/nats-tls", str(pod.certificates)).replace("/run/nats", str(pod.directory))
+                for part in command
             ]
             for pod in self.pods
         ]

@@ -27,8 +27,8 @@ _SECONDS: Final = 120
 @contextmanager
 def forwarded(cluster: ClusterInfo, service: str, port: int) -> Iterator[int]:
     """Return a port of this machine that leads to a Service of the installation while the block runs."""
-    words = ["port-forward", "-n", SYSTEM, f"service/{service}", f":{port}"]
-    command = [str(cluster.bin_dir / "kubectl"), "--kubeconfig", str(cluster.kubeconfig), *words]
+    arguments = ["port-forward", "-n", SYSTEM, f"service/{service}", f":{port}"]
+    command = [str(cluster.bin_dir / "kubectl"), "--kubeconfig", str(cluster.kubeconfig), *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
@@ -45,13 +45,13 @@ class Outside:
 
     cluster: ClusterInfo
 
-    def trellis(self, *words: str, **settings: str) -> str:
+    def trellis(self, *arguments: str, **settings: str) -> str:
         """Run the command, and return what it printed; with ``TRELLIS_`` variables, named without that."""
         known = {"NAMESPACE": SYSTEM, "KUBECONFIG": str(self.cluster.kubeconfig), **settings}
         environment = {name: value for name, value in os.environ.items() if not name.startswith("TRELLIS_")}
         environment |= {f"TRELLIS_{name}": value for name, value in known.items()}
         done = subprocess.run(
-            [sys.executable, "-m", "trellis_cli", *words],
+            [sys.executable, "-m", "trellis_cli", *arguments],
             env=environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -59,7 +59,7 @@ class Outside:
             timeout=_SECONDS,
             check=False,
         )
-        assert done.returncode == 0, f"trellis {' '.join(words)}: {done.stdout}{done.stderr}"
+        assert done.returncode == 0, f"trellis {' '.join(arguments)}: {done.stdout}{done.stderr}"
         return done.stdout
 
     @contextmanager
@@ -79,8 +79,8 @@ class Outside:
             yield settings
 
     def _secret(self, name: str, key: str) -> str:
-        words = ["get", "secret", "-n", SYSTEM, name, "--ignore-not-found", "-o", "json"]
-        command = [str(self.cluster.bin_dir / "kubectl"), "--kubeconfig", str(self.cluster.kubeconfig), *words]
+        arguments = ["get", "secret", "-n", SYSTEM, name, "--ignore-not-found", "-o", "json"]
+        command = [str(self.cluster.bin_dir / "kubectl"), "--kubeconfig", str(self.cluster.kubeconfig), *arguments]
         found = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         return base64.b64decode(json.loads(found)["data"][key]).decode() if found else ""
 

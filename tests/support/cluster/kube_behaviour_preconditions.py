@@ -122,7 +122,7 @@ class RefusalBehaviour:
     """Bodies and moments that the server does not accept."""
 
     @pytest.mark.parametrize(
-        ("change", "status", "words"),
+        ("change", "status", "expected_text"),
         [
             ({"metadata": {"name": "Bad_Name"}}, 422, 'ConfigMap "Bad_Name" is invalid: metadata.name: Invalid value'),
             ({"kind": "Secret"}, 400, 'Secret in version "v1" cannot be handled as a ConfigMap'),
@@ -133,14 +133,14 @@ class RefusalBehaviour:
         ids=["a bad name", "another kind", "a wrong type", "more than an object holds", "more than a request holds"],
     )
     async def test_a_body_that_is_wrong_is_invalid(
-        self, kube: Kube, namespace: str, change: Manifest, status: int, words: str
+        self, kube: Kube, namespace: str, change: Manifest, status: int, expected_text: str
     ) -> None:
         manifest = configmap(namespace, "a")
         manifest |= change | {"metadata": manifest["metadata"] | change.get("metadata", {})}
         with pytest.raises(Invalid, match="cannot CREATE ConfigMap") as caught:
             await kube.create(CONFIGMAPS, manifest)
         assert caught.value.status == status
-        assert words in caught.value.message
+        assert expected_text in caught.value.message
 
     async def test_an_object_that_was_read_cannot_be_created(self, kube: Kube, namespace: str) -> None:
         manifest = configmap(namespace, "a")

@@ -18,7 +18,12 @@ def rule(group: str, resource: str, *operations: str) -> Manifest:
 
 @contextlib.asynccontextmanager
 async def refusing(
-    fleet: Fleet, matched: Manifest, words: str, only: str, in_force: Callable[[], bool], reason: str = "Invalid"
+    fleet: Fleet,
+    matched: Manifest,
+    expected_text: str,
+    only: str,
+    in_force: Callable[[], bool],
+    reason: str = "Invalid",
 ) -> AsyncIterator[None]:
     """Have the API server refuse, with these words, what matches a rule and a condition in CEL.
 
@@ -33,7 +38,7 @@ async def refusing(
             "matchConstraints": {"resourceRules": [matched]},
             "failurePolicy": "Fail",
             "matchConditions": [{"name": "only", "expression": only}],
-            "validations": [{"expression": "false", "message": words, "reason": reason}],
+            "validations": [{"expression": "false", "message": expected_text, "reason": reason}],
         },
     }
     binding = {

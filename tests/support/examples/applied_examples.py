@@ -31,14 +31,14 @@ class Kubectl:
         self._program = str(cluster.bin_dir / "kubectl")
         self._environment = os.environ | {"KUBECONFIG": str(cluster.kubeconfig)}
 
-    def __call__(self, *words: str) -> str:
-        done = self._run(words)
+    def __call__(self, *arguments: str) -> str:
+        done = self._run(arguments)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def refused(self, *words: str) -> str:
+    def refused(self, *arguments: str) -> str:
         """Run it where it must not succeed, and return what it complained about."""
-        done = self._run(words)
+        done = self._run(arguments)
         assert done.returncode != 0, done.stdout
         return done.stderr
 
@@ -54,9 +54,9 @@ class Kubectl:
         """Wait for a condition as people do."""
         self("wait", f"--for=condition={condition}", what, "-n", namespace, f"--timeout={_COMMAND_SECONDS}s")
 
-    def _run(self, words: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+    def _run(self, arguments: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [self._program, *words],
+            [self._program, *arguments],
             env=self._environment,
             capture_output=True,
             text=True,
@@ -65,9 +65,9 @@ class Kubectl:
         )
 
 
-def trellis(cluster: ClusterInfo, *words: str) -> str:
+def trellis(cluster: ClusterInfo, *arguments: str) -> str:
     """Run our command line as people do, with their kubeconfig alone; it has to succeed. Return what it printed."""
-    done = typed(bare_environment(KUBECONFIG=str(cluster.kubeconfig)), *words)
+    done = typed(bare_environment(KUBECONFIG=str(cluster.kubeconfig)), *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -54,7 +54,7 @@ class Lattice:
     def __init__(self, client: Client, name: str) -> None:
         self._client = client
         self._events: list[tuple[str, dict[str, Any]]] = []
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self.name = name
 
     @classmethod
@@ -66,7 +66,7 @@ class Lattice:
 
         async def on_message(message: Any) -> None:
             lattice._events.append((message.subject, json.loads(message.data)))
-            lattice._news.set()
+            lattice._changed.set()
 
         await client.subscribe(f"wasmbus.evt.{name}.*", cb=on_message)
         await settle(client)
@@ -95,11 +95,11 @@ class Lattice:
         """Wait for the nth event of a kind that a host sent; return the whole of it."""
         async with asyncio.timeout(SECONDS):
             while True:
-                self._news.clear()
+                self._changed.clear()
                 found = self.seen(kind, host)
                 if len(found) >= nth:
                     return found[nth - 1]
-                await self._news.wait()
+                await self._changed.wait()
 
     def seen(self, kind: str, host: str) -> list[dict[str, Any]]:
         """Return the events of a kind that a host sent so far."""

@@ -38,13 +38,13 @@ class Person:
         """Return who looks after an installation in a namespace."""
         return cls(Path(cluster.kubeconfig), nats_url, system, system)
 
-    async def run(self, *words: str) -> Done:
+    async def run(self, *arguments: str) -> Done:
         """Run a command of ``trellis``."""
-        return await typed_meanwhile(self.environment, *words)
+        return await typed_meanwhile(self.environment, *arguments)
 
-    async def document(self, *words: str) -> tuple[int, Manifest]:
+    async def document(self, *arguments: str) -> tuple[int, Manifest]:
         """Return the exit status and the JSON of a command."""
-        done = await self.run(*words, "-o", "json")
+        done = await self.run(*arguments, "-o", "json")
         assert done.stdout, done.stderr
         return done.returncode, json.loads(done.stdout)
 

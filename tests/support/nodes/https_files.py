@@ -32,7 +32,7 @@ class Hold:
 
 @dataclass(frozen=True)
 class HttpsFiles:
-    """The running server. ``authority``: certificate of its CA (PEM), "" without; ``asked``: what was asked for."""
+    """The running server. ``authority``: certificate of its CA (PEM), "" without; ``requested``: paths of requests."""
 
     origin: str
     folder: Path

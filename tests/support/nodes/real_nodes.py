@@ -61,20 +61,20 @@ class Kubectl:
     def __init__(self, cluster: ClusterInfo) -> None:
         self._command = [str(cluster.bin_dir / "kubectl"), "--kubeconfig", str(cluster.kubeconfig)]
 
-    def __call__(self, *words: str, given: Mapping[str, Any] | None = None) -> str:
+    def __call__(self, *arguments: str, given: Mapping[str, Any] | None = None) -> str:
         """Run kubectl; return its standard output."""
         text = json.dumps(given) if given is not None else None
-        answer = subprocess.run([*self._command, *words], input=text, capture_output=True, text=True, check=False)
-        assert answer.returncode == 0, f"kubectl {' '.join(words)}: {answer.stderr}"
+        answer = subprocess.run([*self._command, *arguments], input=text, capture_output=True, text=True, check=False)
+        assert answer.returncode == 0, f"kubectl {' '.join(arguments)}: {answer.stderr}"
         return answer.stdout
 
     @contextmanager
-    def watching(self, file: Path, *words: str) -> Iterator[None]:
+    def watching(self, file: Path, *arguments: str) -> Iterator[None]:
         """Write each change of some objects into a file while the block runs, those that exist at its begin first.
 
         The API server ends the watches of a kind whose definition changes, as it does in an upgrade: it is begun anew.
         """
-        command = [*self._command, "get", *words, "--watch", "--output-watch-events", "-o", "json"]
+        command = [*self._command, "get", *arguments, "--watch", "--output-watch-events", "-o", "json"]
         running: list[subprocess.Popen[bytes]] = []
         over, failed = threading.Event(), list[int]()
 
@@ -94,7 +94,7 @@ class Kubectl:
             thread.start()
             try:
                 yield
-                assert not failed, f"kubectl get {' '.join(words)} --watch ended by itself, with {failed}"
+                assert not failed, f"kubectl get {' '.join(arguments)} --watch ended by itself, with {failed}"
             finally:
                 over.set()
                 for process in running:

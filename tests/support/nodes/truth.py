@@ -86,7 +86,7 @@ class Reader:
 
     async def read(self, bus: Bus) -> None:
         """Consume from now on, and list once, as a service does at its start."""
-        bus.subscribe("nodes", [NodeOptedOut], self._hear)
+        bus.subscribe("nodes", [NodeOptedOut], self._receive)
         bus.on_new_stream.append(self.list_all)
         await bus.connect()
         await bus.start()
@@ -104,7 +104,7 @@ class Reader:
             self._working.cancel()
             await asyncio.gather(self._working, return_exceptions=True)
 
-    def _hear(self, received: Received[NodeOptedOut]) -> None:
+    def _receive(self, received: Received[NodeOptedOut]) -> None:
         self.received[received.data.uid] += 1
         self.deliveries = max(self.deliveries, received.deliveries)
         self._queue.add(received.data.name, received.ack, received.trace)

@@ -116,12 +116,18 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(content)
 
 
-def _git(folder: Path, *words: str) -> str:
+def _git(folder: Path, *arguments: str) -> str:
     program = shutil.which("git")
     assert program is not None, "git is missing: it serves the repository"
     environment = os.environ | _AUTHOR | {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
     done = subprocess.run(
-        [program, *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=_SECONDS, check=False
+        [program, *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=_SECONDS,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -32,10 +32,10 @@ def program(name: str) -> str:
     return str(tools.ensure(name, Lines()))
 
 
-def run(*words: str, given: str = "") -> str:
+def run(*arguments: str, given: str = "") -> str:
     """Run a program; return what it printed."""
-    done = subprocess.run(words, input=given, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"{words}:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    done = subprocess.run(arguments, input=given, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{arguments}:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
     return done.stdout
 
 

@@ -17,11 +17,11 @@ def known_commands() -> Any:
 def expect_command(line: str) -> None:
     """Fail unless there is such a command with these options; ``line`` is what stands after ``trellis``."""
     command = known_commands()
-    words = line.split()
-    while words and not words[0].startswith("-") and hasattr(command, "commands"):
-        found = command.commands.get(words.pop(0))
+    arguments = line.split()
+    while arguments and not arguments[0].startswith("-") and hasattr(command, "commands"):
+        found = command.commands.get(arguments.pop(0))
         assert found is not None, f"no command: trellis {line}"
         command = found
     options = {option for parameter in command.params for option in parameter.opts}
-    missing = {word for word in words if word.startswith("-")} - options
+    missing = {argument for argument in arguments if argument.startswith("-")} - options
     assert not missing, f"trellis {line}: there is no {', '.join(sorted(missing))}"

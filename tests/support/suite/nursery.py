@@ -130,7 +130,7 @@ class Nursery:
         """End the nursery as a crash would; its children end with it."""
         self._process.kill()
 
-    def hear(self) -> None:
+    def receive(self) -> None:
         """Take what the nursery says, until it ends."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
@@ -153,7 +153,7 @@ def nursery(module: str, **environment: str) -> Iterator[Nursery]:
         env=os.environ | {"PYTHONPATH": paths} | environment,
     ) as process:
         made = Nursery(process)
-        hearing = threading.Thread(target=made.hear, daemon=True)
+        hearing = threading.Thread(target=made.receive, daemon=True)
         hearing.start()
         try:
             yield made

@@ -35,26 +35,26 @@ def bare_environment(**settings: str) -> dict[str, str]:
     return bare | settings
 
 
-def typed(environment: Mapping[str, str], *words: str) -> Done:
+def typed(environment: Mapping[str, str], *arguments: str) -> Done:
     """Run ``trellis`` with these words, without a terminal, and return how it ended."""
     with tempfile.TemporaryDirectory() as folder:
         output, errors = Path(folder) / "output", Path(folder) / "errors"
-        child = started(environment, *words, log=output, errors=errors)
+        child = started(environment, *arguments, log=output, errors=errors)
         code = child.end_within(PATIENCE_SECONDS)
         if code is None:
             child.kill()
-            raise subprocess.TimeoutExpired(["trellis", *words], PATIENCE_SECONDS, errors.read_bytes())
-        return Done(["trellis", *words], code, output.read_text("utf-8"), errors.read_text("utf-8"))
+            raise subprocess.TimeoutExpired(["trellis", *arguments], PATIENCE_SECONDS, errors.read_bytes())
+        return Done(["trellis", *arguments], code, output.read_text("utf-8"), errors.read_text("utf-8"))
 
 
-async def typed_meanwhile(environment: Mapping[str, str], *words: str) -> Done:
+async def typed_meanwhile(environment: Mapping[str, str], *arguments: str) -> Done:
     """Do so while services run in this process."""
-    return await asyncio.to_thread(typed, environment, *words)
+    return await asyncio.to_thread(typed, environment, *arguments)
 
 
-def started(environment: Mapping[str, str], *words: str, log: Path, errors: Path | None = None) -> Child:
+def started(environment: Mapping[str, str], *arguments: str, log: Path, errors: Path | None = None) -> Child:
     """Start ``trellis`` with these words; what it prints goes to the end of files."""
-    return _nursery().start(environment, words, log, errors=errors, bare=True)
+    return _nursery().start(environment, arguments, log, errors=errors, bare=True)
 
 
 @functools.cache

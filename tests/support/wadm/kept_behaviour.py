@@ -207,10 +207,10 @@ class KeptBehaviour:
         async with kept.manager():
             kept.apply("large", spec("file:///" + "x" * 1_100_000))
             found = await kept.condition("large", "Rejected", "True", "TooLarge")
-            words = next(
+            expected_text = next(
                 condition["message"] for condition in found["status"]["conditions"] if condition["type"] == "Ready"
             )
-            assert "1,048,576" in words
+            assert "1,048,576" in expected_text
             assert {kind: item[0] for kind, item in kept.conditions("large").items()} == {
                 "Ready": "False",
                 "Reconciling": "False",
@@ -234,11 +234,11 @@ class KeptBehaviour:
             first = (await kept.synced("web"))["status"]["synced"]["wadmVersion"]
             kept.patch("web", {"spec": spec("file:///" + "y" * 600_000)})
             found = await kept.condition("web", "Rejected", "True", "TooLarge")
-            words = next(
+            expected_text = next(
                 condition["message"] for condition in found["status"]["conditions"] if condition["type"] == "Ready"
             )
-            assert " 2 versions" in words
-            assert "wash app delete" in words
+            assert " 2 versions" in expected_text
+            assert "wash app delete" in expected_text
             await wadm_has(wadm, "web", deployed_version=first)
             kept.patch("web", {"spec": spec()})
             await kept.synced("web")

@@ -258,7 +258,7 @@ def _references(found: Conversion) -> Iterator[str]:
     there = {(item["kind"], item["metadata"]["name"]) for item in found.objects}
     if len(there) != len(found.objects):
         yield "two objects of one name"
-    told = " ".join(f"{line.message} {line.instead}" for line in found.lines)
+    all_text = " ".join(f"{line.message} {line.instead}" for line in found.lines)
     for item in found.objects:
         if item["kind"] != "WorkloadDeployment":
             continue
@@ -267,5 +267,5 @@ def _references(found: Conversion) -> Iterator[str]:
             yield f"no Service {service}"
         for component in item["spec"]["template"]["spec"]["components"]:
             for ref in _environment(component).get("configFrom") or ():
-                if ("ConfigMap", ref["name"]) not in there and ref["name"] not in told:
+                if ("ConfigMap", ref["name"]) not in there and ref["name"] not in all_text:
                     yield f"no ConfigMap {ref['name']}"

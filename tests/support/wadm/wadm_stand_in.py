@@ -31,7 +31,7 @@ Answer = Callable[[str, Any], Coroutine[Any, Any, Any]]
 
 @dataclass
 class WadmStandIn:
-    """A context manager. ``asked``: the verbs it was asked for; ``options``: of its connection, such as a user.
+    """A context manager. ``requested``: verbs of requests; ``options``: of its connection, such as a user.
 
     ``account``: the tenant whose lattice it is, for one that serves several; ``refusals``: what it answers instead, by
     verb and application, without doing anything. ``unlisted``: applications whose next write does not reach the list,

@@ -75,7 +75,7 @@ def test_what_is_equal_and_runs_is_ready() -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "ready", "reconciling", "stalled"),
+    ("reported", "ready", "reconciling", "stalled"),
     [
         ("deployed", "True", "False", "False"),
         ("reconciling", "False", "True", "False"),
@@ -87,17 +87,17 @@ def test_what_is_equal_and_runs_is_ready() -> None:
     ],
 )
 def test_each_word_of_wadms_about_what_is_deployed_has_its_conditions(
-    word: str, ready: str, reconciling: str, stalled: str
+    reported: str, ready: str, reconciling: str, stalled: str
 ) -> None:
-    status = status_of(seen(wadm_status=Status(word, "because")))
+    status = status_of(seen(wadm_status=Status(reported, "because")))
     found = conditions_of(status)
     assert (found["Ready"][0], found["Reconciling"][0], found["Stalled"][0]) == (ready, reconciling, stalled)
-    assert status["phase"] == (PHASES.get(word, "Reconciling") if word != "undeployed" else "Waiting")
-    assert status["message"] == "because" or word == "undeployed"
+    assert status["phase"] == (PHASES.get(reported, "Reconciling") if reported != "undeployed" else "Waiting")
+    assert status["message"] == "because" or reported == "undeployed"
 
 
 @pytest.mark.parametrize(
-    ("word", "phase", "named"),
+    ("reported", "phase", "named"),
     [
         (None, "Reconciling", ["version v1", "wadm"]),
         (Status("undeployed"), "Waiting", ["version v1", "wadm", "undeployed"]),
@@ -106,16 +106,16 @@ def test_each_word_of_wadms_about_what_is_deployed_has_its_conditions(
         (Status("compensating"), "Reconciling", ["wadm", "Reconciling"]),
     ],
 )
-def test_what_wadm_did_not_say_is_not_put_into_its_mouth(word: Status | None, phase: str, named: list[str]) -> None:
-    status = status_of(seen(wadm_status=word))
+def test_what_wadm_did_not_say_is_not_put_into_its_mouth(reported: Status | None, phase: str, named: list[str]) -> None:
+    status = status_of(seen(wadm_status=reported))
     assert status["phase"] == phase
     assert lacking(message(status, "Ready"), *named) == []
 
 
 def test_a_new_leader_leaves_wadms_last_word_until_it_hears_one() -> None:
     failed = Status("failed", "no host", (Scaler("SpreadScaler", "echo", "failed", "no host"),))
-    for word in (WORKS, failed, Status("undeployed")):
-        first = seen(wadm_status=word)
+    for reported in (WORKS, failed, Status("undeployed")):
+        first = seen(wadm_status=reported)
         former = status_of(first)
         view = replace(first.view, status=json.dumps(former))
         assert patch_of(former, status_of(seen(view=view, wadm_status=None))) == {}
@@ -135,8 +135,8 @@ def test_what_is_not_to_run_has_no_scalers_of_the_time_when_it_did() -> None:
 def test_what_is_not_to_run_and_does_not_is_ready() -> None:
     idle = replace(BASE, deployed=False)
     view = replace(VIEW, object=replace(VIEW.object, base=idle))
-    for word in ("undeployed", "deployed"):
-        status = status_of(seen(view=view, model=replace(STORED, deployed=""), wadm_status=Status(word)))
+    for reported in ("undeployed", "deployed"):
+        status = status_of(seen(view=view, model=replace(STORED, deployed=""), wadm_status=Status(reported)))
         assert conditions_of(status)["Ready"] == ("True", "Undeployed")
         assert status["phase"] == "Undeployed"
         assert "deployedVersion" not in status
@@ -182,14 +182,14 @@ def refusals() -> list[tuple[str, WadmRefusedError]]:
 def test_every_recorded_refusal_is_told_in_wadms_own_words() -> None:
     recorded = refusals()
     assert len(recorded) >= 3
-    for words, error in recorded:
+    for found_text, error in recorded:
         refused = Refused(DIGEST, False, error.refusal, str(error))
         status = status_of(seen(view=VIEW, model=None, refused=refused, wadm_status=None))
         found = conditions_of(status)
         assert found["Rejected"] == ("True", error.refusal.value)
         assert found["Synced"] == ("False", error.refusal.value)
         assert found["Ready"][0] == "False"
-        assert message(status, "Rejected") == words.partition("\n\nStack backtrace:")[0].strip()[:1024]
+        assert message(status, "Rejected") == found_text.partition("\n\nStack backtrace:")[0].strip()[:1024]
 
 
 def test_what_wadm_itself_could_not_do_is_tried_again_and_not_stalled() -> None:
@@ -206,18 +206,18 @@ def test_what_cannot_be_read_is_told() -> None:
 
 def test_fields_that_wadm_does_not_know_are_named_up_to_a_number() -> None:
     view = replace(VIEW, object=replace(VIEW.object, base=BASE), ignored=tuple(f"spec.x{n}" for n in range(30)))
-    words = message(status_of(seen(view=view)), "FieldsIgnored")
-    assert "spec.x0" in words
-    assert "and 10 more" in words
+    found_text = message(status_of(seen(view=view)), "FieldsIgnored")
+    assert "spec.x0" in found_text
+    assert "and 10 more" in found_text
 
 
 def test_a_message_is_cut_where_names_of_fields_have_no_end() -> None:
     view = replace(VIEW, object=replace(VIEW.object, base=BASE), ignored=("spec." + "x" * 40_000,))
     status = status_of(seen(view=view))
     assert conditions_of(status)["FieldsIgnored"] == ("True", "UnknownToWadm")
-    words = message(status, "FieldsIgnored")
-    assert re.search(r"\bspec\.xxx", words)
-    assert (len(words), words[-1]) == (4096, "…")
+    found_text = message(status, "FieldsIgnored")
+    assert re.search(r"\bspec\.xxx", found_text)
+    assert (len(found_text), found_text[-1]) == (4096, "…")
 
 
 def test_recording_writes_what_both_have_who_won_and_what_lost() -> None:
@@ -274,22 +274,24 @@ def test_people_are_told_once_of_what_was_refused() -> None:
 WAITS = [Decision(waits=Because(reason, "for a reason"), again=60.0) for reason in Reason]
 WORKS_ON = Decision((Put(Because(Reason.APPLIED, "it was applied in Kubernetes"), "v1"),))
 REFUSED = [None, *(Refused(DIGEST, undeploy=False, refusal=item, message="no") for item in Refusal)]
-WORDS = [None, *map(Status, (*PHASES, "something new"))]
+REPORTED = [None, *map(Status, (*PHASES, "something new"))]
 
 
 @pytest.mark.parametrize("decision", [Decision(), WORKS_ON, *WAITS], ids=str)
 def test_whatever_is_known_one_of_ready_reconciling_and_stalled_holds(decision: Decision) -> None:
     """kstatus reads Stalled as failed, Reconciling as in progress, Ready as current: two of them contradict."""
-    for refused, word, deployed in itertools.product(REFUSED, WORDS, ("v1", "")):
+    for refused, reported, deployed in itertools.product(REFUSED, REPORTED, ("v1", "")):
         base = replace(BASE, deployed=bool(deployed))
         for problem, wadm in (("", MODEL), ("it is no manifest", MODEL), ("", Absence.AWAY)):
             view = replace(VIEW, object=replace(VIEW.object, base=base), problem=problem)
             snapshot = Snapshot(view.object, wadm, now=NOW)
             model = replace(STORED, deployed=deployed)
-            item = seen(view=view, snapshot=snapshot, decision=decision, model=model, wadm_status=word, refused=refused)
+            item = seen(
+                view=view, snapshot=snapshot, decision=decision, model=model, wadm_status=reported, refused=refused
+            )
             status = status_of(item)
             verdicts = {kind: verdict for kind, (verdict, _) in conditions_of(status).items()}
             holds = [kind for kind in ("Ready", "Reconciling", "Stalled") if verdicts[kind] == "True"]
-            assert len(holds) == 1, (refused, word, deployed, problem, wadm, verdicts)
+            assert len(holds) == 1, (refused, reported, deployed, problem, wadm, verdicts)
             if verdicts["Synced"] != "True":
                 assert verdicts["Ready"] != "True"

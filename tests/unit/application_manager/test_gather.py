@@ -84,7 +84,7 @@ class Lattice:
 
 @dataclass
 class Buried:
-    """Tombstones. ``asked``: for each question whether there is one, wadm's entry."""
+    """Tombstones. ``queries``: for each question whether there is one, wadm's entry."""
 
     holding: bool = False
     queries: list[tuple[str, str, str, int]] = field(default_factory=list)

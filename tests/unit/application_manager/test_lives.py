@@ -209,7 +209,7 @@ def test_every_scaler_is_told_in_wadms_own_words() -> None:
             own = [
                 {key: scaler[key] for key in ("kind", "name")}
                 | {"status": scaler["status"]["type"]}
-                | {key: words for key, words in scaler["status"].items() if key == "message"}
+                | {key: value for key, value in scaler["status"].items() if key == "message"}
                 for scaler in row["said"]["scalers"]
             ]
             assert status["scalers"] == own

@@ -33,8 +33,8 @@ def test_what_fits_is_there_in_wadms_order_and_words() -> None:
 
 @pytest.mark.parametrize("message", ["", "x" * 1024, "ä" * 1024])
 def test_where_there_is_no_room_what_runs_well_is_left_out_first_and_all_of_that_is_counted(message: str) -> None:
-    words = [("deployed", "") if at % 2 else ("failed", message) for at in range(10_000)]
-    scalers = [Scaler("SpreadScaler", f"component-{at}", *word) for at, word in enumerate(words)]
+    statuses = [("deployed", "") if at % 2 else ("failed", message) for at in range(10_000)]
+    scalers = [Scaler("SpreadScaler", f"component-{at}", *status) for at, status in enumerate(statuses)]
     rows, left_out = scalers_of(scalers)
     assert len(rows) + left_out == len(scalers)
     assert 0 < len(rows) <= SCALERS_MOST

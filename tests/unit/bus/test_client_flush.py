@@ -23,13 +23,13 @@ class Server:
     def __init__(self) -> None:
         self.client = RobustNatsClient()
 
-    async def until(self, word: bytes) -> list[bytes]:
+    async def until(self, expected: bytes) -> list[bytes]:
         """Return the first words of the lines up to one that begins with ``word``."""
-        words: list[bytes] = []
+        lines: list[bytes] = []
         async with asyncio.timeout(SECONDS):
-            while not words or words[-1] != word:
-                words.append((await self.reader.readline()).partition(b" ")[0].strip())
-        return words
+            while not lines or lines[-1] != expected:
+                lines.append((await self.reader.readline()).partition(b" ")[0].strip())
+        return lines
 
     @contextlib.asynccontextmanager
     async def connected(self) -> AsyncIterator[Server]:
@@ -79,10 +79,10 @@ async def test_the_end_of_a_subscription_is_known_to_the_server_before_it_is_bel
     async with Server().connected() as server:
         received: list[bytes] = []
 
-        async def hear(message: Msg) -> None:
+        async def receive(message: Msg) -> None:
             received.append(message.data)
 
-        subscription = await server.client.subscribe("a", cb=hear)
+        subscription = await server.client.subscribe("a", cb=receive)
         assert await server.until(b"SUB") == [b"SUB"]
         draining = asyncio.create_task(subscription.drain())  # type: ignore[no-untyped-call]
         assert await server.until(b"PING") == [b"UNSUB", b"PING"]
@@ -95,10 +95,10 @@ async def test_an_answer_to_a_flush_that_was_given_up_ends_no_hearing() -> None:
     async with Server().connected() as server:
         received = asyncio.Event()
 
-        async def hear(_: Msg) -> None:
+        async def receive(_: Msg) -> None:
             received.set()
 
-        await server.client.subscribe("a", cb=hear)
+        await server.client.subscribe("a", cb=receive)
         with pytest.raises(nats.errors.FlushTimeoutError):
             await server.client.flush(0.05)  # type: ignore[arg-type] # it takes any number
         server.writer.write(b"PONG\r\nMSG a 1 1\r\nx\r\n")

@@ -17,12 +17,12 @@ INFO = {"server_id": "x", "version": "2.15.1", "headers": True, "max_payload": 1
 
 
 @pytest.mark.parametrize(
-    ("auth_required", "words"),
+    ("auth_required", "expected_text"),
     [(True, REFUSED), (False, "Connection reset by peer")],
     ids=["a server with users", "a server without"],
 )
 async def test_a_server_with_users_that_hangs_up_on_a_greeting_has_refused_the_user(
-    auth_required: bool, words: str
+    auth_required: bool, expected_text: str
 ) -> None:
     """Its answer is lost where the client has sent more before it read it: the system drops it with the connection."""
 
@@ -41,7 +41,7 @@ async def test_a_server_with_users_that_hangs_up_on_a_greeting_has_refused_the_u
     client = UserClient(None)
     with pytest.raises((nats.errors.Error, OSError)) as met:
         await client.connect(f"nats://127.0.0.1:{port}", error_cb=note)
-    assert describe(met.value) == words
+    assert describe(met.value) == expected_text
     client.hang_up()
     server.close()
     await server.wait_closed()

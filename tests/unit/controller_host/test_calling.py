@@ -269,7 +269,7 @@ async def test_events_of_a_guest_are_bounded(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "reason", "words", "refused"),
+    ("status", "reason", "expected_text", "refused"),
     [
         (403, "Forbidden", "denied by a policy", True),
         (422, "Invalid", "ValidatingAdmissionPolicy denied it", True),
@@ -279,9 +279,11 @@ async def test_events_of_a_guest_are_bounded(world: World) -> None:
     ],
 )
 async def test_a_call_of_the_guest_knows_whether_something_was_refused(
-    world: World, status: int, reason: str, words: str, *, refused: bool
+    world: World, status: int, reason: str, expected_text: str, *, refused: bool
 ) -> None:
-    world.kube.answer_next(9, lambda _: status_reply(status, reason, words), when=lambda item: item.method == "POST")
+    world.kube.answer_next(
+        9, lambda _: status_reply(status, reason, expected_text), when=lambda item: item.method == "POST"
+    )
     world.calls.begin(None)
     await world.ask(op="create", object=a_config_map())
     assert world.calls.refused is refused

@@ -81,7 +81,7 @@ class World:
     async def whole(self, *controllers: str) -> None:
         await until(lambda: all(self.watches.whole(controller) for controller in controllers))
 
-    async def hears(self, *expected: tuple[str, ObjectKey]) -> None:
+    async def receives(self, *expected: tuple[str, ObjectKey]) -> None:
         """Wait until exactly these were told, each once; then begin anew."""
         await until(lambda: len(self.notified) >= len(expected))
         assert sorted(self.notified, key=str) == sorted(expected, key=str)
@@ -114,9 +114,9 @@ async def test_a_controller_is_told_of_its_own_namespace_alone_unless_it_says_ot
         world.want("b/all", MAPS | {"namespaces": ["*"]})
         await world.whole("a/own", "b/other", "b/all")
         world.kube.put(CONFIGMAPS, configmap("a", "x"))
-        await world.hears(("a/own", key("a", "x")), ("b/other", key("a", "x")), ("b/all", key("a", "x")))
+        await world.receives(("a/own", key("a", "x")), ("b/other", key("a", "x")), ("b/all", key("a", "x")))
         world.kube.put(CONFIGMAPS, configmap("b", "y"))
-        await world.hears(("b/all", key("b", "y")))
+        await world.receives(("b/all", key("b", "y")))
         assert list(world.watches.keys("a/own")) == [key("a", "x")]
         assert set(world.watches.keys("b/all")) == {key("a", "x"), key("b", "y")}
 
@@ -126,15 +126,15 @@ async def test_what_leaves_a_selector_is_told_once_and_not_shown_any_more() -> N
         world.want("a/web", MAPS | {"labelSelector": {"matchLabels": {"tier": "web"}}})
         await world.whole("a/web")
         world.kube.put(CONFIGMAPS, labelled(configmap("a", "x"), tier="web"))
-        await world.hears(("a/web", key("a", "x")))
+        await world.receives(("a/web", key("a", "x")))
         assert world.watches.concerns("a/web", key("a", "x"))
         world.kube.put(CONFIGMAPS, labelled(configmap("a", "x"), tier="db"))
-        await world.hears(("a/web", key("a", "x")))
+        await world.receives(("a/web", key("a", "x")))
         assert not world.watches.concerns("a/web", key("a", "x"))
         assert list(world.watches.keys("a/web")) == []
         world.kube.put(CONFIGMAPS, labelled(configmap("a", "x", more="data"), tier="db"))
         world.kube.put(CONFIGMAPS, labelled(configmap("a", "y"), tier="web"))
-        await world.hears(("a/web", key("a", "y")))
+        await world.receives(("a/web", key("a", "y")))
 
 
 async def test_what_is_deleted_is_told_and_gone() -> None:
@@ -145,7 +145,7 @@ async def test_what_is_deleted_is_told_and_gone() -> None:
         assert (list(world.watches.keys("a/own")), world.notified) == ([key("a", "x")], [])
         assert world.watches.item(key("a", "x")) is not None
         world.kube.remove(CONFIGMAPS, "x", "a")
-        await world.hears(("a/own", key("a", "x")))
+        await world.receives(("a/own", key("a", "x")))
         assert world.watches.item(key("a", "x")) is None
         assert world.watches.whole("a/own")
 
@@ -164,7 +164,7 @@ async def test_objects_look_the_same_whether_a_list_or_a_watch_brought_them() ->
         assert (listed["apiVersion"], listed["kind"], listed["data"]) == ("v1", "ConfigMap", {"k": "v"})
         assert "managedFields" not in listed["metadata"]
         world.kube.put(CONFIGMAPS, configmap("a", "x", k="w") | {"apiVersion": "v1", "kind": "ConfigMap"})
-        await world.hears(("a/own", key("a", "x")))
+        await world.receives(("a/own", key("a", "x")))
         watched = orjson.loads(world.watches.item(key("a", "x")) or b"")
         assert list(watched) == list(listed)
 
@@ -196,7 +196,7 @@ async def test_a_kind_without_namespaces_concerns_whoever_watches_it() -> None:
         world.want("a/own", {"apiVersion": "v1", "kind": "Node"})
         await world.whole("a/own")
         world.kube.put(NODES, {"metadata": {"name": "n"}})
-        await world.hears(("a/own", key("", "n", "Node")))
+        await world.receives(("a/own", key("", "n", "Node")))
         assert list(world.watches.keys("a/own")) == [key("", "n", "Node")]
         assert world.watches.concerns("a/own", key("", "n", "Node"))
 
@@ -224,7 +224,7 @@ async def test_a_kind_that_comes_later_is_found() -> None:
         world.stated.clear()
         world.kube.define(WIDGETS)
         world.kube.put(WIDGETS, {"metadata": {"name": "w", "namespace": "a"}})
-        await world.hears(("a/own", key("a", "w", "Widget", "example.com/v1")))
+        await world.receives(("a/own", key("a", "w", "Widget", "example.com/v1")))
         assert world.watches.refused("a/own") == {}
         assert "a/own" in world.stated
 
@@ -249,13 +249,15 @@ async def test_a_kind_that_moves_is_followed_and_what_went_meanwhile_is_told() -
 
 async def test_what_the_service_itself_may_not_read_is_said_and_tried_again() -> None:
     async with running(World()) as world:
-        words = 'configmaps is forbidden: User "system:serviceaccount:t:c" cannot list resource "configmaps"'
-        world.kube.api.fault = lambda request: status_reply(403, "Forbidden", words) if is_list(request) else None
+        expected_text = 'configmaps is forbidden: User "system:serviceaccount:t:c" cannot list resource "configmaps"'
+        world.kube.api.fault = lambda request: (
+            status_reply(403, "Forbidden", expected_text) if is_list(request) else None
+        )
         world.want("a/own", MAPS)
         await until(lambda: bool(world.watches.refused("a/own")))
         (refusal,) = world.watches.refused("a/own").values()
         assert refusal.reason is RefusalReason.WATCH_NOT_GRANTED
-        assert words in refusal.message
+        assert expected_text in refusal.message
         assert not world.watches.whole("a/own")
         world.kube.api.fault = None
         await world.whole("a/own")
@@ -291,7 +293,7 @@ async def test_nothing_is_gone_while_the_server_is_away() -> None:
         assert world.notified == []
         world.kube.api.fault = None
         world.kube.remove(CONFIGMAPS, "x", "a")
-        await world.hears(("a/own", key("a", "x")))
+        await world.receives(("a/own", key("a", "x")))
 
 
 async def test_before_the_first_list_is_complete_nothing_shows() -> None:
@@ -319,7 +321,7 @@ async def test_a_watch_that_nobody_wants_ends_and_begins_again_when_it_is_wanted
         world.want("a/own", MAPS)
         await world.whole("a/own")
         world.kube.put(CONFIGMAPS, configmap("a", "x"))
-        await world.hears(("a/own", key("a", "x")))
+        await world.receives(("a/own", key("a", "x")))
 
 
 async def test_a_watch_that_is_wanted_again_in_time_goes_on() -> None:
@@ -344,7 +346,7 @@ async def test_another_wish_takes_the_place_of_the_former() -> None:
         world.want("a/own", MAPS | {"namespaces": ["b"]})
         world.kube.put(CONFIGMAPS, configmap("a", "x"))
         world.kube.put(CONFIGMAPS, configmap("b", "y"))
-        await world.hears(("a/own", key("b", "y")))
+        await world.receives(("a/own", key("b", "y")))
 
 
 async def test_what_an_account_was_found_not_to_see_is_among_the_refusals() -> None:

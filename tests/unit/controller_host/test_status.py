@@ -103,9 +103,9 @@ def test_what_a_former_process_said_stands_until_there_is_something_new() -> Non
     counted = replace(WELL, fault=fault, wake_p99=0.0004, snapshot_bytes=6, wakes=3, calls=5, traps=2)
     first = status_of(counted, {}, NOW)
     assert before_of(first) == Before(wakes=3, calls=5, traps=2, snapshot_bytes=6)
-    anew = replace(WELL, snapshot_bytes=6, wakes=3, calls=5, traps=2)
-    assert patch_of(first, status_of(anew, first, LATER)) == {}
-    later = patch_of(first, status_of(replace(anew, wake_p99=0.001, snapshot_bytes=9), first, LATER))
+    restarted = replace(WELL, snapshot_bytes=6, wakes=3, calls=5, traps=2)
+    assert patch_of(first, status_of(restarted, first, LATER)) == {}
+    later = patch_of(first, status_of(replace(restarted, wake_p99=0.001, snapshot_bytes=9), first, LATER))
     assert later == {"wakeP99": "1.00ms", "snapshotBytes": 9}
 
 

@@ -26,11 +26,11 @@ specs = st.builds(
     namespaces=st.one_of(st.none(), st.lists(st.sampled_from(NAMESPACES), min_size=1, unique=True).map(tuple)),
     terms=st.lists(terms, max_size=3).map(tuple),
 )
-wishes = st.lists(st.tuples(st.sampled_from([f"team/{number}" for number in range(6)]), specs), max_size=12)
+watches = st.lists(st.tuples(st.sampled_from([f"team/{number}" for number in range(6)]), specs), max_size=12)
 labels = st.dictionaries(st.sampled_from(KEYS), st.sampled_from((*VALUES, "z")))
 
 
-@given(wishes, st.sets(st.sampled_from([f"team/{number}" for number in range(6)])), labels)
+@given(watches, st.sets(st.sampled_from([f"team/{number}" for number in range(6)])), labels)
 def test_whom_an_object_concerns_is_what_asking_everyone_says(
     wanted: list[tuple[str, WatchSpec]], deleted: set[str], found: dict[str, str]
 ) -> None:

@@ -377,15 +377,17 @@ def pod(name: str, trouble: Trouble | None) -> PodView:
 
 
 @pytest.mark.parametrize(
-    ("trouble", "words", "message"),
+    ("trouble", "expected_text", "message"),
     [
         (Trouble("ImagePullBackOff", "no such image", "wasmcloud-host"), "", "container wasmcloud-host: no such image"),
         (Trouble("CrashLoopBackOff", "back-off", "nats-leaf"), "bad config", ": bad config"),
         (Trouble("Unschedulable", "0/3 nodes"), "", "pod b: 0/3 nodes"),
     ],
 )
-def test_what_keeps_a_pod_from_running_is_said_in_its_own_words(trouble: Trouble, words: str, message: str) -> None:
-    actions = decide(settled(pods=(pod("a", None), pod("b", trouble)), last_log_line=words))
+def test_what_keeps_a_pod_from_running_is_said_in_its_own_words(
+    trouble: Trouble, expected_text: str, message: str
+) -> None:
+    actions = decide(settled(pods=(pod("a", None), pod("b", trouble)), last_log_line=expected_text))
     found = condition(actions, "Degraded")
     assert (found["status"], found["reason"]) == ("True", trouble.reason)
     assert message in found["message"]

@@ -174,8 +174,10 @@ def test_a_new_link_is_no_news_about_a_host_that_was_silent() -> None:
 def test_a_pod_that_became_ready_again_is_not_silent_as_before() -> None:
     silent = world(pod(), lattice=view())
     silent = replace(silent, status=status(silent))
-    anew = replace(silent, pods=(pod(ready_since="2026-01-01T00:09:55Z"),), lattice=view(connected_since=CLOCK - 1))
-    assert status(anew)["hosts"][0]["reported"] == "Unknown"
+    reconnected = replace(
+        silent, pods=(pod(ready_since="2026-01-01T00:09:55Z"),), lattice=view(connected_since=CLOCK - 1)
+    )
+    assert status(reconnected)["hosts"][0]["reported"] == "Unknown"
 
 
 def test_pods_of_the_former_template_do_not_tell_which_host_is_theirs() -> None:

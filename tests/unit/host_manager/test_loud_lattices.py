@@ -58,10 +58,10 @@ def test_a_status_can_always_be_written_and_says_what_it_leaves_out(
     made = status(cache)
     assert len(orjson.dumps(made)) < ETCD_BYTES
     shown, count = len(made["latticeHosts"]), len(hosts)
-    words = f"status.latticeHosts shows {shown} of {count}"
-    assert (words in condition(cache)[2]) == (shown < count)
-    words = f"status.apps shows {len(made['apps'])} of {models}"
-    assert (words in condition(cache, "ApplicationsKnown")[2]) == (len(made["apps"]) < models)
+    expected_text = f"status.latticeHosts shows {shown} of {count}"
+    assert (expected_text in condition(cache)[2]) == (shown < count)
+    expected_text = f"status.apps shows {len(made['apps'])} of {models}"
+    assert (expected_text in condition(cache, "ApplicationsKnown")[2]) == (len(made["apps"]) < models)
     assert made["app_count"] == models
 
 

@@ -30,7 +30,7 @@ def lacks(verb: str, resource: str, group: str = "", namespace: str = "team-a") 
 
 
 @pytest.mark.parametrize(
-    ("error", "words"),
+    ("error", "expected_text"),
     [
         (lacks("list", "pods"), "list pods in namespace team-a"),
         (lacks("get", "pods/log"), "get pods/log in namespace team-a"),
@@ -45,10 +45,10 @@ def lacks(verb: str, resource: str, group: str = "", namespace: str = "team-a") 
     ],
     ids=["core", "subresource", "group and subresource", "cluster"],
 )
-def test_a_missing_right_is_known_by_the_servers_words(error: Forbidden, words: str) -> None:
+def test_a_missing_right_is_known_by_the_servers_words(error: Forbidden, expected_text: str) -> None:
     right = missing_right(error)
     assert right is not None
-    assert (right.user, str(right)) == (ME, words)
+    assert (right.user, str(right)) == (ME, expected_text)
 
 
 def test_a_role_that_would_give_more_than_one_has_is_a_missing_right() -> None:

@@ -178,8 +178,8 @@ def test_an_entry_that_is_read_again_is_no_news() -> None:
     entries = [Entry("l-web", 1, model("web")), Entry("l", 2, names("web"))]
     for _ in range(2):
         stored.begin("first")
-        news = set().union(*(stored.take(entry) for entry in entries)) | stored.complete()
-    assert news == set()
+        changed = set().union(*(stored.take(entry) for entry in entries)) | stored.complete()
+    assert changed == set()
 
 
 GARBAGE = [b"", b"{", b"null", b"5", b'"web"', b'{"manifests": {}}', b'{"manifests": {"v1": 5}}',

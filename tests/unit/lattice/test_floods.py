@@ -38,13 +38,11 @@ class Ear:
         self.bytes += len(payload)
 
 
-@pytest.mark.parametrize(
-    ("words", "times"), [(SMALL * 1000, 40), (LARGE, 100)], ids=["many messages", "large messages"]
-)
+@pytest.mark.parametrize(("sent", "times"), [(SMALL * 1000, 40), (LARGE, 100)], ids=["many messages", "large messages"])
 async def test_a_flood_ends_its_connection_with_the_reason_and_no_more_than_the_bound_is_read(
-    words: bytes, times: int
+    sent: bytes, times: int
 ) -> None:
-    ear, liar, began = Ear(), Liar(words, times), time.monotonic()
+    ear, liar, began = Ear(), Liar(sent, times), time.monotonic()
     async with met(liar) as link:
         await link.listen("loud", ear.on_message)
         await until(lambda: lacking(link.reason, "loud") == [])
@@ -68,7 +66,7 @@ async def test_a_link_that_was_flooded_is_there_again_later() -> None:
     async with met(liar, ConnectionTimings(flood=FloodTimings(away=0.05))) as link:
         await link.listen("loud", lambda *_: None)
         await until(lambda: lacking(link.reason, "loud") == [])
-        liar.words = b""
+        liar.sent = b""
         await until(lambda: link.since is not None and not link.reason)
 
 

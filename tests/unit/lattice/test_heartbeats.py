@@ -172,13 +172,13 @@ async def test_a_lost_connection_is_made_again_and_nothing_is_published() -> Non
         task = asyncio.create_task(heartbeats.run())
         try:
             await eventually(lambda: sum(line.startswith("CONNECT") for line in server.lines) >= 2)
-            server.hangs_up, server.words = False, beat
+            server.hangs_up, server.sent = False, beat
             await eventually(lambda: HOST in heartbeats.messages(NOW).hosts)
             assert heartbeats.messages(NOW).hosts[HOST].at == pytest.approx(NOW, abs=5)
         finally:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
-    said = [line.split(" ") for line in server.lines]
-    assert {words[1] for words in said if words[0] == "SUB"} == {"runtime.operator.heartbeat.>"}
-    assert not [words for words in said if words[0] in {"PUB", "HPUB"}]
+    commands = [line.split(" ") for line in server.lines]
+    assert {sent[1] for sent in commands if sent[0] == "SUB"} == {"runtime.operator.heartbeat.>"}
+    assert not [sent for sent in commands if sent[0] in {"PUB", "HPUB"}]

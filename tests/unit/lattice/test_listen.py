@@ -20,10 +20,10 @@ BEAT = b"MSG beats.a 1 2\r\n{}\r\n"
 
 
 class Server:
-    """A server that sends ``words`` once the client has subscribed, and keeps what the client sent."""
+    """A server that sends ``sent`` once the client has subscribed, and keeps what the client sent."""
 
-    def __init__(self, words: bytes = b"", *, hangs_up: bool = False) -> None:
-        self.words, self.hangs_up = words, hangs_up
+    def __init__(self, sent: bytes = b"", *, hangs_up: bool = False) -> None:
+        self.sent, self.hangs_up = sent, hangs_up
         self.lines: list[str] = []
 
     async def meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -34,8 +34,8 @@ class Server:
                 if line.startswith(b"PING"):
                     writer.write(b"PONG\r\n")
                     if any(item.startswith("SUB") for item in self.lines):
-                        writer.write(self.words)
-                        self.words = b""
+                        writer.write(self.sent)
+                        self.sent = b""
                         if self.hangs_up:
                             break
         except OSError:
@@ -57,22 +57,22 @@ async def serving(server: Server) -> AsyncIterator[NatsAddress]:
 
 class Ear:
     def __init__(self, enough: int = 10**9) -> None:
-        self.heard: list[tuple[str, bytes]] = []
+        self.received: list[tuple[str, bytes]] = []
         self.enough = enough
 
     def take(self, subject: str, payload: bytes) -> None:
-        self.heard.append((subject, payload))
+        self.received.append((subject, payload))
 
     async def listen(self, address: NatsAddress, timings: ListenTimings = SHORT) -> Listened:
         handlers = {"beats.>": self.take}
-        return await listen(address, "test", handlers, lambda: len(self.heard) >= self.enough, timings)
+        return await listen(address, "test", handlers, lambda: len(self.received) >= self.enough, timings)
 
 
 async def test_messages_are_received_and_nothing_is_published() -> None:
     server, ear = Server(BEAT * 3), Ear()
     async with serving(server) as address:
         found = await ear.listen(address)
-    assert ear.heard == [("beats.a", b"{}")] * 3
+    assert ear.received == [("beats.a", b"{}")] * 3
     assert (found.error, found.dropped) == ("", 0)
     assert found.seconds == pytest.approx(SHORT.listen, abs=0.3)
     assert [line.split()[0] for line in server.lines if line.split()[0] not in {"CONNECT", "PING", "PONG"}] == ["SUB"]
@@ -90,7 +90,7 @@ async def test_ten_thousand_messages_are_received_to_the_last() -> None:
     ear = Ear(enough=10_000)
     async with serving(Server(BEAT * 10_000)) as address:
         found = await ear.listen(address, ListenTimings(listen=60, look=0.01, connect=2, goodbye=0.2))
-    assert len(ear.heard) == 10_000
+    assert len(ear.received) == 10_000
     assert (found.error, found.dropped) == ("", 0)
 
 

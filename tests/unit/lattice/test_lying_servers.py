@@ -23,10 +23,10 @@ VIOLATION = b"-ERR 'Permissions Violation for Subscription to \"a\"'\r\n"
 
 
 class Liar:
-    """A server that says ``info`` first, is a good one for as long as a client connects, and then says ``words``."""
+    """A server that says ``info`` first, is a good one for as long as a client connects, and then says ``sent``."""
 
-    def __init__(self, words: bytes, times: int = 1, info: object = INFO) -> None:
-        self.words, self.times, self.info = words, times, info
+    def __init__(self, sent: bytes, times: int = 1, info: object = INFO) -> None:
+        self.sent, self.times, self.info = sent, times, info
         self.published_at = asyncio.Event()
         self.hung_up = asyncio.Event()
         self.ponged = asyncio.Event()
@@ -55,7 +55,7 @@ class Liar:
 
     async def _lie(self, writer: asyncio.StreamWriter) -> None:
         for _ in range(self.times):
-            writer.write(self.words)
+            writer.write(self.sent)
             await writer.drain()
         writer.write(b"PING\r\n")
         self.published_at.set()
@@ -91,7 +91,7 @@ def complaints() -> list[object]:
 
 
 @pytest.mark.parametrize(
-    ("words", "times", "reason"),
+    ("sent", "times", "reason"),
     [
         (b"MSG a 1 %d\r\n" % (LARGEST + 1), 1, str(LARGEST)),
         (b"HMSG a 1 12 %d\r\n" % 10**12, 1, str(LARGEST)),
@@ -101,8 +101,8 @@ def complaints() -> list[object]:
     ],
     ids=["message", "with headers", "headers larger than it", "line without an end", "INFO without an end"],
 )
-async def test_what_is_too_large_ends_the_connection_and_says_so(words: bytes, times: int, reason: str) -> None:
-    liar = Liar(words, times)
+async def test_what_is_too_large_ends_the_connection_and_says_so(sent: bytes, times: int, reason: str) -> None:
+    liar = Liar(sent, times)
     async with met(liar) as link:
         await asyncio.wait_for(liar.hung_up.wait(), 15)
         await until(lambda: reason in link.reason)
@@ -119,8 +119,8 @@ async def test_complaints_without_an_end_are_not_kept() -> None:
 @pytest.mark.parametrize("at", ["first", "later"])
 async def test_addresses_of_other_servers_are_not_kept(at: str) -> None:
     lie = INFO | {"connect_urls": [f"10.0.{number}.1:4222" for number in range(200)]}
-    words = b"INFO " + json.dumps(lie).encode() + b"\r\n" if at == "later" else b""
-    liar = Liar(words, info=lie if at == "first" else INFO)
+    sent = b"INFO " + json.dumps(lie).encode() + b"\r\n" if at == "later" else b""
+    liar = Liar(sent, info=lie if at == "first" else INFO)
     async with met(liar) as link:
         await link.there()
         await asyncio.wait_for(liar.published_at.wait(), 15)

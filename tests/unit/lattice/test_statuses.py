@@ -44,7 +44,7 @@ class Lattice:
         self.requested_at: list[float] = []
         self.received_at: list[str] = []
         self.since: float | None = 1.0
-        self._heard: MessageHandler | None = None
+        self._handler: MessageHandler | None = None
         given = LatticeTimings(statuses=timings)
         self.statuses = Statuses(cast("Wadm", self), cast("LatticeConnection", self), self, self._notify, given)
 
@@ -67,7 +67,7 @@ class Lattice:
         return
 
     async def listen(self, _subject: str, handler: MessageHandler) -> None:
-        self._heard = handler
+        self._handler = handler
 
     async def ignore(self, _subject: str, _to_remove: MessageHandler) -> None:
         return
@@ -90,10 +90,10 @@ class Lattice:
         self.statuses.models_changed([name])
 
     def says(self, name: str, status: Status) -> None:
-        assert self._heard is not None
+        assert self._handler is not None
         self.answers[name] = status
         published_at = {"status": {"type": status.status, "message": status.message}, "version": "", "components": []}
-        self._heard(f"wadm.status.red.{name}", json.dumps(published_at).encode())
+        self._handler(f"wadm.status.red.{name}", json.dumps(published_at).encode())
 
 
 @contextlib.asynccontextmanager

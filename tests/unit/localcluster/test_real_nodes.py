@@ -104,7 +104,7 @@ def test_the_api_server_is_an_endpoint_only_where_pods_reach_it(address: str, re
     argv = command("kube-apiserver", Layout(Path("/x")), {"kube-apiserver": 1, "etcd": 2}, audit=False, address=address)
     assert f"--advertise-address={address}" in argv
     assert ("--endpoint-reconciler-type=none" not in argv) is reconciles
-    assert any(word.startswith("--kubelet-client-key") for word in argv) is reconciles
+    assert any(argument.startswith("--kubelet-client-key") for argument in argv) is reconciles
 
 
 def test_coredns_runs_only_on_real_nodes_and_asks_no_other_server() -> None:
@@ -241,13 +241,15 @@ def test_the_crates_are_pinned_by_checksum_and_name_no_address(project: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("words", "count"),
+    ("arguments", "count"),
     [([], 0), (["--real-node"], 1), (["--real-node=3"], 3), (["--real-node", "3"], 3), (["--real-node", "--json"], 1)],
 )
-def test_real_node_takes_a_number_or_means_one(words: list[str], count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_real_node_takes_a_number_or_means_one(
+    arguments: list[str], count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     requested: list[int] = []
     monkeypatch.setattr(dev_local, "up", lambda *_, real, **__: requested.append(real.count))
-    result = CliRunner().invoke(dev.app, ["up", *words])
+    result = CliRunner().invoke(dev.app, ["up", *arguments])
     assert result.exit_code == 0, result.stderr
     assert requested == [count]
 

@@ -52,7 +52,7 @@ def a_header(kind: bytes, size: int, name: str = "././@LongLink") -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("content", "words"),
+    ("content", "expected_text"),
     [
         (a_zip(flags=1), "encrypted"),
         (a_zip(method=97), "method 97"),
@@ -60,8 +60,10 @@ def a_header(kind: bytes, size: int, name: str = "././@LongLink") -> bytes:
     ],
     ids=["encrypted", "unknown method", "lzma"],
 )
-def test_a_zip_that_cannot_be_unpacked_is_refused_with_the_reason(content: bytes, words: str, tmp_path: Path) -> None:
-    assert words in refused(tmp_path / "zip", content)
+def test_a_zip_that_cannot_be_unpacked_is_refused_with_the_reason(
+    content: bytes, expected_text: str, tmp_path: Path
+) -> None:
+    assert expected_text in refused(tmp_path / "zip", content)
 
 
 def test_an_encrypted_zip_is_a_result_and_no_traceback(tmp_path: Path) -> None:

@@ -130,20 +130,20 @@ def test_each_source_uses_the_pull_secret_it_names(tls: Path, tmp_path: Path, mo
 
 
 @pytest.mark.parametrize(
-    ("secrets", "config_maps", "words"),
+    ("secrets", "config_maps", "expected_text"),
     [
         pytest.param({}, {"our-ca": {"ca.crt": ""}}, ["pull secret 'team-a'", "namespace"], id="no pull secret"),
         pytest.param({"team-a": {".dockerconfigjson": "{}"}}, {}, ["ca.pem", "cannot be read"], id="no CA"),
     ],
 )
 def test_the_installer_itself_says_what_is_missing(
-    secrets: Any, config_maps: Any, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    secrets: Any, config_maps: Any, expected_text: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fetch = {"oci": {"image": f"127.0.0.1:9/team/shim@sha256:{'a' * 64}", "pullSecret": {"name": "team-a"}}}
     job = a_job(fetch, installer_ca_config_map="our-ca")
     result = run(a_world(tmp_path), job, Kubelet(tmp_path / "container", secrets, config_maps), monkeypatch)
     assert result.reason is FailureReason.DOWNLOAD_FAILED
-    assert all(word in result.message for word in words), result.message
+    assert all(word in result.message for word in expected_text), result.message
 
 
 def test_a_missing_proxy_keeps_the_container_from_starting(tmp_path: Path) -> None:

@@ -193,7 +193,7 @@ def test_k0s_that_does_not_is_restarted(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("lives", "code", "reason", "words"),
+    ("lives", "code", "reason", "expected_text"),
     [
         ([None], 0, FailureReason.RUNTIME_START_FAILED, r"\b0\.1 s"),
         ([WITHOUT], 0, FailureReason.RUNTIME_START_FAILED, "another file"),
@@ -204,11 +204,11 @@ def test_a_restart_that_fails_says_how(
     lives: list[Live | None],
     code: int,
     reason: FailureReason,
-    words: str,
+    expected_text: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with pytest.raises(InstallError, match=words) as caught:
+    with pytest.raises(InstallError, match=expected_text) as caught:
         restarted(monkeypatch, tmp_path, "containerd-v2", lives, code)
     assert caught.value.reason is reason
 
@@ -391,7 +391,7 @@ def test_a_dry_run_shows_a_diff_and_does_nothing(operation: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "environment", "code", "words"),
+    ("arguments", "environment", "code", "expected_text"),
     [
         (("install", "--node-root", "/no/node", "--spec", '{"shims": []}'), {}, 1, "/no/node"),
         (("install", "--node-root", "/", "--spec", "{"), {}, 2, "not JSON"),
@@ -403,11 +403,11 @@ def test_a_dry_run_shows_a_diff_and_does_nothing(operation: str, tmp_path: Path)
     ],
 )
 def test_what_is_wrong_is_said_in_words(
-    arguments: tuple[str, ...], environment: dict[str, str], code: int, words: str
+    arguments: tuple[str, ...], environment: dict[str, str], code: int, expected_text: str
 ) -> None:
     done = program(*arguments, **environment)
     assert done.returncode == code, done.stderr
-    assert words in done.stderr
+    assert expected_text in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -54,8 +54,10 @@ def rcm_on(world: World, *handlers: str) -> None:
 
 def test_several_shims_are_one_restart(tmp_path: Path) -> None:
     world = a_world(tmp_path)
-    wishes = [a_wanted_shim(world.image, handler=name, content=a_shim(name)) for name in ("spin", "slight", "wws")]
-    assert world.install(*wishes).ok
+    requested_shims = [
+        a_wanted_shim(world.image, handler=name, content=a_shim(name)) for name in ("spin", "slight", "wws")
+    ]
+    assert world.install(*requested_shims).ok
     assert world.runtime.restarts == 1
     assert {"spin", "slight", "wws", "runc"} == set(world.runtime.runtimes())
 

@@ -64,8 +64,8 @@ def a_wanted_shim(image: Path, *, handler: str = "spin", content: bytes | None =
     return {"name": handler, "handler": handler, "owner": f"shim/{handler}", "sources": [source], **fields}
 
 
-def a_spec(*wishes: dict[str, Any], **fields: Any) -> str:
-    return json.dumps({"shims": list(wishes), **fields})
+def a_spec(*shims: dict[str, Any], **fields: Any) -> str:
+    return json.dumps({"shims": list(shims), **fields})
 
 
 class FakeRuntime:
@@ -202,11 +202,11 @@ class World:
         self.session = Session(chosen, self.progress.append, tracer, image_root=self.image, timings=self.timings)
         return perform(self.session, lambda _: Node(self.disk, self.runtime.preset, self.runtime, self.run))
 
-    def install(self, *wishes: dict[str, Any], **settings: Any) -> InstallResult:
-        return self.perform("install", a_spec(*wishes), **settings)
+    def install(self, *shims: dict[str, Any], **settings: Any) -> InstallResult:
+        return self.perform("install", a_spec(*shims), **settings)
 
-    def uninstall(self, *wishes: dict[str, Any], **settings: Any) -> InstallResult:
-        return self.perform("uninstall", a_spec(*wishes) if wishes else None, **settings)
+    def uninstall(self, *shims: dict[str, Any], **settings: Any) -> InstallResult:
+        return self.perform("uninstall", a_spec(*shims) if shims else None, **settings)
 
     def read(self, path: str) -> str:
         content = self.disk.read(path)

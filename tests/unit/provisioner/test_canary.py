@@ -213,17 +213,17 @@ def test_what_failed_is_taken_back_before_it_is_judged() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pod", "words"),
+    ("pod", "expected_text"),
     [
         pytest.param({"trouble": "FailedCreatePodSandBox: no answer"}, "FailedCreatePodSandBox: no answer", id="told"),
         pytest.param({}, "", id="silent"),
     ],
 )
-def test_a_pod_that_does_not_end_in_time_has_failed(pod: dict[str, str], words: str) -> None:
+def test_a_pod_that_does_not_end_in_time_has_failed(pod: dict[str, str], expected_text: str) -> None:
     job = a_shims_job(LISTS)
     undo = only(decide(a_snapshot(LISTS, job, pods=(a_pod(job, "Pending", **pod),), done_for=61)), CreateUndo)
     assert undo.reason is Reason.CANARY_FAILED
-    assert words in undo.task.reason
+    assert expected_text in undo.task.reason
 
 
 def test_a_handler_that_never_shows_is_taken_back_too() -> None:

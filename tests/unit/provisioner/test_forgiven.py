@@ -22,7 +22,7 @@ FAILED = failed(a_node(), DIGEST, at=NOW - 60)
 HAS = replace(proved(a_node(), Target((("spin", "1"),)).digest, "handler"), shims=encode_digests({"spin": "1"}))
 
 
-def tries_anew(node: NodeView, shim: ShimView, *others: ShimView) -> bool:
+def is_retried(node: NodeView, shim: ShimView, *others: ShimView) -> bool:
     """Return what the Job of a node says of what its runtime refused."""
     shims = {item.name: item for item in (shim, *others)}
     gather = Gather(FakeKube(), Cache(FakeKube(), Settings(), {node.name: node}, shims))
@@ -34,7 +34,7 @@ def tries_anew(node: NodeView, shim: ShimView, *others: ShimView) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("node", "forgiven", "anew"),
+    ("node", "forgiven", "retried"),
     [
         pytest.param(FAILED, NOW - 60, True, id="up to this very failure"),
         pytest.param(FAILED, NOW - 61, False, id="it failed after that"),
@@ -43,15 +43,15 @@ def tries_anew(node: NodeView, shim: ShimView, *others: ShimView) -> bool:
         pytest.param(a_node(), NOW, False, id="nothing failed"),
     ],
 )
-def test_a_forgiven_failure_lets_the_runtime_be_tried_again(node: NodeView, forgiven: int, *, anew: bool) -> None:
-    assert tries_anew(node, a_shim(forgiven=forgiven)) is anew
+def test_a_forgiven_failure_lets_the_runtime_be_tried_again(node: NodeView, forgiven: int, *, retried: bool) -> None:
+    assert is_retried(node, a_shim(forgiven=forgiven)) is retried
 
 
 def test_a_removal_is_tried_again_too() -> None:
     node = failed(HAS, Target(()).digest, at=NOW - 60)
     shim = a_shim(deleting=True, forgiven=NOW, removal_policy=RemovalPolicy.FORCE)
-    assert tries_anew(node, shim)
-    assert not tries_anew(node, replace(shim, forgiven=0))
+    assert is_retried(node, shim)
+    assert not is_retried(node, replace(shim, forgiven=0))
 
 
 def test_another_shims_word_counts_for_nothing() -> None:
@@ -59,4 +59,4 @@ def test_another_shims_word_counts_for_nothing() -> None:
     [(_, digest)] = Target((("spin", "1"),)).shims
     there = replace(a_shim(), invalid="stays as it is", forgiven=NOW)
     assert digest == "1"
-    assert not tries_anew(node, a_shim("slight"), there)
+    assert not is_retried(node, a_shim("slight"), there)

@@ -34,15 +34,15 @@ def at_most(limit: str | None, halt_after: int = 0, *, paused: bool = False) -> 
 
 
 def planning(
-    wishes: list[tuple[NodeView, Target]],
+    targets: list[tuple[NodeView, Target]],
     limits: Mapping[str, ShimLimits],
     ledger: Ledger | None = None,
     jobs: Mapping[str, tuple[JobView, ...]] | None = None,
 ) -> Plan:
     return plan(
         FleetSnapshot(
-            tuple(node for node, _ in wishes),
-            {node.uid: wanted for node, wanted in wishes},
+            tuple(node for node, _ in targets),
+            {node.uid: wanted for node, wanted in targets},
             jobs or {},
             ledger or Ledger({}),
             limits,
@@ -84,23 +84,23 @@ def test_only_the_shim_that_changes_takes_a_slot() -> None:
 
 def test_a_percentage_is_of_the_nodes_that_are_to_have_the_shim() -> None:
     nodes = fleet(40)
-    wishes = [(node, target(spin="1") if index < 20 else target(slight="1")) for index, node in enumerate(nodes)]
-    outcome = planning(wishes, {"spin": at_most("10%"), "slight": at_most("25%")})
+    targets = [(node, target(spin="1") if index < 20 else target(slight="1")) for index, node in enumerate(nodes)]
+    outcome = planning(targets, {"spin": at_most("10%"), "slight": at_most("25%")})
     assert Counter(entry.shims for entry in outcome.ledger.entries.values()) == {("spin",): 2, ("slight",): 5}
 
 
 def test_a_paused_shim_begins_nothing_and_another_goes_on() -> None:
     nodes = fleet(4)
-    wishes = [(node, target(spin="1") if index < 2 else target(slight="1")) for index, node in enumerate(nodes)]
-    outcome = planning(wishes, {"spin": at_most(None, paused=True), "slight": at_most(None)})
+    targets = [(node, target(spin="1") if index < 2 else target(slight="1")) for index, node in enumerate(nodes)]
+    outcome = planning(targets, {"spin": at_most(None, paused=True), "slight": at_most(None)})
     assert claimed(outcome) == ["node-02", "node-03"]
 
 
 def test_a_shim_that_fails_too_often_is_halted_and_another_goes_on() -> None:
     nodes = fleet(6)
-    wishes = [(node, target(spin="1") if index < 4 else target(slight="1")) for index, node in enumerate(nodes)]
-    broken = [(failed(node, wanted.digest, at=int(NOW)), wanted) for node, wanted in wishes[:2]]
-    outcome = planning([*broken, *wishes[2:]], {"spin": at_most(None, 2), "slight": at_most(None, 2)})
+    targets = [(node, target(spin="1") if index < 4 else target(slight="1")) for index, node in enumerate(nodes)]
+    broken = [(failed(node, wanted.digest, at=int(NOW)), wanted) for node, wanted in targets[:2]]
+    outcome = planning([*broken, *targets[2:]], {"spin": at_most(None, 2), "slight": at_most(None, 2)})
     assert outcome.ledger.halted == ("spin",)
     assert claimed(outcome) == ["node-04", "node-05"]
     assert outcome.failing == {"spin": 2}
@@ -109,8 +109,8 @@ def test_a_shim_that_fails_too_often_is_halted_and_another_goes_on() -> None:
 def halted_world(*, forgiven: int, failed_at: tuple[int, ...] = (9_998, 9_999)) -> Plan:
     nodes, wanted = fleet(5), target(spin="1")
     broken = [failed(node, wanted.digest, at=at) for node, at in zip(nodes, failed_at, strict=False)]
-    wishes = [(node, wanted) for node in (*broken, *nodes[len(broken) :])]
-    return planning(wishes, {"spin": replace(at_most(None, 2), forgiven=forgiven)})
+    targets = [(node, wanted) for node in (*broken, *nodes[len(broken) :])]
+    return planning(targets, {"spin": replace(at_most(None, 2), forgiven=forgiven)})
 
 
 def test_a_person_who_forgives_the_failures_sets_a_halted_rollout_going_and_they_are_tried_at_once() -> None:
@@ -186,8 +186,8 @@ def test_a_failure_beside_a_halted_shim_counts_too() -> None:
     limits = {"spin": at_most("5", 1), "slight": at_most("5", 1)}
     broken = failed(broken, wanted.digest, at=int(NOW))
     others = failed(others, target(slight="1").digest, at=int(NOW))
-    wishes = [(node, wanted) for node in (broken, others, fresh)]
-    outcome = planning(wishes, limits, Ledger({}, ("spin",)))
+    targets = [(node, wanted) for node in (broken, others, fresh)]
+    outcome = planning(targets, limits, Ledger({}, ("spin",)))
     assert outcome.failing == {"spin": 1, "slight": 2}
     assert claimed(outcome) == []
 
@@ -263,28 +263,28 @@ sizes = st.one_of(st.none(), st.integers(1, 5).map(str), st.integers(1, 100).map
 def test_no_plan_ever_exceeds_the_limit_of_any_shim(
     worlds: list[tuple[dict[str, str], dict[str, str], JobState | None, bool]], limits: dict[str, ShimLimits]
 ) -> None:
-    wishes: list[tuple[NodeView, Target]] = []
+    targets: list[tuple[NodeView, Target]] = []
     entries: dict[str, Entry] = {}
     jobs: dict[str, tuple[JobView, ...]] = {}
     for index, (has, wants, state, in_ledger) in enumerate(worlds):
         node = a_node(f"node-{index:02}")
         node = having(node, **has) if has else node
         wanted = target(**wants)
-        wishes.append((node, wanted))
+        targets.append((node, wanted))
         if state is not None:
             installs = encode_digests(wants)
             jobs[node.uid] = (a_job(node, state, digest=wanted.digest, installs=installs),)
         if in_ledger:
             entries[node.uid] = Entry(wanted.digest, 1, 9_000, changes_of(node, wanted) or ("spin",))
-    outcome = planning(wishes, limits, Ledger(entries), jobs)
+    outcome = planning(targets, limits, Ledger(entries), jobs)
     new = {node.uid for node in outcome.claimed}
     for name, held_to in limits.items():
         began = sum(name in outcome.ledger.entries[uid].shims for uid in new)
         before = sum(name in entry.shims for uid, entry in outcome.ledger.entries.items() if uid not in new)
-        total = sum(name in {*dict(wanted.shims), *changes_of(node, wanted)} for node, wanted in wishes)
+        total = sum(name in {*dict(wanted.shims), *changes_of(node, wanted)} for node, wanted in targets)
         if held_to.max_update is not None:
             assert began <= max(0, held_to.max_update.resolve(total) - before)
-    again = planning(wishes, limits, outcome.ledger, jobs)
+    again = planning(targets, limits, outcome.ledger, jobs)
     assert again.claimed == ()
     assert again.ledger == outcome.ledger
 

@@ -43,18 +43,19 @@ def test_a_suspended_job_has_pods_while_these_may_run(count: str, has_pods: bool
 
 
 @pytest.mark.parametrize(
-    "words",
+    "expected_text",
     [
         'Error creating: pods "{}" is forbidden: exceeded quota: none, requested: pods=1, used: pods=0',
         'Error creating: admission webhook "x" denied the request: pod installers/{} and {}.x have no team',
     ],
 )
-def test_one_refusal_of_pods_with_random_names_has_the_same_words_each_time(words: str) -> None:
+def test_one_refusal_of_pods_with_random_names_has_the_same_words_each_time(expected_text: str) -> None:
     name = names.installer_job_name("n" * 60, "uid", "digest", "provision", 1)
     messages = {
-        view_pod_refusal(event(name, words.format(pod, pod))).message for pod in (f"{name}-abcde", f"{name}-x2z9q")
+        view_pod_refusal(event(name, expected_text.format(pod, pod))).message
+        for pod in (f"{name}-abcde", f"{name}-x2z9q")
     }
-    assert messages == {words.format(name, name)}
+    assert messages == {expected_text.format(name, name)}
 
 
 def event(job: str, message: str) -> dict[str, Any]:

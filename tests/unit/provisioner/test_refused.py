@@ -33,7 +33,7 @@ from trellis_dev.testing.builders import DIGEST, a_job, a_node, opted_in, proved
 TARGET = Target(((KWASM, DIGEST),))
 SLOT = Entry(DIGEST, 1, 1000, (KWASM,))
 NODE = opted_in(a_node("a"))
-WORDS = 'pods "x" is forbidden: exceeded quota: none'
+MESSAGE = 'pods "x" is forbidden: exceeded quota: none'
 
 
 def a_snapshot(node: NodeView, *jobs: JobView, **changes: object) -> Snapshot:
@@ -47,10 +47,10 @@ def kinds(actions: list[object]) -> list[type]:
 
 def test_a_refused_pod_is_reported_at_once_and_its_job_replaced_after_a_while() -> None:
     job = a_job(NODE)
-    refused = a_snapshot(NODE, job, entry=SLOT, pod_refused=WORDS)
+    refused = a_snapshot(NODE, job, entry=SLOT, pod_refused=MESSAGE)
     report = next(action for action in decide(refused) if isinstance(action, ReportRefusal))
     assert report.reason is Reason.INSTALLER_REFUSED
-    assert WORDS in report.message
+    assert MESSAGE in report.message
     assert not any(isinstance(action, DeleteJob) for action in decide(refused))
     half = refused.refusal_retry / 2  # with the Job, then without: the next attempt is one retry later
     later = decide(replace(refused, pod_refused_for=half))
@@ -66,13 +66,13 @@ def test_a_node_whose_slot_is_given_back_is_looked_at_again_when_that_is_over() 
 
 
 def test_a_job_that_had_a_pod_is_not_replaced_for_an_older_refusal() -> None:
-    snapshot = a_snapshot(NODE, a_job(NODE, has_pods=True), entry=SLOT, pod_refused=WORDS, pod_refused_for=99.0)
+    snapshot = a_snapshot(NODE, a_job(NODE, has_pods=True), entry=SLOT, pod_refused=MESSAGE, pod_refused_for=99.0)
     assert not {ReportRefusal, DeleteJob} & {*kinds(list(decide(snapshot)))}
 
 
 def test_a_suspended_job_is_reported_at_once_and_replaced_once_its_pods_ended() -> None:
     job = a_job(NODE, suspended=True, has_pods=True)
-    stops = a_snapshot(NODE, job, entry=SLOT, pod_refused=WORDS, pod_refused_for=99.0)
+    stops = a_snapshot(NODE, job, entry=SLOT, pod_refused=MESSAGE, pod_refused_for=99.0)
     assert ReportRefusal in kinds(list(decide(stops)))
     assert DeleteJob not in kinds(list(decide(stops)))
     ended = replace(stops, jobs=(replace(job, has_pods=False),))
@@ -81,7 +81,7 @@ def test_a_suspended_job_is_reported_at_once_and_replaced_once_its_pods_ended() 
 
 def test_a_suspended_job_whose_pod_hangs_is_judged_when_its_time_is_over() -> None:
     job = a_job(NODE, suspended=True, has_pods=True)
-    stuck = a_snapshot(NODE, job, entry=SLOT, pod_refused=WORDS, pod_refused_for=99.0, stuck_in=0.0)
+    stuck = a_snapshot(NODE, job, entry=SLOT, pod_refused=MESSAGE, pod_refused_for=99.0, stuck_in=0.0)
     [judged] = [action for action in decide(stuck) if isinstance(action, JudgeFailed)]
     assert judged.reason is Reason.INSTALLER_POD_STUCK
 
@@ -91,14 +91,14 @@ def test_a_suspended_job_whose_pod_hangs_is_judged_when_its_time_is_over() -> No
 def test_a_suspended_job_that_nobody_wants_any_more_is_deleted(operation: str, ends_now: bool) -> None:
     """It ignores its deadline, by which others are ended."""
     job = a_job(NODE, suspended=True, operation=operation, installs="spin=d", ends_now=ends_now)
-    actions = decide(a_snapshot(NODE, job, target=None, pod_refused=WORDS))
+    actions = decide(a_snapshot(NODE, job, target=None, pod_refused=MESSAGE))
     [held] = [action for action in actions if isinstance(action, Destroy)]
     assert [type(step) for step in held.steps] == [DeleteJob]
 
 
 def test_a_refused_job_that_takes_back_a_try_is_replaced_and_keeps_the_slot() -> None:
     undo = a_job(NODE, operation=UNDO, undoes="HandlerMissing: x")
-    actions = kinds(list(decide(a_snapshot(NODE, undo, entry=SLOT, pod_refused=WORDS, pod_refused_for=99.0))))
+    actions = kinds(list(decide(a_snapshot(NODE, undo, entry=SLOT, pod_refused=MESSAGE, pod_refused_for=99.0))))
     assert DeleteJob in actions
     assert GiveBackSlot not in actions
 
@@ -109,17 +109,17 @@ def test_a_refused_job_that_takes_back_a_try_is_replaced_and_keeps_the_slot() ->
     ids=["no pod yet", "runs", "ended"],
 )
 def test_a_report_is_taken_back_when_the_installer_runs(job: JobView, over: bool) -> None:
-    snapshot = a_snapshot(NODE, job, entry=SLOT, refused=WORDS)
+    snapshot = a_snapshot(NODE, job, entry=SLOT, refused=MESSAGE)
     assert (ClearRefusal(NODE) in decide(snapshot)) is over
 
 
 def test_a_report_is_taken_back_when_nothing_is_to_be_done() -> None:
-    assert ClearRefusal(proved(NODE)) in decide(a_snapshot(proved(NODE), refused=WORDS))
+    assert ClearRefusal(proved(NODE)) in decide(a_snapshot(proved(NODE), refused=MESSAGE))
 
 
 def test_a_node_that_cannot_be_labelled_is_reported_until_it_is() -> None:
     job = a_job(NODE, JobState.COMPLETE)
-    actions = decide(a_snapshot(NODE, job, entry=SLOT, update_refused="no team label", refused=WORDS))
+    actions = decide(a_snapshot(NODE, job, entry=SLOT, update_refused="no team label", refused=MESSAGE))
     assert ReportRefusal(NODE, Reason.UPDATE_REFUSED, "no team label") in actions
     assert ClearRefusal not in kinds(list(actions))
     assert any(isinstance(action, LookAgain) for action in actions)

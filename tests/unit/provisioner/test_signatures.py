@@ -197,7 +197,7 @@ def test_whatever_stands_there_is_an_answer(signature: str, signed: bytes) -> No
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "expected_text"),
     [
         ("a key", "cosign.pub"),
         (pem(EC) + "and more", "cosign.pub"),
@@ -208,8 +208,8 @@ def test_whatever_stands_there_is_an_answer(signature: str, signed: bytes) -> No
     ],
     ids=["no key", "more than keys", "garbage", "another kind", "another curve", "too short"],
 )
-def test_keys_that_cannot_be_used_are_named(text: str, words: str) -> None:
-    with pytest.raises(ValueError, match=words):
+def test_keys_that_cannot_be_used_are_named(text: str, expected_text: str) -> None:
+    with pytest.raises(ValueError, match=expected_text):
         Keys.parse(text)
 
 

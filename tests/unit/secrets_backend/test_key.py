@@ -70,11 +70,13 @@ async def test_a_key_that_is_gone_and_may_not_be_created_again_is_noted_until_it
     await key.look()
     ring = key.ring
     kube.remove(SECRETS, names.SECRETS_KEY, "system")
-    words = "no owner is named"
-    kube.answer_next(1, lambda _: status_reply(422, "Invalid", words), when=lambda request: request.method == "POST")
+    expected_text = "no owner is named"
+    kube.answer_next(
+        1, lambda _: status_reply(422, "Invalid", expected_text), when=lambda request: request.method == "POST"
+    )
     await key.look()
     assert health.readiness().ok
-    assert any(words in note for note in health.notes())
+    assert any(expected_text in note for note in health.notes())
     await key.look()
     assert not health.notes()
     assert key.ring == ring

@@ -132,9 +132,9 @@ EMPTY = {"left out": Absent, "null": None, "empty": ""}
 def test_what_is_missing_is_said_by_the_check_that_needs_it(member: str, how: str) -> None:
     value = {} if how == "empty" and member in OBJECTS else EMPTY[how]
     refused = refusal(message(asking_with({member: value})))
-    error, words = MISSING[member]
+    error, expected_text = MISSING[member]
     assert refused.error is error
-    assert answer(error, refused.body()) == words
+    assert answer(error, refused.body()) == expected_text
 
 
 @pytest.mark.parametrize("how", EMPTY)

@@ -45,9 +45,9 @@ class Demo:
     kubeconfig: Path
     next: Path
 
-    def kubectl(self, *words: str) -> str:
+    def kubectl(self, *arguments: str) -> str:
         done = subprocess.run(
-            [self.program, "--kubeconfig", self.kubeconfig, *words],
+            [self.program, "--kubeconfig", self.kubeconfig, *arguments],
             check=False,
             capture_output=True,
             text=True,
@@ -129,8 +129,8 @@ async def test_what_the_services_say_is_seen_when_they_say_it_and_later(demo: De
     await window.open("/events?types=node.*")
     for value in ("false", "true"):
         demo.kubectl("annotate", "--overwrite", "node", "node-0001", f"{ANNOTATION_OPT_IN}={value}")
-        word = "node.opted_in" if value == "true" else "node.opted_out"
-        await window.sees(f".event:has-text('{word}'):has-text('node/node-0001')")
+        event_name = "node.opted_in" if value == "true" else "node.opted_out"
+        await window.sees(f".event:has-text('{event_name}'):has-text('node/node-0001')")
     await window.in_both("demo-events")
     await window.open("/events?mode=past&object=node/node-0000")
     await window.sees(".event:has-text('node.ready')")

@@ -29,18 +29,23 @@ class Verdict:
 def judge(world: World, case: Case) -> Verdict:
     """Send a case's request, and judge what comes."""
     came: Outcome | None = None
-    words, good = "", False
+    expected_text, good = "", False
     try:
         reply, host = case.ask.send(world)
         if reply is not None:
             came = read_key(reply) if case.expected.key else read(world, reply, host)
-        good, words = case.expected.allows(came, world.server_xkey), str(came or "nothing came, and nothing has to")
+        good, expected_text = (
+            case.expected.allows(came, world.server_xkey),
+            str(came or "nothing came, and nothing has to"),
+        )
     except ClientError as error:
-        words = f"no answer: {error}"
+        expected_text = f"no answer: {error}"
     except UnreadableError as error:
-        words = f"not readable: {error}"
+        expected_text = f"not readable: {error}"
     alive = _alive(world)
-    return Verdict(case, good and alive, alive, words if alive else f"{words}; nothing answers any more")
+    return Verdict(
+        case, good and alive, alive, expected_text if alive else f"{expected_text}; nothing answers any more"
+    )
 
 
 def _alive(world: World) -> bool:

@@ -130,12 +130,12 @@ FAULTS = {
 
 @pytest.mark.parametrize("case", FAULTS)
 def test_the_fault_is_named_and_a_neighbour_goes_on_after(case: str, modules: Modules) -> None:
-    wasm, kind, words = FAULTS[case]
+    wasm, kind, expected_text = FAULTS[case]
     neighbour = boot(modules, echo())
     guest = boot(modules, wasm)
     with pytest.raises(GuestFault) as fault:
         guest.call("reconcile", b"{}")
-    assert (fault.value.kind, words in fault.value.message) == (kind, True), fault.value
+    assert (fault.value.kind, expected_text in fault.value.message) == (kind, True), fault.value
     assert fault.value.message.isprintable()
     assert guest.closed
     with pytest.raises(RuntimeError, match="gone"):

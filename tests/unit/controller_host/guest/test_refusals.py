@@ -107,11 +107,11 @@ BEFORE = """(block $a (block $b (br_table $a $b $a (i32.const 38)))) (drop (i32.
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_a_module_is_refused_for(case: str) -> None:
-    wasm, reason, words = REFUSED[case]
+    wasm, reason, expected_text = REFUSED[case]
     with pytest.raises(ModuleRefused) as refused:
         rewrite(wasm)
     assert refused.value.reason is reason
-    assert words in refused.value.message
+    assert expected_text in refused.value.message
 
 
 @pytest.mark.parametrize("instruction", CHANGES)

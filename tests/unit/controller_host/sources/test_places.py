@@ -50,7 +50,7 @@ async def test_a_module_in_a_config_map_is_read_as_the_account(tls: Path, tmp_pa
 
 async def test_what_the_account_may_not_read_is_forbidden_and_an_outage_is_not(tls: Path, tmp_path: Path) -> None:
     async with world(tls, tmp_path, files()) as here:
-        for words, advice in {
+        for expected_text, advice in {
             f'User "{USER}" cannot get resource "configmaps" in API group "" in the namespace "team"': (
                 "get configmaps"
             ),
@@ -60,7 +60,9 @@ async def test_what_the_account_may_not_read_is_forbidden_and_an_outage_is_not(t
             'group "" in the namespace "team"': "`trellis controllers roles -n team -a ttl | kubectl apply -f -`",
             "exceeded quota": "exceeded quota",
         }.items():
-            here.kube.answer_next(1, lambda _, words=words: status_reply(403, "Forbidden", words))  # type: ignore[misc]
+            here.kube.answer_next(
+                1, lambda _, expected_text=expected_text: status_reply(403, "Forbidden", expected_text)
+            )  # type: ignore[misc]
             refused = await here.refusal(configMap={"name": "ttl", "key": "x"})
             assert refused.reason is SourceReason.FORBIDDEN
             assert lacking(refused.message, "ConfigMap ttl", "namespace team") == []

@@ -43,7 +43,7 @@ async def test_credentials_that_are_missing_wrong_or_unreadable_are_said_and_not
         module["pullSecret"] = {"name": "registry"}  # type: ignore[assignment]
         assert lacking((await here.refusal(oci=module)).message, "Secret registry", "namespace team") == []
         entry = {"username": "me", "password": "hunter3"}
-        for config, words in {
+        for config, expected_text in {
             json.dumps({"auths": {"other.example": entry}}): here.server.host,
             json.dumps({"auths": {here.server.host: {"auth": "%%%"}}}): "Docker configuration",
             "hunter3": "Docker configuration",
@@ -51,7 +51,7 @@ async def test_credentials_that_are_missing_wrong_or_unreadable_are_said_and_not
         }.items():
             put_secret(here, config)
             refused = await here.refusal(oci=module)
-            assert (refused.reason, words in refused.message) == (SourceReason.FORBIDDEN, True), refused.message
+            assert (refused.reason, expected_text in refused.message) == (SourceReason.FORBIDDEN, True), refused.message
             assert "hunter3" not in str(refused)
 
 
