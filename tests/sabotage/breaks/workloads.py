@@ -30,7 +30,7 @@ TO_V2: Final = (
         "ADR 110: credentials in settings are not written to an object",
         "trellis_cli",
         "settings_of",
-        'if _may_contain_credentials(value):',
+        "if _may_contain_credentials(value):",
         'if "@@" in value:',
         "tests/unit/trellis_cli/test_to_v2.py::test_an_address_with_a_password_is_read_from_a_secret_and_shown_nowhere",
     ),
