@@ -61,6 +61,20 @@ def watcher_timings(timings: Timings) -> node_watcher.timings.Timings:
     return node_watcher.timings.Timings(timings.publish, timings.deletions, timings.refusals)
 
 
+class _Unfinished:
+    """Nodes without the label, with their Jobs and slots, as text for the failure of a test."""
+
+    def __init__(self, fleet: Fleet, nodes: set[str]) -> None:
+        self._fleet = fleet
+        self._nodes = nodes
+
+    def __str__(self) -> str:
+        fleet = self._fleet
+        nodes = {name: (fleet.labels(name), fleet.annotations(name), fleet.events(name)) for name in self._nodes}
+        jobs = [(job["metadata"], job.get("status")) for job in fleet.jobs()]
+        return f"nodes {nodes}; Jobs {jobs}; slots {fleet.ledger()}"
+
+
 async def eventually(condition: Callable[[], Any], what: object, *, seconds: float = 20) -> Any:
     """Return the first true value of the condition, looking ten times a second; fail with ``what`` after a while."""
     deadline = time.monotonic() + seconds
@@ -193,7 +207,7 @@ class Fleet:
             todo.difference_update([name for name in todo if self.provisioned(name)])
             return not todo
 
-        await eventually(done, todo, seconds=seconds)
+        await eventually(done, _Unfinished(self, todo), seconds=seconds)
 
     async def quiet(self) -> None:
         """Wait until no Job and no slot is left."""
