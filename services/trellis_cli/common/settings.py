@@ -30,7 +30,7 @@ class ClientSettings(HostNatsSettings):
     @property
     def access(self) -> Access:
         """Source of the credentials for the cluster."""
-        return Access(self.kubeconfig, self.context, compressed=True)
+        return Access(self.kubeconfig, self.context)
 
 
 def client_settings(

@@ -56,14 +56,12 @@ class Access:
 
     ``kubeconfig`` can contain several paths, separated as in ``PATH``, as for kubectl. ``context`` None means the
     kubeconfig's current one. ``without_identity``: use only the address and CA of the server, without credentials, for
-    requests with the token of a user. ``compressed``: request compressed answers, for a client that is not in the
-    network of the cluster: compression reduces a list of Nodes to a tenth, but uses CPU time of both sides.
+    requests with the token of a user.
     """
 
     kubeconfig: Path | None = None
     context: str | None = None
     without_identity: bool = False
-    compressed: bool = False
 
 
 class Credentials:
@@ -88,11 +86,6 @@ class Credentials:
         It contains digests of the files at the last ``load``: certificates are rotated in place.
         """
         return (self._configuration.host, self._configuration.verify_ssl, *self._files)
-
-    @property
-    def encoding(self) -> str:
-        """Value of the header Accept-Encoding: aiohttp would always request gzip."""
-        return "gzip" if self._access.compressed else "identity"
 
     async def load(self) -> None:
         """Read or re-read all files, without a request to the API server.

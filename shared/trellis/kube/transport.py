@@ -249,13 +249,7 @@ class HttpTransport:
     async def _ask(
         self, session: Session, request: HttpRequest, limits: aiohttp.ClientTimeout
     ) -> aiohttp.ClientResponse:
-        headers = CIMultiDict(
-            {
-                "Accept": "application/json",
-                "Accept-Encoding": self._credentials.encoding,
-                "User-Agent": self._user_agent,
-            }
-        )
+        headers = CIMultiDict({"Accept": "application/json", "User-Agent": self._user_agent})
         if authorization := await self._credentials.authorization():
             headers["Authorization"] = authorization
         headers.update(request.headers)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -105,24 +104,3 @@ async def test_a_large_body_leaves_whole(tmp_path: Path) -> None:
     async with listening(tmp_path) as (transport, got):
         await transport.send(patch(body))
         assert got == [body]
-
-
-@pytest.mark.parametrize(("compressed", "encoding"), [(False, "identity"), (True, "gzip")])
-async def test_only_a_client_outside_of_the_cluster_requests_compressed_answers(
-    tmp_path: Path, *, compressed: bool, encoding: str
-) -> None:
-    async def answer(request: web.Request) -> web.Response:
-        response = web.json_response({"accepted": request.headers.getall("Accept-Encoding")})
-        response.enable_compression()
-        return response
-
-    application = web.Application()
-    application.router.add_get("/{path:.*}", answer)
-    async with TestServer(application) as server:
-        path = tmp_path / "kubeconfig"
-        path.write_text(KUBECONFIG.format(server=str(server.make_url("")).rstrip("/")))
-        transport = await HttpTransport.open(Access(path, compressed=compressed), "test")
-        reply = await transport.send(HttpRequest("GET", "/api/v1/nodes"))
-        assert json.loads(reply.body) == {"accepted": [encoding]}
-        assert reply.headers.get("Content-Encoding", "identity") == encoding
-        await transport.close()
