@@ -161,6 +161,7 @@ def hosted(ring: Ring, data: Path, port: int) -> Iterator[list[psutil.Process]]:
         "TRELLIS_NATS_URL": ring.info.nats_url,
         "TRELLIS_CONTROLLER_RESOURCES": "v1/ConfigMap",
         "TRELLIS_CONTROLLER_DATA_DIR": str(data),
+        "TRELLIS_CONTROLLER_PINNED_PER_NAMESPACE": "1099511627776",
         "TRELLIS_HEALTH_PORT": str(port),
         "TRELLIS_NAMESPACE": ring.namespace,
         "TRELLIS_LOG_LEVEL": "warning",
