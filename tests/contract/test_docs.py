@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 COMPARISON = (ROOT / "docs/comparison.md").read_text()
 SETTINGS_PAGE = (ROOT / "docs/without-helm.md").read_text()
-SHIMS_PAGE = (ROOT / "docs/shims.md").read_text()
+SHIM_PAGES = [ROOT / f"docs/{name}.md" for name in ("shims", "concepts")]
 HOSTS_PAGE = (ROOT / "docs/services/host-manager.md").read_text()
 RESULTS = (ROOT / "bench/RESULTS.md").read_text()
 DOCUMENTS = [
@@ -71,8 +71,9 @@ def test_every_command_the_readme_shows_exists(line: str) -> None:
     expect_command(line)
 
 
-def test_the_shim_of_the_page_can_be_applied_and_is_for_the_nodes_it_selects() -> None:
-    block = re.search(r"```yaml shim\n(.*?)```", SHIMS_PAGE, re.DOTALL)
+@pytest.mark.parametrize("page", SHIM_PAGES, ids=lambda path: path.stem)
+def test_the_shim_of_a_page_can_be_applied_and_is_for_the_nodes_it_selects(page: Path) -> None:
+    block = re.search(r"```yaml shim\n(.*?)```", page.read_text(), re.DOTALL)
     assert block is not None
     manifest = yaml.safe_load(block[1])
     shim = view_shim(manifest | {"metadata": {**manifest["metadata"], "uid": "u", "resourceVersion": "1"}})

@@ -24,8 +24,12 @@ RESULTS = {
 }
 # Pages of a service that are tried line by line have tests of their own.
 PAGES = sorted(
-    [DOCS / "quickstart.md", DOCS / "index.md", DOCS / "concepts.md", DOCS / "security.md"]
-    + [path for folder in ("services", "operations", "migration") for path in (DOCS / folder).glob("*.md")]
+    [DOCS / f"{name}.md" for name in ("quickstart", "index", "concepts", "install", "releases", "security")]
+    + [
+        path
+        for folder in ("services", "operations", "migration", "installation")
+        for path in (DOCS / folder).glob("*.md")
+    ]
 )
 VARIABLES = {f"TRELLIS_{name.upper()}" for model in SETTINGS.values() for name in model.model_fields}
 LINES = sorted(

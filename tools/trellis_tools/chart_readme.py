@@ -23,7 +23,8 @@ _INTRODUCTION: Final = """# Helm chart {name}
 
 {description}. Chart version {version}, application version {appVersion}, Kubernetes {kubeVersion}.
 
-[Installing with Helm](../../../docs/install.md) describes installation, TLS, upgrades and the uninstall.
+[Install with Helm](../../../docs/install.md) describes the installation,
+[NATS for the bus](../../../docs/installation/nats.md) keys and TLS.
 
 ```sh
 helm install trellis deploy/helm/trellis --namespace trellis-system --create-namespace --values values.yaml

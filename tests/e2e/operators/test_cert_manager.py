@@ -41,7 +41,7 @@ pytestmark = [
     pytest.mark.usefixtures("manager"),
 ]
 
-PAGE = CHART.parents[2] / "docs/install.md"
+PAGE = CHART.parents[2] / "docs/installation/nats.md"
 ISSUER, AUTHORITY, OTHER = "bus", "bus-authority", "other"
 EVENTS = "trellis.evt.trellis.node.opted_in.>"
 FOLLOWED_SECONDS = 30.0
@@ -205,7 +205,7 @@ async def test_who_knows_the_authority_of_before_its_renewal_believes_what_it_si
 
 
 def of_the_page() -> list[Manifest]:
-    """Return the issuer that the page on installing has for an example, and what it needs."""
+    """Return the issuer that the page on the NATS of the bus has for an example, and what it needs."""
     [text] = re.findall(r"```yaml\n(apiVersion: cert-manager.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     return list(yaml.safe_load_all(text))
 

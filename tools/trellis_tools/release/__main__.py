@@ -29,7 +29,7 @@ from trellis_tools.release.plan import DEFAULT_REGISTRY, SOURCE, STAMPED, Releas
 from trellis_tools.release.programs import run, run_bytes
 from trellis_tools.release.publish import Key, Publisher
 
-_BUILDER: Final = f"{SOURCE}/blob/main/docs/releases.md#make-a-release"
+_BUILDER: Final = f"{SOURCE}/blob/main/docs/release-process.md#make-a-release"
 _SUMS: Final = "SHA256SUMS"
 
 

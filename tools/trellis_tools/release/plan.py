@@ -30,7 +30,7 @@ IMAGES: Final = {"services": "trellis", "installer": "node-installer"}
 CHART_NAME: Final = "charts/trellis"
 PACKAGES_NAME: Final = "trellis-packages"
 """Repository of the wheels and source distributions, for registries of networks without a package index."""
-BUILD_TYPE: Final = f"{SOURCE}/blob/main/docs/releases.md#provenance"
+BUILD_TYPE: Final = f"{SOURCE}/blob/main/docs/release-process.md#provenance"
 
 _VERSION: Final = re.compile(
     r"(?P<release>(?:0|[1-9][0-9]*)(?:\.(?:0|[1-9][0-9]*)){2})(?:-rc\.(?P<candidate>[1-9][0-9]*))?"
