@@ -154,7 +154,7 @@ def test_the_controllers_have_their_modules_and_trellis_may_be_their_accounts() 
         module = item["spec"]["module"]["configMap"]
         assert made[module["name"]] == [module["key"]]
         assert (EXAMPLES / "controllers" / module["key"]).exists()
-    permissions = list(yaml.safe_load_all((EXAMPLES / "controllers/rights.yaml").read_text()))
+    permissions = list(yaml.safe_load_all((EXAMPLES / "controllers/rbac.yaml").read_text()))
     actors = actors_of("team-a", [item["spec"]["serviceAccountName"] for item in found])
     assert permissions == manifests_of(actors, [], "trellis-system")
 

@@ -86,7 +86,7 @@ def test_whoever_acts_on_a_fact_is_named() -> None:
 
 def test_every_rule_of_a_role_has_a_row() -> None:
     for path in (ROOT / "deploy/rbac").glob("*.yaml"):
-        section = PAGES["rights.md"].partition(f"## {path.stem}\n")[2].partition("\n## ")[0]
+        section = PAGES["permissions.md"].partition(f"## {path.stem}\n")[2].partition("\n## ")[0]
         rules = [rule for role in yaml.safe_load_all(path.read_text()) for rule in role.get("rules") or ()]
         assert section.count("\n| ") == len(rules) + 1
 

@@ -1,7 +1,7 @@
 """Writes the generated parts of the Helm chart, or checks them: ``make generate``, ``make verify``.
 
 In: the registry of services, their settings, ``deploy/rbac``, the chart. Out: ``values.schema.json`` with the settings
-and pod options of each service and the descriptions of all values, the rules of each service in ``rights/``, and the
+and pod options of each service and the descriptions of all values, the rules of each service in ``rbac/``, and the
 annotations of ``Chart.yaml``, or an exit status with the reasons. Invariants: rules are edited only in ``deploy/rbac``,
 descriptions of values only in ``values.yaml``; the rest of the schema is kept.
 """
@@ -91,10 +91,10 @@ def documents(root: Path) -> dict[Path, str]:
         METADATA: with_part(chart, str(METADATA), MARKS, annotations),
     }
     for service in SERVICES.values():
-        # Not for the console: its rules behind a proxy depend on values, which rights/console.yaml reads.
+        # Not for the console: its rules behind a proxy depend on values, which rbac/console.yaml reads.
         if rules := dict(rules_of(root / RBAC, service.name)):
             text = "".join(f"{key}:\n{rules[key]}" for key in rules)
-            found[CHART / f"rights/{service.name}.yaml"] = _HEADER + text
+            found[CHART / f"rbac/{service.name}.yaml"] = _HEADER + text
     return found
 
 

@@ -160,7 +160,7 @@ def test_the_base_gives_the_rights_of_the_chart_and_what_the_keys_need() -> None
     wanted = [item for item in rendered() if item["kind"] in {"Role", "ClusterRole"}]
     files = [
         item
-        for name in ("rights.yaml", "bus-keys.yaml")
+        for name in ("rbac.yaml", "bus-keys.yaml")
         for item in yaml.safe_load_all((DEPLOY / "base" / name).read_text())
     ]
     has = {key: item["rules"] for key, item in of(files).items() if "rules" in item}

@@ -133,7 +133,7 @@ def test_five_edits_add_a_service(checkout: Checkout, cluster: ClusterInfo, clus
     run_help = checkout.text("docs/reference/commands.md").partition("\n## trellis run\n")[2].partition("\n## ")[0]
     assert re.search(r"of [a-z, -]*\bgreeter\b", run_help)
     assert "| `TRELLIS_GREETING` | `hello` |" in checkout.text("docs/reference/settings.md")
-    assert "\n## greeter\n" in checkout.text("docs/reference/rights.md")
+    assert "\n## greeter\n" in checkout.text("docs/reference/permissions.md")
     assert "| `greeter` |" in checkout.text("docs/reference/events.md")
     assert "| [greeter](greeter.md) | Greets each Node" in checkout.text("docs/services/index.md")
     assert "- services/greeter.md\n" in checkout.text("mkdocs.yml")

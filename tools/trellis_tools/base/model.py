@@ -24,11 +24,11 @@ _RELEASE_LABELS: Final = ("app.kubernetes.io/instance", "app.kubernetes.io/manag
 """Labels that describe a release of Helm."""
 _FILES: Final = {
     "Namespace": "namespaces.yaml",
-    "ServiceAccount": "rights.yaml",
-    "Role": "rights.yaml",
-    "RoleBinding": "rights.yaml",
-    "ClusterRole": "rights.yaml",
-    "ClusterRoleBinding": "rights.yaml",
+    "ServiceAccount": "rbac.yaml",
+    "Role": "rbac.yaml",
+    "RoleBinding": "rbac.yaml",
+    "ClusterRole": "rbac.yaml",
+    "ClusterRoleBinding": "rbac.yaml",
 }
 _KEYS, _BUS, _SERVICES = "bus-keys.yaml", "nats.yaml", "services.yaml"
 _COMPONENT: Final = "app.kubernetes.io/component"

@@ -29,10 +29,10 @@ def main(argv: list[str] | None = None) -> int:
     """Run the command and return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m trellis_tools.reference", description=__doc__)
     parser.add_argument("directory", type=Path, help="directory of the pages: docs/reference")
-    parser.add_argument("rights", type=Path, help="directory of the permissions: deploy/rbac")
+    parser.add_argument("permissions", type=Path, help="directory of the permissions: deploy/rbac")
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a page differs")
     arguments = parser.parse_args(argv)
-    wanted = pages(arguments.rights)
+    wanted = pages(arguments.permissions)
     if arguments.check:
         problems = differences(arguments.directory, wanted)
         sys.stderr.write("".join(f"{problem}\n" for problem in problems))
@@ -44,16 +44,16 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def pages(rights: Path) -> dict[str, str]:
+def pages(permissions: Path) -> dict[str, str]:
     """Return the text of each page by its path below the directory."""
     definitions = [make_definition(kind) for kinds in BY_DIRECTORY.values() for kind in kinds]
     found = {f"crds/{definition['spec']['names']['singular']}.md": kind_page(definition) for definition in definitions}
-    files = {path.stem: list(yaml.safe_load_all(path.read_text())) for path in sorted(rights.glob("*.yaml"))}
+    files = {path.stem: list(yaml.safe_load_all(path.read_text())) for path in sorted(permissions.glob("*.yaml"))}
     return found | {
         "events.md": events_page(subscribers()),
         "settings.md": settings_page(SETTINGS),
         "commands.md": commands_page(all_commands()),
-        "rights.md": permissions_page(files),
+        "permissions.md": permissions_page(files),
     }
 
 

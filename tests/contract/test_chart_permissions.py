@@ -120,7 +120,9 @@ def test_whoever_is_impersonated_is_named_an_account_in_its_namespace_a_user_by_
 
 
 def test_the_values_of_the_page_are_values() -> None:
-    block = re.search(r"```yaml values\n(.*?)```", (CHART.parents[2] / "docs/installation/accounts.md").read_text(), re.DOTALL)
+    block = re.search(
+        r"```yaml values\n(.*?)```", (CHART.parents[2] / "docs/installation/accounts.md").read_text(), re.DOTALL
+    )
     assert block is not None
     found = rights(rendered(**yaml.safe_load(block[1])))
     assert ("Role", "shop", "trellis-watcher-ttl") in found
