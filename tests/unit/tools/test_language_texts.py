@@ -129,11 +129,13 @@ def test_descriptions_are_on_the_lines_where_they_begin() -> None:
       other:
       - title: A panel
         summary: "{{ $labels.service }} is down"
+      - alert: ServiceDown
     """
     assert lines(list(descriptions(textwrap.dedent(source), "crds"))) == [
         (4, "Long text."),
         (8, "A panel"),
         (9, "… is down"),
+        (10, "ServiceDown"),
     ]
 
 

@@ -13,7 +13,7 @@ import yaml
 
 from trellis_tools.language.texts import PLACEHOLDER, Text, is_prose, one_line
 
-DESCRIPTIONS: Final = frozenset({"description", "summary", "title"})
+DESCRIPTIONS: Final = frozenset({"description", "summary", "title", "alert"})
 _ACTION: Final = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 _TEMPLATE_COMMENT: Final = re.compile(r"\{\{-? ?/\*(.*?)\*/", re.DOTALL)
 _STRING: Final = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
@@ -22,7 +22,7 @@ _TARGET: Final = re.compile(r"^[a-z0-9-]+:.*?## (.*)$")
 
 
 def descriptions(source: str, area: str) -> Iterator[Text]:
-    """Yield the values of description, summary and title in YAML or JSON, each on one line.
+    """Yield the values of description, summary, title and alert in YAML or JSON, each on one line.
 
     Raises:
         yaml.YAMLError: the source is neither.
