@@ -15,7 +15,7 @@ from typing import Any, Final
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from trellis.runtime import gc as heap
+from trellis.runtime import gc
 from trellis_cli.common import additions
 from trellis_cli.common.messages import EXIT_FAILED, print_error
 
@@ -67,7 +67,7 @@ class Commands(TyperGroup):
 
     def make_context(self, *args: Any, **extra: Any) -> Any:  # noqa: ANN401 (click's types in typer are private)
         """Read the options of the program: typer imports pydantic for it."""
-        with heap.importing():
+        with gc.importing():
             return super().make_context(*args, **extra)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 (click's types in typer are private)
@@ -75,10 +75,18 @@ class Commands(TyperGroup):
         name, command, rest = super().resolve_command(ctx, args)
         return name, load(name) if name in COMMANDS else command, rest
 
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 (as above)
+        """Run a command; an invalid value is reported without the prefix of pydantic, which typer uses."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = error.message.removeprefix("Value error, ")
+            raise
+
 
 def load(name: str) -> Any:  # noqa: ANN401 (as above)
     """Import a command and return it."""
-    with heap.importing():
+    with gc.importing():
         return _imported(name)
 
 

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from trellis.config.settings import exit_on_settings_error
+from trellis.config.errors import SettingsError
+from trellis_cli.common.messages import EXIT_USAGE, print_error
 from trellis_cli.run.services import NAMED, RunFlags
 from trellis_cli.run.services import run as run_chosen
 
@@ -31,5 +32,9 @@ def run(
 
     Every setting is also a TRELLIS_* variable.
     """
-    with exit_on_settings_error():
+    try:
         run_chosen(services or [], RunFlags(kubeconfig, nats_url, cluster, health_port, own_nats))
+    except SettingsError as error:
+        for problem in error.problems:
+            print_error(problem)
+        raise SystemExit(EXIT_USAGE) from None

@@ -153,3 +153,12 @@ def test_output_whose_reader_has_ended_ends_quietly(arguments: str) -> None:
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode in {0, 141}
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize("arguments", ["nodes -o table-of-all", "run no-such-service", "explain node"])
+def test_an_invalid_argument_is_an_error_of_the_command_and_not_of_a_library(arguments: str) -> None:
+    done = run(*arguments.split())
+    assert (done.returncode, done.stdout) == (2, "")
+    error = done.stderr.splitlines()[-1]
+    assert error.startswith("Error: ")
+    assert "Value error" not in error
