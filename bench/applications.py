@@ -212,9 +212,9 @@ def written(info: ClusterInfo, since: int) -> Counter[str]:
 
 async def stays_quiet(info: ClusterInfo) -> bool:
     await asyncio.sleep(5)  # what follows the last change is written, too
-    mark = written_so_far(info)
+    offset = written_so_far(info)
     await asyncio.sleep(QUIET_SECONDS)
-    quiet = written(info, mark)
+    quiet = written(info, offset)
     print(f"written in {QUIET_SECONDS:.0f} s in which nothing changed: {dict(quiet)}", flush=True)
     return set(quiet) <= {"leases"}
 

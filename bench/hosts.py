@@ -131,9 +131,9 @@ def measure(info: ClusterInfo, api: Api, process: psutil.Process, groups: int) -
 
     assert info.audit_log is not None
     time.sleep(PAUSE * 10)  # what was said last is written
-    mark = Path(info.audit_log).stat().st_size
+    offset = Path(info.audit_log).stat().st_size
     time.sleep(QUIET_SECONDS)
-    quiet = written(info, mark)
+    quiet = written(info, offset)
     print(f"written in {QUIET_SECONDS:.0f} s in which nothing changed, each group looked at twice: {dict(quiet)}")
     return p50 <= TARGET_P50 and many <= TARGET_MANY and grown <= TARGET_MIB and set(quiet) <= {"leases"}
 

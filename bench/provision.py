@@ -264,11 +264,11 @@ async def limited(nodes: int) -> None:
                     lambda: not ours(audit, 0, "jobs", "delete") < nodes, seen, 120, "all Jobs are cleared away"
                 )
                 await asyncio.sleep(5)  # what is said last may still be on its way
-                mark = size(audit)
+                offset = size(audit)
                 await asyncio.sleep(IDLE_SECONDS)
-                idle = records(audit, mark)
+                idle = records(audit, offset)
         print(f"Trellis, {nodes} nodes, maxUnavailable {LIMIT} (from the API server's audit log)")
-        most = most_in_work(records(audit, 0))
+        most = most_in_progress(records(audit, 0))
         print(f"  most nodes in work at a time   {most:8d}")
         print(f"  all nodes labelled after       {took:8.2f} s")
         print(f"  writes by Trellis, in all      {len([r for r in records(audit, 0) if is_ours(r)]):8d}")
@@ -299,7 +299,7 @@ def ours(audit: Path, since: int, resource: str, verb: str) -> int:
     )
 
 
-def most_in_work(history: list[dict[str, Any]]) -> int:
+def most_in_progress(history: list[dict[str, Any]]) -> int:
     """In work: from the creation of a node's Job until proof or failure is written on the Node."""
     at_work: set[str] = set()
     most = 0

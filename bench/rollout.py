@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from machine import describe
-from provision import free_port, http_ready, is_ours, most_in_work, process, records, size, trellis
+from provision import free_port, http_ready, is_ours, most_in_progress, process, records, size, trellis
 from trellis.provisioning.int_or_percent import CountOrPercent
 from trellis_dev.definitions import define_kinds
 from trellis_dev.localcluster import ClusterInfo, owned_cluster
@@ -150,7 +150,7 @@ def read(history: list[dict[str, Any]]) -> Rollout:
         took=max(proved.values()) - begin,
         jobs={node: proved[node] - started for node, started in created.items()},
         labels={node: proved[node] - ended[node] for node in created},
-        most=most_in_work(history),
+        most=most_in_progress(history),
         writes=sum(map(is_ours, history)),
     )
 
@@ -199,11 +199,11 @@ def rolled(api: Api, info: ClusterInfo, shim: tuple[str, int, int | str], nodes:
     """Apply a version of a Shim and return its rollout, once all is done and cleared away."""
     assert info.audit_log is not None
     audit = Path(info.audit_log)
-    mark = size(audit)
+    offset = size(audit)
     apply(api, *shim)
     wait(lambda: done(api, shim[0], nodes), f"all nodes have version {shim[1]} of Shim {shim[0]}")
     wait(lambda: no_jobs(api), "the Jobs are cleared away")
-    return read(records(audit, mark))
+    return read(records(audit, offset))
 
 
 def main() -> int:

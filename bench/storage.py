@@ -23,7 +23,7 @@ import nats
 from nats.js.api import KeyValueConfig
 from nats.js.kv import KeyValue
 
-from application_manager.following import Following
+from application_manager.lattice_followers import LatticeFollowers
 from machine import describe
 from trellis.lattice.connection.address import LatticeAddress, NatsAddress
 from trellis.lattice.domain.store import ModelStore
@@ -94,23 +94,23 @@ async def write(kv: KeyValue, lattices: int, applications: int) -> dict[str, str
     return of
 
 
-async def known(following: Following, lattices: int) -> None:
+async def known(followers: LatticeFollowers, lattices: int) -> None:
     """Wait until everything of all lattices is known."""
 
     def all_synced() -> bool:
-        stores = following.stores.values()
+        stores = followers.stores.values()
         return len(stores) == lattices and all(store.synced_at is not None for store in stores)
 
     await until(all_synced, "all are known")
 
 
-async def change(kv: KeyValue, following: Following, of: dict[str, str]) -> None:
+async def change(kv: KeyValue, followers: LatticeFollowers, of: dict[str, str]) -> None:
     """Change applications one after the other, each when the last one was seen."""
     names = list(of)
     for number in range(CHANGES):
         name = names[number * len(names) // CHANGES]
         await kv.put(f"{of[name]}-{name}", entry(name, "v2"))
-        store = following.stores[of[name]]
+        store = followers.stores[of[name]]
 
         def seen(store: ModelStore = store, name: str = name) -> bool:
             found = store.find(name)
@@ -123,12 +123,12 @@ async def measure(server: NatsServer, port: int, lattices: int, applications: in
     client = await nats.connect(server.url, name="bench")
     kv = await client.jetstream().create_key_value(KeyValueConfig(bucket=BUCKET, history=1))
     of = await write(kv, lattices, applications)
-    following = Following(lambda *_: None, "bench")
-    running = asyncio.create_task(following.run())
+    followers = LatticeFollowers(lambda *_: None, "bench")
+    running = asyncio.create_task(followers.run())
     began = Moment.of(port)
     for lattice in sorted(set(of.values())):
-        await following.follow(lattice, LatticeAddress(NatsAddress(server.url), lattice, CONTROL_PREFIX))
-    await known(following, lattices)
+        await followers.follow(lattice, LatticeAddress(NatsAddress(server.url), lattice, CONTROL_PREFIX))
+    await known(followers, lattices)
     print(f"{applications} applications on {lattices} lattices:")
     print(f"  until all are known   {Moment.of(port).less(began).shown(1)}")
     await asyncio.sleep(IDLE_SECONDS)
@@ -137,7 +137,7 @@ async def measure(server: NatsServer, port: int, lattices: int, applications: in
     resting = Moment.of(port).less(idle)
     print(f"  a second of nothing   {resting.shown(resting.at)}")
     began = Moment.of(port)
-    await change(kv, following, of)
+    await change(kv, followers, of)
     done = Moment.of(port).less(began)
     share = done.at / resting.at
     changed = Moment(done.at, done.processor - resting.processor * share, done.messages - resting.messages * share)

@@ -22,7 +22,7 @@ from trellis.kube.resources import NODES, Manifest
 from trellis.provisioning.node_shape import NODE_SHAPE
 from trellis.provisioning.nodes_and_jobs import view_node
 from trellis.provisioning.views import NodeView
-from trellis.runtime import gc as heap
+from trellis.runtime import gc
 from trellis.telemetry import setup
 from trellis.telemetry.health import Health
 
@@ -109,7 +109,7 @@ async def writer(kube: Kube) -> None:
 async def main(role: str, kubeconfig: str) -> None:
     kube = await Kube.connect(Access(Path(kubeconfig)), telemetry=setup("bench"), health=Health("bench"))
     await kube.probe()
-    heap.freeze()  # as the services do
+    gc.freeze()  # as the services do
     answer(ready=True)
     await {"watch": watch, "write": writer}[role](kube)
     await kube.close()

@@ -15,9 +15,9 @@ from application_manager.apply import Effects
 from application_manager.cache import Cache
 from application_manager.domain import decide as deciding
 from application_manager.domain.placement import Key
-from application_manager.following import Following
 from application_manager.freshness import GroupConditions
 from application_manager.gather import Gather
+from application_manager.lattice_followers import LatticeFollowers
 from application_manager.metrics import ApplicationMetrics
 from application_manager.permissions import describe_error, remedy
 from application_manager.reconciler import Reconciler
@@ -81,7 +81,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
         for key in cache.all_keys():
             queue.add(key)
 
-    cache = Cache({}, Following(applications_changed, base.cluster, timings.lattice))
+    cache = Cache({}, LatticeFollowers(applications_changed, base.cluster, timings.lattice))
     watches = Watches(kube, cache, Enqueue(queue.add, lattices.add, list_all), timings.watch)
     recorder = EventRecorder(kube, component=names.FIELD_MANAGER_APPLICATION_MANAGER)
     populations = {deciding.APPLICATIONS: lambda: len(cache.applications)}
@@ -99,7 +99,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
     reconciler = Reconciler(gather, cache, effects, base.bus, TraceSpans(telemetry), permissions, timings)
 
     async def follow(lattice_id: str, address: LatticeAddress | None) -> None:
-        await cache.following.follow(lattice_id, address)
+        await cache.followers.follow(lattice_id, address)
         metrics.follow(lattice_id, address)
         applications_changed(lattice_id, None)  # the lattice may have other host groups now
 
@@ -122,7 +122,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
         cache.published.forget,
         prepare=partial(restore, cache.published, base.bus),
         background=[
-            cache.following.run,
+            cache.followers.run,
             metrics.run,
             breaker.run,
             refused.run,

@@ -1,7 +1,7 @@
 """Side effects of application_manager: Applications in Kubernetes, models in wadm.
 
 In: actions of ``decide``. Out: writes to Kubernetes, requests to wadm; requests and acknowledgements are recorded in
-``cache``. Called by ``reconciler``, which calls ``hold`` before a deletion. Invariants: writes and deletions have the
+``cache``. Called by ``reconciler``, which calls ``admit`` before a deletion. Invariants: writes and deletions have the
 preconditions uid and resourceVersion of the object that was read; wadm receives the manifest that was decided on.
 """
 
@@ -50,7 +50,7 @@ from trellis.lattice.connection.lattice_connection import NatsUnavailableError
 from trellis.lattice.domain.projection import VERSION, Projection, project
 from trellis.lattice.domain.subjects import SubjectError
 from trellis.lattice.wadm.client import Wadm
-from trellis.limits.breaker import Destruction
+from trellis.limits.breaker import Deletion
 from trellis.telemetry import get_logger
 
 _log = get_logger(__name__)
@@ -76,7 +76,7 @@ class Effects:
     breaker: Breaker
     timings: Timings = Timings()
 
-    async def hold(self, view: ApplicationView) -> float | None:
+    async def admit(self, view: ApplicationView) -> float | None:
         """Return None if the application may be deleted on the other side, else seconds until the next check.
 
         Raises:
@@ -84,8 +84,8 @@ class Effects:
         """
         what = "deletion of an application"
         kind = APPLICATIONS
-        target = Destruction(COUNTED, view.name, view.uid, what, kind.api_version, kind.kind, view.namespace)
-        return await self.breaker.hold(target)
+        target = Deletion(COUNTED, view.name, view.uid, what, kind.api_version, kind.kind, view.namespace)
+        return await self.breaker.admit(target)
 
     async def apply(self, snapshot: Snapshot, actions: Sequence[Action]) -> None:
         """Apply actions to one application, in order; Record is part of the status.
@@ -186,7 +186,7 @@ class Effects:
         view, base = _view(snapshot), _view(snapshot).object.base
         if action.tombstone and base is not None:
             await self._store_tombstone(view, base.revision, action.announcement.message)
-        elif self.cache.following.ours(snapshot.key.lattice_id) and action.announcement.reason is Reason.DELETED:
+        elif self.cache.followers.ours(snapshot.key.lattice_id) and action.announcement.reason is Reason.DELETED:
             await self._delete_for_sure(snapshot)
         await self._without_finalizer(view)
         _log.info("Application finalizer removed", application=view.key, reason=action.announcement.reason.value)
@@ -239,8 +239,8 @@ class Effects:
     def _free_name(self, snapshot: Snapshot) -> str:
         """Return the name for a new object; an alternative name if another application has the first one."""
         name = names.application_object(snapshot.key.name)
-        taken = self.cache.applications.get(f"{snapshot.home}/{name}")
-        return name if taken is None else names.second_application_object(snapshot.key.name, snapshot.key.lattice_id)
+        existing = self.cache.applications.get(f"{snapshot.home}/{name}")
+        return name if existing is None else names.second_application_object(snapshot.key.name, snapshot.key.lattice_id)
 
     async def _write(self, snapshot: Snapshot, version: str) -> None:
         view, preserved = _view(snapshot), _preserved_manifest(snapshot, version)
@@ -315,9 +315,9 @@ class Effects:
 
     def _wadm(self, snapshot: Snapshot) -> Wadm:
         lattice_id = snapshot.key.lattice_id
-        if not self.cache.following.ours(lattice_id):
+        if not self.cache.followers.ours(lattice_id):
             raise Outdated  # another cluster took the lattice in the meantime
-        wadm = self.cache.following.wadm(lattice_id)
+        wadm = self.cache.followers.wadm(lattice_id)
         if wadm is None:
             raise NatsUnavailableError(f"lattice {name_of(lattice_id)} is not followed yet")
         return wadm

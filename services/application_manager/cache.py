@@ -2,7 +2,7 @@
 
 In: changes from informers (``watches``); observations, decisions, requests and writes of reconciles (``reconciler``,
 ``apply``). Out: reads for ``gather``, ``freshness`` and ``metrics``. Invariants: only the methods here change it,
-except for ``applications``, which its informer fills, and ``following``, which reads the lattices; loss of the cache
+except for ``applications``, which its informer fills, and ``followers``, which reads the lattices; loss of the cache
 only repeats work.
 """
 
@@ -16,7 +16,7 @@ from application_manager.domain.placement import Key, lattice_of, name_of
 from application_manager.domain.progress import SETTLED, Progress
 from application_manager.domain.published_events import Published
 from application_manager.domain.views import ApplicationView
-from application_manager.following import Following
+from application_manager.lattice_followers import LatticeFollowers
 from trellis.kube.informer import Change
 from trellis.lattice.domain.digests import Digests
 from trellis.lattice.domain.group_views import GroupView
@@ -28,13 +28,13 @@ V = TypeVar("V")
 
 @dataclass(slots=True)
 class Cache:
-    """``applications``: objects by ``namespace/name``. ``following``: the lattices, with the state of wadm.
+    """``applications``: objects by ``namespace/name``. ``followers``: the lattices, with the state of wadm.
 
     ``controller``: wasmcloud-operator, while it is active. ``published``: the events on the bus for each object.
     """
 
     applications: dict[str, ApplicationView]
-    following: Following
+    followers: LatticeFollowers
     controller: Controller | None = None
     published: Published = field(default_factory=Published)
     _groups_by_lattice: dict[str, dict[str, GroupView]] = field(default_factory=dict)
@@ -126,7 +126,7 @@ class Cache:
     @property
     def lattice_ids(self) -> set[str]:
         """The lattices that groups name, and those that are followed."""
-        return {*self._groups_by_lattice, *self.following.lattice_ids}
+        return {*self._groups_by_lattice, *self.followers.lattice_ids}
 
     def groups_of(self, lattice_id: str) -> Mapping[str, GroupView]:
         """Return the host groups of a lattice."""
@@ -154,7 +154,7 @@ class Cache:
         if applications is not None:
             yield from (Key(lattice_id, name) for name in applications)
             return
-        store = self.following.store(lattice_id)
+        store = self.followers.store(lattice_id)
         yield from (Key(lattice_id, name) for name in (store.names() if store is not None else ()))
         namespaces = {group.namespace for group in self.groups_of(lattice_id).values()}
         yield from (self.key_of(view) for view in self.applications.values() if view.namespace in namespaces)
@@ -162,7 +162,7 @@ class Cache:
     def all_keys(self) -> set[Key]:
         """Return the keys of all objects and of all applications in wadm."""
         keys = {self.key_of(view) for view in self.applications.values()}
-        for lattice_id, store in self.following.stores.items():
+        for lattice_id, store in self.followers.stores.items():
             keys |= {Key(lattice_id, name) for name in store.names()}
         return keys
 

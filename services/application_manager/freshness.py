@@ -74,7 +74,7 @@ class GroupConditions:
 
     kube: Kube
     cache: Cache
-    rights: MissingPermissions
+    permissions: MissingPermissions
     remove_finalizers: bool = False
     timings: Timings = Timings()
 
@@ -85,7 +85,7 @@ class GroupConditions:
             KubeError: the queue retries.
         """
         del trace
-        with self.rights.noted(f"groups of {lattice_id}"):
+        with self.permissions.noted(f"groups of {lattice_id}"):
             return await self._run(lattice_id)
 
     async def _run(self, lattice_id: str) -> float | None:
@@ -94,8 +94,8 @@ class GroupConditions:
         if not self._groups(lattice_id):
             self.cache.end_outage(lattice_id)  # a group that names the lattice later gets the full delay
             return None
-        following = self.cache.following
-        verdict = verdict_of(following.store(lattice_id), following.owner(lattice_id), ours=following.ours(lattice_id))
+        followers = self.cache.followers
+        verdict = verdict_of(followers.store(lattice_id), followers.owner(lattice_id), ours=followers.ours(lattice_id))
         if verdict.status != "Unknown":
             self.cache.end_outage(lattice_id)
         else:

@@ -51,7 +51,7 @@ class Gather:
         model = found.model
         if found.view is not None or model is None or found.progress.state in _BEFORE_TOMBSTONES:
             return found
-        store = self.cache.following.store(key.lattice_id)
+        store = self.cache.followers.store(key.lattice_id)
         bucket = store.bucket if store is not None else ""
         buried = await self.tombstones.holds(name_of(key.lattice_id), key.name, bucket, model.revision)
         return self._snapshot(key, tombstone=buried)  # the cache may have changed during the read
@@ -61,7 +61,7 @@ class Gather:
         view = objects[0] if objects else None
         found = Snapshot(
             object=view.object if view is not None else None,
-            wadm=Absence.AWAY,
+            wadm=Absence.UNAVAILABLE,
             now=self.kube.now(),
             tombstone=tombstone,
             progress=self.cache.progress(key),
@@ -97,10 +97,10 @@ class Gather:
             )
             return replace(found, standing=Standing.NO_LATTICE, progress=nothing_awaited, reason=reason)
         # While the owner of the lattice is unknown, wadm counts as unavailable: no finalizer is removed on a guess.
-        following = self.cache.following
-        others = following.owner(key.lattice_id) is not None and not following.ours(key.lattice_id)
-        found = replace(found, standing=Standing.OTHERS if others else Standing.OURS, home=home)
-        return self._with_wadm(found, following.store(key.lattice_id))
+        followers = self.cache.followers
+        others = followers.owner(key.lattice_id) is not None and not followers.ours(key.lattice_id)
+        found = replace(found, standing=Standing.OWNED_BY_OTHER if others else Standing.OWNED, home=home)
+        return self._with_wadm(found, followers.store(key.lattice_id))
 
     def _with_wadm(self, found: Snapshot, store: ModelStore | None) -> Snapshot:
         """Return a snapshot with the state of wadm, and the progress that follows from it."""
@@ -111,7 +111,7 @@ class Gather:
         progress = found.progress.storage_read(model, answered=answers is not None, now=now)
         wadm: Model | Absence
         if answers is None or model is None:
-            wadm = Absence.AWAY if answers is None else _ABSENCES[answers.absence(key.name)]
+            wadm = Absence.UNAVAILABLE if answers is None else _ABSENCES[answers.absence(key.name)]
         else:
             progress = progress.list_read(listed=answers.listed(key.name), now=now)
             # A bucket whose age cannot be read counts as the recorded bucket.
@@ -134,7 +134,7 @@ class Gather:
             store is None
             or store.synced_at is None
             or store.silent
-            or self.cache.following.owner(key.lattice_id) is None
+            or self.cache.followers.owner(key.lattice_id) is None
         ):
             return None
         return store

@@ -60,13 +60,13 @@ class ApplicationMetrics(FollowedGauges[LatticeAddress]):
 
     def _synced_age(self, lattice_id: str) -> float:
         """Return seconds since the state was last complete; before that, seconds since the lattice is followed."""
-        store = self._cache.following.store(lattice_id)
+        store = self._cache.followers.store(lattice_id)
         if store is not None and store.synced_at is not None and not store.silent:
             self._synced[lattice_id] = store.synced_at
         return max(0.0, time.time() - self._synced[lattice_id])
 
     def _owned(self, lattice_id: str) -> float:
-        return float(self._cache.following.ours(lattice_id))
+        return float(self._cache.followers.ours(lattice_id))
 
     def _linked(self, lattice_id: str) -> float:
-        return float(self._cache.following.linked(lattice_id))
+        return float(self._cache.followers.linked(lattice_id))

@@ -51,7 +51,7 @@ class Reconciler:
     effects: Effects
     bus: Bus
     stories: TraceSpans[Key]
-    rights: MissingPermissions
+    permissions: MissingPermissions
     timings: Timings = Timings()
 
     async def run(self, key: Key, trace: TraceContext | None) -> float | None:
@@ -60,7 +60,7 @@ class Reconciler:
         Raises:
             KubeError: the queue retries.
         """
-        with self.rights.noted(str(key)):
+        with self.permissions.noted(str(key)):
             return await self._run(key, trace)
 
     async def _run(self, key: Key, trace: TraceContext | None) -> float | None:
@@ -86,8 +86,8 @@ class Reconciler:
     async def _keep(self, snapshot: Snapshot, decision: Decision, trace: TraceContext | None) -> float | None:
         """Apply a decision, and report the result."""
         key, view, actions = snapshot.key, snapshot.view, decision.actions
-        destruction = next(filter(deciding.destroys, actions), None)
-        if destruction is None and decision.waits is None and view is not None:
+        deletion = next(filter(deciding.deletes, actions), None)
+        if deletion is None and decision.waits is None and view is not None:
             self.effects.breaker.withdraw(deciding.APPLICATIONS, view.uid)
         self.cache.advance(key, lambda progress: progress.decided(snapshot.object, decision))
         if decision.refused is not None or not actions or isinstance(actions[0], Record):
@@ -95,10 +95,10 @@ class Reconciler:
             if again is None and decision.waits is None:
                 self.stories.end(key)  # both sides are equal, and all events are published
             return again
-        if destruction is not None and view is not None:
-            wait = await self.effects.hold(view)
+        if deletion is not None and view is not None:
+            wait = await self.effects.admit(view)
             if wait is not None:
-                return _soonest(await self._report(snapshot, deciding.paused(destruction)), wait)
+                return _soonest(await self._report(snapshot, deciding.paused(deletion)), wait)
         done = [type(action).__name__ for action in actions]
         with self.stories.span(key, f"keep {key}", trace, {"trellis.application": str(key), "trellis.actions": done}):
             return await self._act(snapshot, decision)
@@ -110,7 +110,7 @@ class Reconciler:
             return self.timings.soon
         except _NO_ANSWER as error:
             without = deciding.unavailable(self._with_own_writes(snapshot), str(error))
-            return _soonest(await self._report(*without), self.timings.away)
+            return _soonest(await self._report(*without), self.timings.unavailable)
         except _REFUSALS as error:
             refused = self._refuse(snapshot, error)
             wait = await self._report(self._with_own_writes(snapshot), replace(decision, refused=refused))

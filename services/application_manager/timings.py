@@ -17,7 +17,7 @@ class Timings:
 
     soon: float = 0.2
     """Delay after a write on an outdated state, and minimum delay before a rejected write is retried."""
-    away: float = 2.0
+    unavailable: float = 2.0
     """Retry interval while wadm does not answer."""
     unreported: float = 5.0
     """Duration of an outage of wadm before objects and host groups report it: a reconnect causes no writes."""

@@ -8,9 +8,9 @@ from trellis.installer_api.pid1 import end_at_sigterm
 def main() -> None:
     """Run the service; the console script calls this."""
     end_at_sigterm()  # before the slow imports
-    from trellis.runtime import gc as heap
+    from trellis.runtime import gc
 
-    with heap.importing():
+    with gc.importing():
         from console.app import create_app
         from console.settings import Settings
         from trellis.runtime.run import run_alone

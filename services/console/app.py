@@ -20,7 +20,7 @@ from console.access.sessions import Sessions
 from console.domain.limits import CONNECTIONS_EACH, REQUEST_BYTES
 from console.http.answers import answering, put_headers
 from console.http.assets import Assets
-from console.http.listening import Listener
+from console.http.listener import Listener
 from console.http.routes import Routes
 from console.live.bus_connection import BusConnection
 from console.live.feed import Feed
@@ -72,7 +72,7 @@ class Console:
     ) -> None:
         self.settings: Final = settings
         self.health: Final = Health(CONSOLE)
-        self.together = StartupBarrier([CONSOLE])
+        self.barrier = StartupBarrier([CONSOLE])
         self.port = 0
         """The listening port, 0 before that."""
         self._telemetry: Final = telemetry
@@ -86,7 +86,7 @@ class Console:
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until ``stop`` is set."""
         bind_service(self.name)
-        self.together.has_read(self.name)  # it reads on request, so no other service waits
+        self.barrier.has_read(self.name)  # it reads on request, so no other service waits
         grace = Grace(self.settings.shutdown_grace_period)
         kube = self._kube or await Kube.connect(
             Access(self.settings.kubeconfig, self.settings.context, without_identity=self._proxy is None),

@@ -30,7 +30,7 @@ class Timings:
     """Interval of the checks for visits and watches to end."""
     recheck: float = 60.0
     """Interval of the checks that the API server still accepts a viewer."""
-    rights: float = 10.0
+    permissions: float = 10.0
     """Cache TTL of a viewer's permission."""
     review: float = 5.0
     """Timeout of an access review."""

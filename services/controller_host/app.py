@@ -52,7 +52,7 @@ from trellis.kube.recorder import EventRecorder
 from trellis.kube.refusals import Refusals, noted
 from trellis.kube.resources import WASM_CONTROLLERS
 from trellis.registries.web import Web
-from trellis.runtime import gc as heap
+from trellis.runtime import gc
 from trellis.runtime.run import Base, LedService, Work
 from trellis.telemetry import get_logger, setup
 from trellis.telemetry.health import Health
@@ -82,7 +82,7 @@ def create_app(
         SettingsError: the data directory cannot be used.
     """
     check_directory(settings)
-    heap.share_arenas()
+    gc.share_arenas()
     return LedService(
         name=CONTROLLER_HOST,
         settings=settings,
@@ -213,10 +213,10 @@ def compose(
                 telemetry.metrics,
                 CONTROLLER_HOST,
                 hosted.values,
-                lambda: parts.room.refuses,
+                lambda: parts.disk_space.refuses,
                 fresh=timings.fresh,
             ).run,
-            partial(parts.room.run, disk.guests.try_disk, hosting.memory.recovered),
+            partial(parts.disk_space.run, disk.guests.try_disk, hosting.memory.recovered),
             hosting.fetching.run,
             hold_resources(disk, partial(ending, hosting, base.health), sources.close, tenants.close),
             partial(giving_back, timings.give_back),

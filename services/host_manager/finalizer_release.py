@@ -17,7 +17,7 @@ from host_manager.domain.views import GroupView
 from trellis.kube.breaker import Breaker
 from trellis.kube.mass_deletions import Deletions
 from trellis.kube.resources import PODS
-from trellis.limits.breaker import Destruction
+from trellis.limits.breaker import Deletion
 
 HOSTS: Final = "hosts"
 """Kind in the circuit breaker: pods of host groups."""
@@ -53,7 +53,7 @@ class FinalizerRelease:
             return Wait(left, paused=False)
         if group.name in self.deletions.alone(self.groups.values()):
             return None
-        waits = await asyncio.gather(*(self.breaker.hold(_destruction(pod)) for pod in pods))
+        waits = await asyncio.gather(*(self.breaker.admit(_deletion(pod)) for pod in pods))
         paused_waits = [wait for wait in waits if wait is not None]
         return Wait(min(paused_waits), paused=True) if paused_waits else None
 
@@ -64,6 +64,6 @@ def hosts_removed_with(groups: Mapping[str, GroupView], pods: Mapping[str, PodVi
     return {pod.uid: pod.name for pod in pods.values() if pod.group_key in deleted}
 
 
-def _destruction(pod: PodView) -> Destruction:
+def _deletion(pod: PodView) -> Deletion:
     what = "deletion of a host with its group"
-    return Destruction(HOSTS, pod.name, pod.uid, what, PODS.api_version, PODS.kind, pod.namespace)
+    return Deletion(HOSTS, pod.name, pod.uid, what, PODS.api_version, PODS.kind, pod.namespace)

@@ -24,7 +24,7 @@ from trellis.lattice.domain.view import LatticeView
 
 _REPORTED_VALUES: Final[Mapping[Presence, Literal["Yes", "No", "Unknown"]]] = {
     Presence.PRESENT: "Yes",
-    Presence.SILENT: "No",
+    Presence.HEARTBEAT_MISSING: "No",
     Presence.UNKNOWN: "Unknown",
 }
 
@@ -77,7 +77,7 @@ def _report(pod: PodView, seen: Sighting | None, snapshot: Snapshot, view: Latti
     listened = max(view.connected_since, since, snapshot.ready_at.get(pod.name, since))
     presence = presence_of(None if seen is None else seen.at, snapshot.clock, listened, view.silence)
     since = seen.at if seen is not None and presence is Presence.PRESENT else listened
-    due = None if presence is Presence.SILENT else max(0.0, since + view.silence - snapshot.clock)
+    due = None if presence is Presence.HEARTBEAT_MISSING else max(0.0, since + view.silence - snapshot.clock)
     return Report(_REPORTED_VALUES[presence], seen, due)
 
 

@@ -1,9 +1,9 @@
 """Forwards the events of lattices to the bus, as the lattice keeps them for only 70 s.
 
 In: a lattice's address and connection. Out: forwarded events with their original ids; the lag as a metric. Called by
-``trellis.lattice.connection.lattices`` for each lattice that a host group names. Invariants: an event is acknowledged
-to the lattice after the bus has stored it; while the bus is unavailable, events wait; an event that the bus rejects
-permanently does not block later ones.
+``trellis.lattice.follow.lattice_watches`` for each lattice that a host group names. Invariants: an event is
+acknowledged to the lattice after the bus has stored it; while the bus is unavailable, events wait; an event that the
+bus rejects permanently does not block later ones.
 """
 
 from __future__ import annotations

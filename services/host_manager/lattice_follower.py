@@ -17,8 +17,8 @@ from host_manager.domain.inputs import Source
 from host_manager.domain.snapshot import Snapshot
 from host_manager.lattice import lattice_of
 from host_manager.timings import Timings
-from trellis.lattice.connection.lattices import Beside, Lattices, Part
 from trellis.lattice.domain.subjects import SubjectError
+from trellis.lattice.follow.lattice_watches import Beside, LatticeWatches, Part
 from trellis.limits.backoff import Backoff
 
 CONNECTION: Final = "trellis-host-manager"
@@ -54,7 +54,7 @@ class LatticeFollower:
     """``wake`` is called with the key of each group whose lattice changed; ``beside`` runs for each lattice."""
 
     def __init__(self, wake: Callable[[str], None], beside: Beside | None = None, timings: Timings = Timings()) -> None:
-        self.lattices: Final[Lattices[str]] = Lattices(
+        self.lattices: Final[LatticeWatches[str]] = LatticeWatches(
             CONNECTION, wake, beside, parts=(Part.HOSTS, Part.MODELS), timings=timings.lattice
         )
         self.recycling: Final = Recycling(timings)

@@ -42,7 +42,7 @@ class Reconciler:
     stories: TraceSpans[str]
     sources_interval: float
     knows: Callable[[str], bool]
-    rights: MissingPermissions
+    permissions: MissingPermissions
     finalizer_release: FinalizerRelease
 
     async def run(self, key: str, trace: TraceContext | None) -> float | None:
@@ -54,9 +54,9 @@ class Reconciler:
             again = await self._run(key, trace)
         except BaseException as error:
             self.cache.invalidate(key)
-            self.rights.failed(key, error)
+            self.permissions.failed(key, error)
             raise
-        self.rights.worked(key)
+        self.permissions.worked(key)
         return again
 
     async def _run(self, key: str, trace: TraceContext | None) -> float | None:

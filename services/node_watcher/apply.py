@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-from node_watcher.domain.actions import Action, Destroy, PatchNode, Publish, Reason, RecordEvent
+from node_watcher.domain.actions import Action, GuardedDeletion, PatchNode, Publish, Reason, RecordEvent
 from node_watcher.gather import Cache
 from trellis import names
 from trellis.bus.bus import Bus, BusUnavailable, EventRefused
@@ -74,8 +74,8 @@ class Effects:
     async def _apply_action(self, name: str, action: Action) -> float | None:
         """Apply one action and return the seconds for which its deletion is paused, None if it is done."""
         match action:
-            case Destroy():
-                if (wait := await self.breaker.hold(action.target)) is not None:
+            case GuardedDeletion():
+                if (wait := await self.breaker.admit(action.target)) is not None:
                     return wait
                 for step in action.steps:
                     await self._apply_action(name, step)

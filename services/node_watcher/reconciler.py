@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from node_watcher.apply import Effects
 from node_watcher.domain import decide as deciding
-from node_watcher.domain.actions import Action, Destroy, Publish, Snapshot
+from node_watcher.domain.actions import Action, GuardedDeletion, Publish, Snapshot
 from node_watcher.gather import Cache
 from trellis.events.node import NodeReady
 from trellis.kube.errors import KubeError
@@ -34,9 +34,9 @@ class Reconciler:
         await self.cache.deletions.look(self.cache.shims.values())
         snapshot = self.cache.snapshot(name)
         actions = deciding.decide(snapshot)
-        destroys = any(isinstance(action, Destroy) for action in actions)
+        deletes = any(isinstance(action, GuardedDeletion) for action in actions)
         undecided = snapshot.unknown or snapshot.look_in is not None
-        if snapshot.node is not None and not (destroys or undecided):
+        if snapshot.node is not None and not (deletes or undecided):
             self.effects.breaker.withdraw(deciding.NODES, snapshot.node.uid)
         if not actions:
             if snapshot.node is None:

@@ -22,10 +22,10 @@ from provisioner.domain.actions import (
     CreateUndo,
     DeleteCanary,
     DeleteJob,
-    Destroy,
     EndJob,
     EvictPod,
     GiveBackSlot,
+    GuardedDeletion,
     JudgeFailed,
     LookAgain,
     ProveJob,
@@ -97,8 +97,8 @@ class Effects:
         again: list[float] = []
         for action in actions:
             match action:
-                case Destroy():
-                    if (wait := await self.breaker.hold(action.target)) is None:
+                case GuardedDeletion():
+                    if (wait := await self.breaker.admit(action.target)) is None:
                         steps += action.steps
                     else:
                         again.append(wait)

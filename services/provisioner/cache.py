@@ -342,7 +342,7 @@ class Cache:
             blocked |= {node.uid for node in self.nodes.values() if node.installed}
         return blocked
 
-    def begun(self) -> dict[str, Entry]:
+    def in_progress(self) -> dict[str, Entry]:
         """Return by Node UID the slots of the requested Jobs."""
         return {uid: slot for uid, (slot, _) in self._begun.items()}
 

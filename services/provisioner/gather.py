@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from provisioner.cache import Cache
 from provisioner.domain.actions import Snapshot
 from provisioner.domain.canary import Canary, CanaryPod, canary_of
-from provisioner.domain.decide import inspect, labelled, leaving, to_begin, unserved
+from provisioner.domain.decide import inspect, labelled, to_begin, to_remove, unserved
 from provisioner.domain.job_clock import at_work
 from provisioner.domain.plan import FleetSnapshot, forgives, target_of_slot
 from provisioner.domain.resources import Manifest, Task
 from provisioner.domain.tasks import Former, Rules, had_of, kept_version, task_of
-from provisioner.domain.unconfirmed import doubted, with_unconfirmed
+from provisioner.domain.unconfirmed import unconfirmed_shims, with_unconfirmed
 from provisioner.domain.verification import in_vain
 from provisioner.pods import Pods
 from trellis import names
@@ -56,7 +56,7 @@ class Gather:
         """
         cache, settings = self.cache, self.cache.settings
         ledger = cache.ledger or Ledger({})
-        jobs, requested, unconfirmed = cache.jobs.by_uid(), cache.begun(), dict[str, frozenset[str]]()
+        jobs, requested, unconfirmed = cache.jobs.by_uid(), cache.in_progress(), dict[str, frozenset[str]]()
         targets, resting = cache.fleet.look_at({**jobs, **ledger.entries, **requested})
         for index, (node, _) in enumerate(targets):
             if shims := self._unconfirmed(node, ledger.entries.get(node.uid)):
@@ -75,11 +75,11 @@ class Gather:
             blocked=cache.blocked_nodes(),
             settles_in=max(0.0, cache.debounce_until - time.monotonic()),
             blocked_retry=cache.timings.blocked,
-            hands_off=frozenset(
+            other_controller=frozenset(
                 node.uid for node, target in targets if target and (labelled(node, target) or self._other(node, target))
             ),
             now=self.kube.now(),
-            begun=requested,
+            in_progress=requested,
             unconfirmed=unconfirmed,
             stuck=frozenset(uid for uid, seconds in left.items() if seconds <= 0),
             stuck_in=min((seconds for seconds in left.values() if 0 < seconds < math.inf), default=None),
@@ -99,7 +99,7 @@ class Gather:
         if node and unconfirmed:
             node = with_unconfirmed(node, unconfirmed)
         target = target_of_slot(node, cache.fleet.target(node), entry) if node else None
-        deleting = leaving(node, target) if node and target and entry else ()
+        deleting = to_remove(node, target) if node and target and entry else ()
         begins = node is not None and entry is not None and to_begin(node, jobs, entry)
         timeout = self._verify_timeout(job)
         done_for = cache.clock.done_for(job) if job is not None else 0.0
@@ -164,7 +164,7 @@ class Gather:
         """Return the names of the Shims that a deleted Job may have left on a node."""
         if entry is None or self.cache.certain(node.uid, entry):
             return frozenset()
-        return doubted(node, entry, self.cache.jobs.of_uid(node.uid))
+        return unconfirmed_shims(node, entry, self.cache.jobs.of_uid(node.uid))
 
     def _task(self, node: NodeView, target: Target, now: float) -> Task:
         """Return the task of the Job that brings a node to its target."""

@@ -12,7 +12,7 @@ from provisioner.apply import Effects
 from provisioner.cache import Cache
 from provisioner.domain import decide as deciding
 from provisioner.domain import shim_decide
-from provisioner.domain.actions import Action, CreateJob, Destroy, LookAgain, Snapshot
+from provisioner.domain.actions import Action, CreateJob, GuardedDeletion, LookAgain, Snapshot
 from provisioner.gather import Gather
 from provisioner.shim_apply import ShimEffects
 from provisioner.shim_gather import ShimGather
@@ -47,9 +47,9 @@ class Reconciler:
 
     async def _act(self, snapshot: Snapshot, trace: TraceContext | None) -> float | None:
         actions = deciding.decide(snapshot)
-        to_destroy = {action.target.uid for action in actions if isinstance(action, Destroy)}
+        guarded = {action.target.uid for action in actions if isinstance(action, GuardedDeletion)}
         for job in () if snapshot.shims_unknown else snapshot.jobs:
-            if job.uid not in to_destroy:
+            if job.uid not in guarded:
                 self.effects.breaker.withdraw(deciding.JOBS, job.uid)
         if all(isinstance(action, LookAgain) for action in actions):
             return await self.effects.apply(actions)

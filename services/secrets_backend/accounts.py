@@ -103,10 +103,10 @@ class Accounts:
 
     async def _wait_for_former(self, address: NatsAddress) -> None:
         former = self._cache.of_its_account(address)
-        away = [self._listeners[item].connection.there() for item in former & self._listeners.keys()]
+        unavailable = [self._listeners[item].connection.there() for item in former & self._listeners.keys()]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._timings.former):
-                await asyncio.gather(*away)
+                await asyncio.gather(*unavailable)
 
     async def _publish_token_to_all(self, mine: _Listener, until: float) -> bool:
         """Publish the token, and return True once all connections are of one account; False after the last answer."""

@@ -79,7 +79,7 @@ class ConnectionsOfGroups:
 
     cache: Cache
     links: GroupConnections
-    rights: MissingPermissions
+    permissions: MissingPermissions
 
     def groups(self, key: str) -> list[GroupView]:
         """Return the host group of a key, if it has a lattice."""
@@ -93,7 +93,7 @@ class ConnectionsOfGroups:
     @contextmanager
     def noted(self, key: str) -> Iterator[None]:
         """Record a missing permission, and that the connection of the host group was resolved."""
-        with self.rights.noted(key):
+        with self.permissions.noted(key):
             try:
                 yield
             finally:

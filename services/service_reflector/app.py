@@ -11,9 +11,9 @@ from typing import Final
 
 from service_reflector.apply import Effects
 from service_reflector.domain import decide as deciding
-from service_reflector.following import Following
 from service_reflector.gather import Cache
-from service_reflector.lattices import LatticeReconciler
+from service_reflector.lattice_followers import LatticeFollowers
+from service_reflector.lattice_reconciler import LatticeReconciler
 from service_reflector.metrics import ServiceMetrics
 from service_reflector.reconciler import PRESERVED, Reconciler
 from service_reflector.refusals import is_refused
@@ -64,7 +64,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
             queue.add(key, trace=trace)
 
     def list_all() -> None:
-        for lattice_id in {*cache.by_lattice, *cache.following.lattice_ids}:
+        for lattice_id in {*cache.by_lattice, *cache.followers.lattice_ids}:
             lattices.add(lattice_id)
         for key in cache.all_keys():
             queue.add(key)
@@ -77,7 +77,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
         kube,
         {},
         {},
-        Following(applications_changed, timings),
+        LatticeFollowers(applications_changed, timings),
         settings.service_namespaces,
         remove_finalizers=settings.remove_finalizers,
         timings=timings,
@@ -101,5 +101,5 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
         list_all,
         cache.published.clear,
         prepare=partial(restore, cache, base.bus),
-        background=[cache.following.run, metrics.run, breaker.run, refusals.run],
+        background=[cache.followers.run, metrics.run, breaker.run, refusals.run],
     )

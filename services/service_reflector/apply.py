@@ -39,7 +39,7 @@ from trellis.kube.recorder import EventRecorder, ObjectRef
 from trellis.kube.refusals import is_terminating
 from trellis.kube.resources import ENDPOINT_SLICES, ENDPOINTS, HOST_CONFIGS, HTTP_ROUTES, SERVICES, Resource
 from trellis.lattice.domain.group_views import GroupView
-from trellis.lattice.domain.kept import belongs_to, keeps_for
+from trellis.lattice.domain.preserved import belongs_to, preserves_for
 from trellis.lattice.domain.service_views import RouteView, ServiceView, SliceView, view_slice
 from trellis.telemetry import get_logger
 
@@ -70,7 +70,7 @@ class Effects:
         """
         again: list[float] = []
         for action in actions:
-            if isinstance(action, RemoveService) and (wait := await self.breaker.hold(action.target)) is not None:
+            if isinstance(action, RemoveService) and (wait := await self.breaker.admit(action.target)) is not None:
                 again.append(wait)
             elif not await self._apply_action(namespace, action):
                 break  # the watch reports the deletion, and the key is reconciled then
@@ -186,7 +186,7 @@ class Effects:
             return False  # it was deleted in the meantime
         ties = make_ties(wanted, service)
         if found is not None:
-            no_longer = {"annotations": {names.ANNOTATION_PRESERVED: None}} if found.kept else {}
+            no_longer = {"annotations": {names.ANNOTATION_PRESERVED: None}} if found.preserved else {}
             metadata = {"uid": found.uid, "resourceVersion": found.resource_version, **no_longer, **ties}
             with contextlib.suppress(NotFound):
                 written = await self.kube.merge_patch(
@@ -219,7 +219,7 @@ class Effects:
         found = next((view_slice(item) for item in listing.items), None)
         if found is None or found.family != body["addressType"]:
             return None
-        if not belongs_to(found, service.uid) and not keeps_for(found, service):
+        if not belongs_to(found, service.uid) and not preserves_for(found, service):
             return None
         read = {"uid": found.uid, "resourceVersion": found.resource_version}
         patch = {key: value for key, value in body.items() if key != "addressType"} | {"metadata": metadata | read}

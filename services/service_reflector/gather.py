@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from service_reflector.domain.ownership import HostGroups, Owner, Undecided, owner_of, recorded_groups, successors
 from service_reflector.domain.service_options import ServiceOptions, options_of
 from service_reflector.domain.snapshot import Claim, Preserved, Refused, Snapshot
-from service_reflector.following import Following
+from service_reflector.lattice_followers import LatticeFollowers
 from service_reflector.timings import Timings
 from trellis import names
 from trellis.events.services import ServiceReflected
@@ -21,19 +21,20 @@ from trellis.installer_api.redaction import redact_url
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound
 from trellis.kube.resources import NAMESPACES
+from trellis.lattice.domain.cached_listeners import read_cached_listeners
 from trellis.lattice.domain.group_views import GroupView, lattice_name
-from trellis.lattice.domain.kept import read_kept
 from trellis.lattice.domain.manifests import Application
+from trellis.lattice.domain.preserved import read_preserved
 from trellis.lattice.domain.provider_hosts import ProviderHosts
-from trellis.lattice.domain.reach import read_reach
 from trellis.lattice.domain.service_views import PodView, RouteView, ServiceView, SliceView
 from trellis.provisioning.other_controllers import Controller
 
 
 @dataclass(slots=True)
 class Cache:
-    """Caches of one leadership term. ``kept``: by key, the slices with the addresses of a Service that was deleted.
+    """Caches of one leadership term.
 
+    ``preserved_slices``: by key, the slices with the addresses of a Service that was deleted.
     ``deleted``: UIDs of Services that this service deleted but the watch still lists. ``published``: by key, then by
     Service, the published events. ``controller``: wasmcloud-operator, while it runs. ``groups_known``: the API server
     serves host groups. ``missing_since``: by lattice ID, the monotonic time since which no host group names it.
@@ -44,7 +45,7 @@ class Cache:
     kube: Kube
     groups: dict[str, GroupView]
     services: dict[str, ServiceView]
-    following: Following
+    followers: LatticeFollowers
     elsewhere: tuple[str, ...] = ()
     remove_finalizers: bool = False
     timings: Timings = field(default_factory=Timings)
@@ -57,7 +58,7 @@ class Cache:
     mirrors: dict[tuple[str, str], set[str]] = field(default_factory=dict)
     by_key: dict[str, set[str]] = field(default_factory=dict)
     by_annotated_lattice: dict[str, set[str]] = field(default_factory=dict)
-    kept: dict[str, dict[str, SliceView]] = field(default_factory=dict)
+    preserved_slices: dict[str, dict[str, SliceView]] = field(default_factory=dict)
     deleted: set[str] = field(default_factory=set)
     published: dict[str, dict[str, ServiceReflected]] = field(default_factory=dict)
     controller: Controller | None = None
@@ -86,7 +87,7 @@ class Cache:
 
     def deployed(self, lattice_id: str) -> dict[str, Application]:
         """Return the known applications of a lattice by name."""
-        comparison = self.following.comparison(lattice_id)
+        comparison = self.followers.comparison(lattice_id)
         return comparison.applications.deployed() if comparison is not None else {}
 
     def keys_of(self, lattice_id: str, applications: Iterable[str] | None) -> Iterator[str]:
@@ -96,7 +97,7 @@ class Cache:
         homes, left = self.homes(lattice_id), self._left_to(lattice_id)
         if applications is None:
             applications = {*self.deployed(lattice_id), *(item.application for item in (*self._of(lattice_id), *left))}
-            yield from self.kept
+            yield from self.preserved_slices
         for name in applications:
             places = homes | {self.services[key].namespace for key in self._mirrors(lattice_id, name)}
             places |= {item.namespace for item in left if item.application == name}
@@ -126,16 +127,16 @@ class Cache:
                         yield f"{item.namespace}/{item.application}"
 
     def _application(self, lattice_id: str, name: str) -> Application | None:
-        comparison = self.following.comparison(lattice_id)
+        comparison = self.followers.comparison(lattice_id)
         known = comparison.applications.known.get(name) if comparison is not None else None
         return known.application if known is not None else None
 
     def all_keys(self) -> set[str]:
         """Return every key to reconcile."""
-        keys = {key for lattice_id in self.following.lattice_ids for key in self.keys_of(lattice_id, None)}
+        keys = {key for lattice_id in self.followers.lattice_ids for key in self.keys_of(lattice_id, None)}
         ours = (service for service in self.services.values() if service.application or service.peers)
         keys |= {f"{item.namespace}/{item.application or item.name}" for item in ours}
-        return keys | set(self.published) | set(self.kept)
+        return keys | set(self.published) | set(self.preserved_slices)
 
     def count(self) -> int:
         """Return the number of Services of applications."""
@@ -185,8 +186,8 @@ class Cache:
         unknown = [services[item] for item, owner in found.items() if owner.undecided is not None]
         claims += [self._remembered(item) for item in unknown]
         preserved = self._preserved(services, found)
-        kept = self.kept.get(key, {}).values()
-        owners = self._slice_owners(services, claims) | {item.service for item in kept}
+        pieces = self.preserved_slices.get(key, {}).values()
+        owners = self._slice_owners(services, claims) | {item.service for item in pieces}
         terminating = any(service.deleting for service in services.values()) and await self._is_deleting(namespace)
         return Snapshot(
             namespace,
@@ -201,7 +202,11 @@ class Cache:
                 if (route := self.routes.get(f"{namespace}/{service}")) is not None
             },
             frozenset(item.lattice for item in unknown),
-            tuple(item for item in kept if (of := read_kept(item.kept)) and self._unknown(of.lattice, of.application)),
+            tuple(
+                item
+                for item in pieces
+                if (of := read_preserved(item.preserved)) and self._unknown(of.lattice, of.application)
+            ),
             sure=self.groups_known()
             and all(
                 self._complete(lattice_id) for lattice_id in self.by_lattice if namespace in self.homes(lattice_id)
@@ -243,7 +248,7 @@ class Cache:
         refused: list[Refused] = []
         having = {
             lattice_id: found
-            for lattice_id in self.following.lattice_ids
+            for lattice_id in self.followers.lattice_ids
             if (found := self._application(lattice_id, name)) is not None
         }
         for lattice_id in sorted(having, key=self._seniority):
@@ -259,7 +264,7 @@ class Cache:
                         application,
                         options,
                         self._pods(lattice_id),
-                        self.following.hosts(lattice_id),
+                        self.followers.hosts(lattice_id),
                         self._running(lattice_id),
                         group,
                         groups=tuple(sorted(self.by_lattice.get(lattice_id, ()))),
@@ -268,20 +273,20 @@ class Cache:
         return claims, refused
 
     def _running(self, lattice_id: str) -> ProviderHosts:
-        comparison = self.following.comparison(lattice_id)
+        comparison = self.followers.comparison(lattice_id)
         return comparison.running if comparison is not None else ProviderHosts()
 
     def _remembered(self, service: ServiceView) -> Claim:
         """Return the claim that a Service records in its annotations."""
         lattice_id, annotations = service.lattice, (service.manifest or {}).get("annotations") or {}
-        listeners = read_reach(annotations.get(names.ANNOTATION_CACHED_LISTENERS, ""))
+        listeners = read_cached_listeners(annotations.get(names.ANNOTATION_CACHED_LISTENERS, ""))
         application = Application(service.application, listeners=listeners)
         return Claim(
             lattice_id,
             application,
             ServiceOptions(),
             self._pods(lattice_id, () if lattice_id in self.by_lattice else recorded_groups(service)),
-            self.following.hosts(lattice_id),
+            self.followers.hosts(lattice_id),
             self._running(lattice_id),
             self._group(lattice_id, service.namespace),
             remembered=True,
@@ -306,7 +311,7 @@ class Cache:
         """
         groups = (*self.by_lattice.get(lattice_id, {}), *recorded)
         pods = [pod for key in groups for pod in self.pods.get(key, {}).values()]
-        name, reporting = lattice_name(lattice_id), self.following.hosts(lattice_id)
+        name, reporting = lattice_name(lattice_id), self.followers.hosts(lattice_id)
         for place in self.homes(lattice_id) if reporting else ():
             for key, group in self.by_namespace.get(place, {}).items():
                 if key not in groups and lattice_name(group.lattice) == name:
@@ -314,7 +319,7 @@ class Cache:
         return tuple(pods)
 
     def _complete(self, lattice_id: str) -> bool:
-        comparison = self.following.comparison(lattice_id)
+        comparison = self.followers.comparison(lattice_id)
         return comparison is not None and comparison.applications.complete
 
     def _unknown(self, lattice_id: str, application: str) -> bool:
@@ -325,7 +330,7 @@ class Cache:
 
     def _answer(self, lattice_id: str, application: str) -> bool | None:
         """Return whether a lattice has an application deployed, None while it has not answered."""
-        comparison = self.following.comparison(lattice_id)
+        comparison = self.followers.comparison(lattice_id)
         if comparison is None:
             return None
         known = comparison.applications.known.get(application)
@@ -367,7 +372,7 @@ class Cache:
 
     def _trouble(self, lattice_id: str) -> str:
         """Return why the lattice of a host group does not answer, "" while no error is known."""
-        reason = self.unreadable.get(lattice_id) or self.following.trouble(lattice_id)
+        reason = self.unreadable.get(lattice_id) or self.followers.trouble(lattice_id)
         group = self._group(lattice_id, "")
         if not reason or group is None or group.spec is None:
             return reason

@@ -36,7 +36,7 @@ class ServiceMetrics(FollowedGauges[LatticeAddress]):
         return self._metrics.lattice(SERVICE_REFLECTOR, of, *reads)
 
     def _silent(self, lattice_id: str, since: float) -> float:
-        last_message = self._cache.following.last_message_at(lattice_id)
+        last_message = self._cache.followers.last_message_at(lattice_id)
         return time.monotonic() - (since if last_message is None else last_message)
 
     def _applications(self, lattice_id: str) -> float:

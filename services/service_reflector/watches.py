@@ -17,7 +17,7 @@ from trellis.kube.informer import Change, Informer
 from trellis.kube.resources import DEPLOYMENTS, ENDPOINT_SLICES, HOST_CONFIGS, HTTP_ROUTES, PODS, SERVICES
 from trellis.kube.watch_timings import WatchTimings
 from trellis.lattice.domain.group_views import GroupView, view_group
-from trellis.lattice.domain.kept import read_kept
+from trellis.lattice.domain.preserved import read_preserved
 from trellis.lattice.domain.service_views import (
     POD_SELECTOR,
     SLICE_SELECTOR,
@@ -176,7 +176,7 @@ def on_service(cache: Cache, wake: Wake) -> Callable[[Change[ServiceView]], None
                 _discard(cache.by_annotated_lattice, item.lattice, change.key)
         if change.old is not None and (change.new is None or change.new.uid != change.old.uid):
             cache.deleted.discard(change.old.uid)
-            cache.preserved.pop(change.key, None)
+            cache.preserved_slices.pop(change.key, None)
         if change.new is not None and change.new.application:
             new = change.new
             cache.mirrors.setdefault((new.lattice, new.application), set()).add(change.key)
@@ -226,13 +226,13 @@ def on_route(cache: Cache, wake: Wake) -> Callable[[Change[RouteView]], None]:
 
 def _note_kept(cache: Cache, name: str, piece: SliceView, *, left: bool) -> set[str]:
     """Cache a slice that keeps the addresses of a deleted Service (``left``), else drop it; return affected keys."""
-    if (kept := read_kept(piece.kept)) is None:
+    if (preserved := read_preserved(piece.preserved)) is None:
         return set()
-    key = f"{piece.namespace}/{kept.application}"
+    key = f"{piece.namespace}/{preserved.application}"
     if left:
-        cache.kept.setdefault(key, {})[name] = piece
+        cache.preserved_slices.setdefault(key, {})[name] = piece
     else:
-        _drop(cache.kept, key, name)
+        _drop(cache.preserved_slices, key, name)
     return {key}
 
 

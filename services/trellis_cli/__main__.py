@@ -11,9 +11,9 @@ def main() -> None:
     import sys
 
     try:
-        from trellis.runtime import gc as heap
+        from trellis.runtime import gc
 
-        with heap.importing():
+        with gc.importing():
             from trellis_cli.command_line import main as run
             from trellis_cli.common.pipe import end_with_reader
 

@@ -17,7 +17,7 @@ import nats
 import nats.errors
 
 from chaos.bus_servers import BusServers, quiet
-from chaos.misfortune import Fault
+from chaos.fault_plan import Fault
 from chaos.steps import Step
 from support.suite.tcp_proxy import TcpProxy
 from trellis.bus.accounts.permissions import durables

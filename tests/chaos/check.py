@@ -18,7 +18,7 @@ from nats.js.errors import NotFoundError
 
 from chaos import judge
 from chaos.bus_faults import GARBAGE
-from chaos.misfortune import Fault
+from chaos.fault_plan import Fault
 from chaos.model import Expected, expected
 from chaos.outcome import Outcome
 from chaos.waiting import NoProcessorError, Patience, none_of
@@ -38,7 +38,7 @@ async def check(world: World) -> Outcome:
     began = time.monotonic()
     with _seen(outcome):
         await _settle(world, outcome, patience)
-    mark = world.fleet.mark()
+    offset = world.fleet.audit_offset()
     for side in world.sides.values():
         await side.release()
     with _seen(outcome):
@@ -48,7 +48,7 @@ async def check(world: World) -> Outcome:
     world.say(f"ended after {time.monotonic() - began:.1f} s")
     outcome.wrong += world.reproaches()
     records = world.fleet.writes(world.mark)
-    until = len(records) - len(world.fleet.writes(mark))
+    until = len(records) - len(world.fleet.writes(offset))
     outcome.wrong += judge.violations(records, _case(world, until))
     counts = judge.work(records)
     outcome.writes, outcome.jobs = counts.total(), counts["jobs"]
@@ -88,9 +88,9 @@ async def _quiet(world: World, patience: Patience) -> list[str]:
     last: list[dict[str, Any]] = []
 
     async def look() -> list[str]:
-        mark = world.fleet.mark()
+        offset = world.fleet.audit_offset()
         await asyncio.sleep(QUIET_SECONDS)
-        last[:] = world.fleet.writes(mark)
+        last[:] = world.fleet.writes(offset)
         counts = judge.work(last)
         return [f"there is nothing to do, and still they write {dict(counts)}"] if counts else []
 

@@ -37,7 +37,7 @@ from chaos.sides import Side
 from chaos.stories import Story
 from chaos.waiting import Patience, none_of
 from support.nodes.fleet import Fleet
-from support.suite.nursery import Child, Nursery
+from support.suite.forkserver import Child, Forkserver
 from support.suite.tcp_proxy import TcpProxy
 from trellis.events.subjects import STREAM_DEAD
 from trellis_dev.localcluster import ClusterInfo
@@ -90,7 +90,7 @@ class Teller:
     """Tells stories in one control plane."""
 
     cluster: ClusterInfo
-    nursery: Nursery
+    forkserver: Forkserver
     story: Story
 
     async def tell(self, *points: Point) -> Telling:
@@ -149,11 +149,11 @@ class Teller:
                 pointed.PASSED: str(directory / _PASSED),
                 pointed.DEATH: str(directory / _DEATH),
             }
-            mark = fleet.mark()
+            offset = fleet.audit_offset()
             await asyncio.to_thread(fleet.add, "spare", opted_in=False)  # hosts run somewhere
             await side.begin()
             stack.push_async_callback(_end, asyncio.create_task(kubelets.run()))
-            world = _World(self.nursery, environment, directory, fleet, bus, side, kubelets, mark)
+            world = _World(self.forkserver, environment, directory, fleet, bus, side, kubelets, offset)
             if isinstance(side, LatticeSide):
                 world.event_ids = await stack.enter_async_context(received_events(self.cluster.nats_url, fleet.id))
             keeping = asyncio.create_task(world.keep(self.story.services, telling))
@@ -163,14 +163,14 @@ class Teller:
 
 @dataclass
 class _World:
-    nursery: Nursery
+    forkserver: Forkserver
     environment: dict[str, str]
     directory: Path
     fleet: Fleet
     bus: BusServers
     side: Side
     kubelets: Kubelets
-    mark: int
+    offset: int
     event_ids: set[str] | None = None
     child: Child | None = None
     deaths: int = 0
@@ -182,7 +182,7 @@ class _World:
     async def keep(self, services: Sequence[str], telling: Telling) -> None:
         """Have the process run, and run again when it has died of a point."""
         while not self.stopping:
-            self.child = await self.nursery.have(self.environment, ["run", *services], self.directory / "log")
+            self.child = await self.forkserver.have(self.environment, ["run", *services], self.directory / "log")
             code = await self.child.wait()
             if self.stopping:
                 return
@@ -214,7 +214,7 @@ class _World:
             if telling.wrong:
                 telling.wrong.insert(0, f"in chapter {number + 1}")
                 return
-        mark = self.fleet.mark()
+        offset = self.fleet.audit_offset()
         telling.wrong += [
             *await self._until_none(lambda: self._undone(telling)),
             *await self._bus(),
@@ -225,7 +225,7 @@ class _World:
         records = self.fleet.writes(self.mark)
         own = [record for record in records if self.fleet.id in json.dumps(record.get("objectRef") or {})]
         until = len(own) - sum(
-            self.fleet.id in json.dumps(write.get("objectRef") or {}) for write in self.fleet.writes(mark)
+            self.fleet.id in json.dumps(write.get("objectRef") or {}) for write in self.fleet.writes(offset)
         )
         case = judge.Case(self.fleet.system, self.fleet.installers, frozenset(self.side.deleted), until)
         telling.wrong += judge.violations(own, case)

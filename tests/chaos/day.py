@@ -12,7 +12,7 @@ from datetime import date
 from typing import Final
 
 from chaos import controller_work, node_work, secret_work
-from chaos.misfortune import Fault
+from chaos.fault_plan import Fault
 from chaos.schedule import make_schedule, servers_of
 from chaos.steps import Schedule
 

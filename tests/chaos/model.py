@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from chaos import controller_work, lattice_work, misfortune, node_work, secret_work
+from chaos import controller_work, fault_plan, lattice_work, node_work, secret_work
+from chaos.fault_plan import Fault
 from chaos.lattice_work import App
-from chaos.misfortune import Fault
 from chaos.node_work import NodeEnd
 from chaos.steps import Schedule
 
@@ -36,7 +36,7 @@ class Expected:
 def expected(schedule: Schedule) -> Expected:
     """Return what has to be there once everything that went wrong is over."""
     nodes = node_work.ended(schedule.of(node_work.PART))
-    garbage = sum(step.act == Fault.GARBAGE for step in schedule.of(misfortune.PART))
+    garbage = sum(step.act == Fault.GARBAGE for step in schedule.of(fault_plan.PART))
     lattice = lattice_work.ended(schedule.of(lattice_work.PART))
     return Expected(
         {name: nodes.end(name) for name in node_work.NODES},

@@ -1,7 +1,7 @@
 """`trellis` as a process that can be told to die at its next write to the API server: before it is sent, or once done.
 
-Run by a ``Nursery``. In: the file named by ``TRELLIS_TEST_DEATH``; whoever writes ``before`` or ``after`` into it kills
-the process so. Renewals of leases are no writes here: they come every second, and a process that dies in one has
+Run by a ``Forkserver``. In: the file named by ``TRELLIS_TEST_DEATH``; whoever writes ``before`` or ``after`` into it
+kills the process so. Renewals of leases are no writes here: they come every second, and a process that dies in one has
 nothing under way. Its wall clock is that of ``support.suite.stepped_clock``.
 """
 

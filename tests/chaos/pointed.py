@@ -1,6 +1,6 @@
 """`trellis` as a process that notes each boundary it comes to, and dies at the one that it is told.
 
-Run by a ``Nursery``. In: the files named by ``TRELLIS_TEST_POINTS`` (what was passed goes there) and by
+Run by a ``Forkserver``. In: the files named by ``TRELLIS_TEST_POINTS`` (what was passed goes there) and by
 ``TRELLIS_TEST_DEATH`` (points, in JSON; one that was died of is not in it any more, so that the successor lives).
 """
 

@@ -18,7 +18,7 @@ from typing import Final
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from chaos import misfortune
+from chaos import fault_plan
 from chaos.flat import Verdict
 from chaos.outcome import OK, Outcome
 from chaos.steps import Schedule
@@ -47,7 +47,7 @@ class Line:
     def of(cls, schedule: Schedule, outcome: Outcome, commit: str, took: int) -> Line:
         """Return the line of a run."""
         faults: dict[str, int] = {}
-        for step in schedule.of(misfortune.PART):
+        for step in schedule.of(fault_plan.PART):
             faults[step.act] = faults.get(step.act, 0) + 1
         return cls(
             schedule.seed,
@@ -123,7 +123,7 @@ def summary(lines: Sequence[Line]) -> str:
 def met(lines: Sequence[Line]) -> str:
     """Return how many runs had each fault, as a table; one that none had is in it, too."""
     rows = ["| fault | runs | times |", "|---|---|---|"]
-    for fault in misfortune.Fault:
+    for fault in fault_plan.Fault:
         counts = [line.faults.get(fault, 0) for line in lines]
         rows.append(f"| `{fault}` | {sum(map(bool, counts))} | {sum(counts)} |")
     three = sum(line.servers > 1 for line in lines)

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from chaos import orders
 from support.cluster.api_proxy import ApiProxy
 from support.suite import stepped_clock
-from support.suite.nursery import Child, Nursery
+from support.suite.forkserver import Child, Forkserver
 from support.suite.service_process import ask, free_port
 from support.suite.tcp_proxy import TcpProxy
 
@@ -48,7 +48,7 @@ class Replica:
         self._tasks: list[asyncio.Task[None]] = []
 
     @contextlib.asynccontextmanager
-    async def running(self, nursery: Nursery, environment: dict[str, str]) -> AsyncIterator[Replica]:
+    async def running(self, forkserver: Forkserver, environment: dict[str, str]) -> AsyncIterator[Replica]:
         """Have it run, however often it ends, for the time of a block."""
         async with contextlib.AsyncExitStack() as stack:
             await stack.enter_async_context(self.api)
@@ -64,18 +64,18 @@ class Replica:
                 stepped_clock.VARIABLE: str(self.clock),
                 "TRELLIS_LOG_FORMAT": "json",
             }
-            self._tasks = [asyncio.create_task(self._keep(nursery, given)), asyncio.create_task(self._look())]
+            self._tasks = [asyncio.create_task(self._keep(forkserver, given)), asyncio.create_task(self._look())]
             try:
                 yield self
             finally:
                 await self.end()
 
-    async def _keep(self, nursery: Nursery, environment: dict[str, str]) -> None:
+    async def _keep(self, forkserver: Forkserver, environment: dict[str, str]) -> None:
         while True:
             self.starts += 1
             self._doomed = False
             identity = {"TRELLIS_IDENTITY": f"{self.name}-{self.starts}"}
-            self.process = await nursery.have(environment | identity, ["run"], self.log)
+            self.process = await forkserver.have(environment | identity, ["run"], self.log)
             code = await self.process.wait()
             if not self._doomed and code != -signal.SIGKILL:
                 self.wrong.append(f"{self.name}-{self.starts} ended by itself, with {code}: see {self.log}")

@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from chaos import lattice_work, small_disk
 from chaos.check import check
 from chaos.day import FOUND, SECONDS
-from chaos.misfortune import PART, Fault
+from chaos.fault_plan import PART, Fault
 from chaos.outcome import Outcome
 from chaos.record import Line, append, commit
 from chaos.schedule import WORK, make_schedule
@@ -39,7 +39,7 @@ from chaos.waiting import NoProcessorError
 from chaos.world import world
 from support.nodes.installers import INSTALLER_STAGES
 from support.suite import stepped_clock
-from support.suite.nursery import Nursery, nursery
+from support.suite.forkserver import Forkserver, forkserver
 from trellis.crds.kinds import APPLICATIONS, KINDS, Kind, make_definition
 from trellis.kube.resources import DEFINITIONS
 from trellis_dev.localcluster import ClusterInfo, Lattices, local_cluster, up
@@ -59,7 +59,7 @@ def define(cluster: ClusterInfo, kinds: Sequence[Kind] = (*KINDS, APPLICATIONS))
     api.close()
 
 
-async def one_run(cluster: ClusterInfo, made_by: Nursery, schedule: Schedule, directory: Path) -> Outcome:
+async def one_run(cluster: ClusterInfo, made_by: Forkserver, schedule: Schedule, directory: Path) -> Outcome:
     """Carry out one schedule; return what came of it. Its log is the file ``said`` in the directory."""
     began = time.monotonic()
     with (directory / "said").open("w", encoding="utf-8", buffering=1) as log:
@@ -126,9 +126,9 @@ async def run_all(options: argparse.Namespace, seeds: Iterator[int]) -> int:
     return wrong
 
 
-def births() -> AbstractContextManager[Nursery]:
+def births() -> AbstractContextManager[Forkserver]:
     """Return where replicas are born: processes that die when they are told, and whose clocks can be stepped."""
-    return nursery("chaos.mortal", **{stepped_clock.VARIABLE: os.devnull})
+    return forkserver("chaos.mortal", **{stepped_clock.VARIABLE: os.devnull})
 
 
 @contextlib.asynccontextmanager
@@ -142,7 +142,7 @@ async def control_plane(name: str, parts: Collection[str]) -> AsyncIterator[Clus
         yield cluster
 
 
-async def run_seed(options: argparse.Namespace, cluster: ClusterInfo, made_by: Nursery, seed: int) -> bool:
+async def run_seed(options: argparse.Namespace, cluster: ClusterInfo, made_by: Forkserver, seed: int) -> bool:
     """Carry out the schedule of a seed; return whether all was well."""
     run = await carry_out(cluster, made_by, schedule_of(options, seed), keep=options.keep)
     print(summary(run, f"make chaos SEED={seed} RUNS=1 SECONDS={options.seconds:g}{again(options)}"), flush=True)
@@ -159,7 +159,7 @@ def without_what_is_missing(wanted: Schedule, *, mounts: bool, wadm: bool) -> tu
     return dataclasses.replace(wanted, steps=steps), left_out
 
 
-async def carry_out(cluster: ClusterInfo, made_by: Nursery, wanted: Schedule, *, keep: bool = False) -> Run:
+async def carry_out(cluster: ClusterInfo, made_by: Forkserver, wanted: Schedule, *, keep: bool = False) -> Run:
     """Carry out what can be of a schedule; the logs are gone if all was well, unless they are to be kept."""
     schedule, left_out = without_what_is_missing(wanted, mounts=small_disk.can_mount(), wadm="wadm" in cluster.pids)
     directory = Path(tempfile.mkdtemp(prefix=f"chaos-{schedule.seed}-"))

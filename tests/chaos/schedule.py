@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final
 
-from chaos import controller_work, lattice_work, misfortune, node_work, secret_work
+from chaos import controller_work, fault_plan, lattice_work, node_work, secret_work
 from chaos.steps import Schedule, Step
 
 WORK: Final[Mapping[str, Callable[[random.Random, float], Iterator[Step]]]] = {
@@ -43,8 +43,8 @@ def make_schedule(
     ``faults``: only these are left of what would go wrong, all if it is empty; ``without``: these are not.
     """
     servers = servers_of(seed)
-    steps = list(misfortune.faults(random.Random(f"{seed} faults"), seconds, servers))
-    steps += list(misfortune.rarer(random.Random(f"{seed} rarer faults"), seconds, servers, steps))
+    steps = list(fault_plan.faults(random.Random(f"{seed} faults"), seconds, servers))
+    steps += list(fault_plan.rarer(random.Random(f"{seed} rarer faults"), seconds, servers, steps))
     steps = [step for step in steps if (not faults or step.act in faults) and step.act not in without]
     for part, work in WORK.items():
         if part in parts:

@@ -26,9 +26,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from chaos import flat, run
 from chaos.check import check
+from chaos.fault_plan import PART as FAULTS
+from chaos.fault_plan import REPLICAS, Fault
 from chaos.flat import Sample, Verdict
-from chaos.misfortune import PART as FAULTS
-from chaos.misfortune import REPLICAS, Fault
 from chaos.outcome import OK, Outcome
 from chaos.record import SOAKS, SoakLine, commit, soak_table
 from chaos.schedule import WORK, make_schedule

@@ -1,4 +1,4 @@
-"""Everything of one run: the bus, two replicas behind proxies, nodes with kubelets, people, and misfortune.
+"""Everything of one run: the bus, two replicas behind proxies, nodes with kubelets, people, and faults.
 
 In: a control plane, a schedule, a directory. Out: the run itself, step by step; sentences about what is wrong. Called
 by ``run``. Invariant: when a run ends, however it does, nothing of it is left in the control plane.
@@ -14,15 +14,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from chaos import controller_work, lattice_work, misfortune, node_work, secret_work
+from chaos import controller_work, fault_plan, lattice_work, node_work, secret_work
 from chaos.asking import Asking
 from chaos.bus_faults import BusFaults
 from chaos.bus_servers import BusServers
 from chaos.controller_side import ControllerSide
-from chaos.faults import Faults
+from chaos.fault_injection import Faults
+from chaos.fault_plan import REPLICAS, Fault
 from chaos.kubelets import Kubelets
 from chaos.lattice_side import LatticeSide
-from chaos.misfortune import REPLICAS, Fault
 from chaos.model import Expected
 from chaos.node_side import NodeSide
 from chaos.replicas import Replica
@@ -32,7 +32,7 @@ from chaos.steps import Schedule, Step
 from chaos.waiting import Patience, done_within
 from support.nodes.fleet import Fleet
 from support.suite import planted
-from support.suite.nursery import Nursery
+from support.suite.forkserver import Forkserver
 from support.suite.tcp_proxy import TcpProxy
 from trellis_dev.localcluster import ClusterInfo
 from trellis_dev.localcluster.api import Api
@@ -58,7 +58,7 @@ class World:
     faults: Faults
     say: Callable[[str], None]
     directory: Path
-    mark: int
+    offset: int
     """Where the API server's history of this run begins."""
     began: float = field(default_factory=time.monotonic)
 
@@ -69,7 +69,7 @@ class World:
         tasks = []
         for step in self.schedule.steps:
             await asyncio.sleep(max(0.0, self.began + step.at - time.monotonic()))
-            key = (step.part, step.on) if step.part != misfortune.PART else (str(id(step)), "")
+            key = (step.part, step.on) if step.part != fault_plan.PART else (str(id(step)), "")
             chains[key] = asyncio.create_task(self._after(chains.get(key), step, self._act(step)))
             tasks.append(chains[key])
         patience = Patience(self.processes)
@@ -86,7 +86,7 @@ class World:
             raise
 
     def _act(self, step: Step) -> Awaitable[None]:
-        return self.faults.befall(step) if step.part == misfortune.PART else self.sides[step.part].act(step)
+        return self.faults.befall(step) if step.part == fault_plan.PART else self.sides[step.part].act(step)
 
     async def wrong(self, wanted: Expected) -> list[str]:
         """Return what is not as it has to be now."""
@@ -115,12 +115,12 @@ class World:
 
 @contextlib.asynccontextmanager
 async def world(
-    cluster: ClusterInfo, nursery: Nursery, schedule: Schedule, directory: Path, say: Callable[[str], None]
+    cluster: ClusterInfo, forkserver: Forkserver, schedule: Schedule, directory: Path, say: Callable[[str], None]
 ) -> AsyncIterator[World]:
     """Have a world for one run."""
     api = Api.of_kubeconfig(Path(cluster.kubeconfig))
     fleet, asking = Fleet(cluster, api), Asking(api)
-    mark = fleet.mark()
+    offset = fleet.audit_offset()
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(api.close)
         small = {int(step.value) for step in schedule.steps if step.act == Fault.NATS_FULL}
@@ -142,10 +142,10 @@ async def world(
         servers = [item.url for item in bus.all]
         replicas = {name: Replica(name, directory / name, Path(cluster.kubeconfig), servers) for name in REPLICAS}
         for replica in replicas.values():
-            await stack.enter_async_context(replica.running(nursery, environment))
+            await stack.enter_async_context(replica.running(forkserver, environment))
         faults = Faults(asking, BusFaults(bus, fleet.id), replicas, lattice, cluster.name, fleet.system)
         stack.push_async_callback(_end, asyncio.create_task(kubelets.run()))
-        made = World(schedule, fleet, asking, bus, replicas, sides, kubelets, faults, say, directory, mark)
+        made = World(schedule, fleet, asking, bus, replicas, sides, kubelets, faults, say, directory, offset)
         stack.push_async_callback(made.end)
         await _both_ready(made)
         yield made

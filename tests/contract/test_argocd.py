@@ -36,7 +36,7 @@ SYNCED = replace(VIEW, object=replace(VIEW.object, base=BASE))
 STORED = StoredModel("web", (("v1", StoredManifest.of({})),), "v1", 9)
 NOW = 1_793_491_200.0
 NOT_DEPLOYED = replace(BASE, deployed=False)
-AWAY = Because(Reason.WADM_AWAY, "wadm does not answer")
+UNAVAILABLE = Because(Reason.WADM_UNAVAILABLE, "wadm does not answer")
 NO_LATTICE = Because(Reason.NO_LATTICE, "no group of hosts")
 
 
@@ -101,8 +101,8 @@ STATES: dict[str, tuple[Seen, str, str]] = {
     "wadm away": (
         seen(
             view=replace(SYNCED, status=json.dumps(status_of(seen()))),
-            decision=Decision(waits=AWAY),
-            snapshot=Snapshot(SYNCED.object, Absence.AWAY, now=NOW),
+            decision=Decision(waits=UNAVAILABLE),
+            snapshot=Snapshot(SYNCED.object, Absence.UNAVAILABLE, now=NOW),
             model=None,
         ),
         "Healthy",

@@ -40,7 +40,7 @@ def document_of(service: str) -> dict[str, Any]:
     settings = importlib.import_module(f"{service}.settings").Settings()
     importlib.import_module(f"{service}.app").compose(settings, Base(telemetry, health, kube, bus, CLUSTER))
     broker = NatsBroker(NOWHERE, apply_types=False, logger=None)
-    kept = [subscription.register(broker, Epoch(0)) for subscription in bus._keeper.subscriptions]
+    kept = [subscription.register(broker, Epoch(0)) for subscription in bus._supervisor.subscriptions]
     assert kept, f"{service} has handlers.py and subscribes to nothing"
     return asyncapi_of(broker)
 

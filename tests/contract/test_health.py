@@ -54,11 +54,10 @@ from trellis.read_model.explain.controller import explain_controller
 from trellis.read_model.explain.hosts import explain_group
 from trellis.read_model.explain.page import READY as READY_WORD
 from trellis.read_model.explain.page import Rank
-from trellis.read_model.explain.service import Warned, World, explain_no_service, explain_service
+from trellis.read_model.explain.service import ServiceSnapshot, Warned, explain_no_service, explain_service
 from trellis.read_model.explain.subject import Absence, Beside
 from trellis.read_model.health import Health
-from trellis.read_model.tables.rollout import World as RolloutWorld
-from trellis.read_model.tables.rollout import standing_of
+from trellis.read_model.tables.rollout import RolloutSnapshot, standing_of
 from trellis_cli.explain.grant import GrantSnapshot, explain_grant
 from trellis_cli.top.model import Kind
 from trellis_cli.v2.row import v2_part
@@ -85,7 +84,9 @@ def test_the_conditions_of_a_shim_agree_with_its_health(world: Nodes, health: He
 def test_a_rollout_of_which_only_refused_nodes_remain_does_not_continue() -> None:
     world = SHIMS["HandlerConflict"][0]
     standing = standing_of(
-        RolloutWorld(world.views[0], world.statuses["spin"], tuple(world.views), (view_node(world.node),), world.ledger)
+        RolloutSnapshot(
+            world.views[0], world.statuses["spin"], tuple(world.views), (view_node(world.node),), world.ledger
+        )
     )
     assert (standing.settled, standing.broken) == (True, True)
 
@@ -137,7 +138,7 @@ def test_an_application_whose_host_groups_cannot_be_read_is_not_without_any() ->
 
 def test_a_service_without_ready_endpoints_is_degraded_everywhere() -> None:
     raw, ends = filled(objects.service()), filled(objects.slice_of())
-    world = World(view_service(raw), [], [], [])
+    world = ServiceSnapshot(view_service(raw), [], [], [])
     without = of_lattice(services={"team/shop": view_service_card(raw)})
     surfaces = [explained(explain_service(world)), *shown(without, "service/team/shop", Kind.SERVICES)]
     assert {*surfaces} == {("Degraded", "NoReadyEndpoints")}

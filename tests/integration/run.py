@@ -27,7 +27,7 @@ from chaos import day
 from support.guests import built as guests
 from support.secrets import secrets_client
 from support.suite import durations
-from support.suite.suite_rights import FOLDER_VARIABLE, faults
+from support.suite.suite_permissions import FOLDER_VARIABLE, faults
 from trellis_dev.localcluster import tools
 from trellis_dev.localcluster.progress import Lines
 

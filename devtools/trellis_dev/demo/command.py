@@ -108,7 +108,7 @@ class _Seen:
 
     rows: Sequence[NodeRow]
     seconds: float
-    most_in_work: int
+    most_in_progress: int
     node: str
     trace: str | None
     story: Story | None = None
@@ -140,7 +140,7 @@ async def _run(target: Target, *, context: str | None, keep: bool) -> Outcome:
         rows=seen.rows,
         provisioned=len(target.nodes),
         seconds=seen.seconds,
-        most_in_work=seen.most_in_work,
+        most_in_progress=seen.most_in_progress,
         node=seen.node,
         trace=[span for span in receiver.spans if span.trace_id == seen.trace],
         kept=target.cluster if keep else None,
@@ -167,13 +167,13 @@ async def _observe(target: Target, programs: Sequence[Program], display: Display
             seconds = await _provision(watching, target, display, check)
             await watching.last_events()
             node = target.nodes[0]
-            return _Seen(watching.rows(), seconds, watching.most_in_work, node, watching.trace_ids.get(node))
+            return _Seen(watching.rows(), seconds, watching.most_in_progress, node, watching.trace_ids.get(node))
         commands = Commands(target.cluster, target.own)
         stage = Stage(commands, kube, watching, target.nodes, target.folder, target.seconds, check)
         story = await run_story(stage, display)
         on_real_node = await real_node.show(commands, target.images, target.folder, display) if target.images else ()
         trace = watching.trace_ids.get(story.faulty)
-        rows, most = watching.rows(), watching.most_in_work
+        rows, most = watching.rows(), watching.most_in_progress
         return _Seen(rows, story.seconds, most, story.faulty, trace, story, on_real_node)
 
 

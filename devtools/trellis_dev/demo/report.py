@@ -36,7 +36,7 @@ class Outcome:
     rows: Sequence[NodeRow]
     provisioned: int
     seconds: float
-    most_in_work: int
+    most_in_progress: int
     node: str
     trace: Sequence[Span]
     kept: ClusterInfo | None
@@ -48,7 +48,9 @@ class Outcome:
     def totals(self) -> str:
         """Return the figures in one line."""
         nodes = "node" if self.provisioned == 1 else "nodes"
-        return f"{self.provisioned} {nodes} provisioned in {self.seconds:.1f} s, at most {self.most_in_work} at a time"
+        return (
+            f"{self.provisioned} {nodes} provisioned in {self.seconds:.1f} s, at most {self.most_in_progress} at a time"
+        )
 
 
 def show(outcome: Outcome, output: Format) -> None:
@@ -108,7 +110,7 @@ def document_of(outcome: Outcome) -> dict[str, object]:
         "nodes": [row.document() for row in outcome.rows],
         "provisioned": outcome.provisioned,
         "seconds": round(outcome.seconds, 3),
-        "most_in_work": outcome.most_in_work,
+        "most_in_progress": outcome.most_in_progress,
         "failed": outcome.story.failed.document() if outcome.story else None,
         "commands": [command.document() for command in commands],
         "trace": [

@@ -39,14 +39,14 @@ _LAST_EVENTS_SECONDS: Final = 2.0
 
 
 class Watching:
-    """Watches of one run. ``most_in_work`` is the maximum number of nodes in progress at the same time.
+    """Watches of one run. ``most_in_progress`` is the maximum number of nodes in progress at the same time.
 
     ``trace_ids``: by name of a node, the trace of its newest installation. ``shims``: those whose nodeSelectors count.
     """
 
     def __init__(self, kube: Kube, settings: ClientSettings, wanted: Iterable[str], display: Display) -> None:
         self._wanted = frozenset(wanted)
-        self.most_in_work = 0
+        self.most_in_progress = 0
         self.trace_ids: dict[str, str] = {}
         self.shims: tuple[ShimView, ...] = ()
         self._accepted: dict[str, int | None] = {}
@@ -190,5 +190,5 @@ class Watching:
         self._in_work(len(change.new.entries) if change.new is not None else 0)
 
     def _in_work(self, count: int) -> None:
-        self.most_in_work = max(self.most_in_work, count)
+        self.most_in_progress = max(self.most_in_progress, count)
         self._changed.set()

@@ -44,19 +44,19 @@ class FieldOwners:
     def conflicts(self, old: Manifest, wanted: Manifest, manager: str) -> list[str]:
         """Return the fields that an apply would take from other managers."""
         own = f"Apply {manager}"
-        taken = {path for path in _leaves_of(wanted) if _value(old, path) != _value(wanted, path)}
+        conflicting = {path for path in _leaves_of(wanted) if _value(old, path) != _value(wanted, path)}
         others = set().union(*(owned for owner, owned in self._fields.items() if owner != own), set())
-        return sorted("." + ".".join(path) for path in taken & others)
+        return sorted("." + ".".join(path) for path in conflicting & others)
 
     def applied(self, old: Manifest, wanted: Manifest, manager: str) -> Manifest:
         """Record a forced apply and return the object after it."""
         own = f"Apply {manager}"
         fields = _leaves_of(wanted)
         left_out = self._fields.get(own, set()) - fields
-        taken = {path for path in fields if _value(old, path) != _value(wanted, path)}
+        conflicting = {path for path in fields if _value(old, path) != _value(wanted, path)}
         for owner, owned in self._fields.items():
             if owner != own:
-                owned.difference_update(taken)
+                owned.difference_update(conflicting)
         self._fields[own] = fields
         others = set().union(*self._fields.values())
         result: Manifest = merge_patch(old, wanted)

@@ -214,9 +214,9 @@ class FakeApiServer:
         table = self.store.tables[target.res]
         old = table.objects.get(target.key)
         if old is not None:
-            taken = self._owners(target, old).conflicts(old, wanted, manager)
-            if taken and request.query.get("force") != "true":
-                raise target.conflict(f"Apply failed with {len(taken)} conflicts: {', '.join(taken)}")
+            conflicting = self._owners(target, old).conflicts(old, wanted, manager)
+            if conflicting and request.query.get("force") != "true":
+                raise target.conflict(f"Apply failed with {len(conflicting)} conflicts: {', '.join(conflicting)}")
             # Ownership changes only if the write is accepted.
             owners = copy.deepcopy(self._owners(target, old))
             new = self.store.patch(target, owners.applied(old, wanted, manager))

@@ -65,8 +65,8 @@ class FakeStore:
     def create(self, target: Target, manifest: Manifest) -> Manifest:
         """Store a new object with a new uid."""
         check_new(target, manifest)
-        if (taken := self.tables[target.res].objects.get(target.key)) is not None:
-            raise target.exists(deleting="deletionTimestamp" in taken["metadata"])
+        if (existing := self.tables[target.res].objects.get(target.key)) is not None:
+            raise target.exists(deleting="deletionTimestamp" in existing["metadata"])
         if target.res.namespaced:
             space = self.get(Target(NAMESPACES, "", target.namespace))
             if "deletionTimestamp" in space["metadata"]:

@@ -128,13 +128,13 @@ def _free_ranges() -> list[int]:
     """Return the ranges without overlap with a route of this machine, in random order."""
     answer = subprocess.run([_program("ip"), "-4", "-json", "route"], capture_output=True, text=True, check=True)  # noqa: S603 - fixed arguments
     routes: list[dict[str, Any]] = json.loads(answer.stdout)
-    taken: list[IPv4Network] = []
+    used: list[IPv4Network] = []
     for route in routes:
         if route["dst"] != "default":
             network = ip_network(route["dst"])
             assert isinstance(network, IPv4Network)
-            taken.append(network)
-    free = [n for n in _RANGES if not any(network.overlaps(IPv4Network(f"10.{n}.0.0/16")) for network in taken)]
+            used.append(network)
+    free = [n for n in _RANGES if not any(network.overlaps(IPv4Network(f"10.{n}.0.0/16")) for network in used)]
     random.shuffle(free)
     return free
 

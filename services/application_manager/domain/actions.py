@@ -26,7 +26,7 @@ class Reason(StrEnum):
     DELETED_IN_WADM = "DeletedInWadm"
     FINALIZER_REMOVED = "FinalizerRemoved"
     NO_LATTICE = "NoLattice"
-    WADM_AWAY = "WadmUnavailable"
+    WADM_UNAVAILABLE = "WadmUnavailable"
     READ_ONLY = "ReadOnly"
     CONTENDED = "Contended"
     TOMBSTONE = "Tombstone"

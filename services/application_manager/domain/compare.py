@@ -51,9 +51,9 @@ def compare(snapshot: Snapshot) -> Decision:
         return _deleting(snapshot, found)
     if snapshot.standing is Standing.NO_LATTICE:
         return wait(Reason.NO_LATTICE, "no host group in this namespace has this application's lattice")
-    if snapshot.wadm is Absence.AWAY:
-        return wait(Reason.WADM_AWAY, "wadm does not answer: the state of the application may be outdated")
-    if snapshot.standing is Standing.OTHERS:
+    if snapshot.wadm is Absence.UNAVAILABLE:
+        return wait(Reason.WADM_UNAVAILABLE, "wadm does not answer: the state of the application may be outdated")
+    if snapshot.standing is Standing.OWNED_BY_OTHER:
         return _read_only(snapshot, found)
     wadm = snapshot.wadm
     decision = _compare(snapshot, found, wadm) if isinstance(wadm, Model) else _absent(snapshot, found)
@@ -100,12 +100,14 @@ def _deleting(snapshot: Snapshot, found: Object) -> Decision:
     if snapshot.standing is Standing.NO_LATTICE:
         announcement = Announcement(Reason.FINALIZER_REMOVED, "its lattice is unknown, so wadm cannot be notified")
         return Decision((RemoveFinalizer(announcement, tombstone=True),))
-    if snapshot.standing is Standing.OTHERS:
+    if snapshot.standing is Standing.OWNED_BY_OTHER:
         return Decision(
             (RemoveFinalizer(Announcement(Reason.READ_ONLY, "another cluster owns the lattice's applications")),)
         )
-    if snapshot.wadm is Absence.AWAY:
-        return wait(Reason.WADM_AWAY, "wadm does not answer: the application is deleted there first, once it does")
+    if snapshot.wadm is Absence.UNAVAILABLE:
+        return wait(
+            Reason.WADM_UNAVAILABLE, "wadm does not answer: the application is deleted there first, once it does"
+        )
     if isinstance(snapshot.wadm, Model):
         return Decision((DeleteModel(Announcement(Reason.DELETED, "its object was deleted in Kubernetes")),))
     return Decision((RemoveFinalizer(Announcement(Reason.DELETED, "wadm does not have it any more")),))

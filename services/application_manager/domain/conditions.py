@@ -97,7 +97,7 @@ def _from_wadm(seen: Seen, former: Mapping[str, Any]) -> Json:
     waits = seen.decision.waits
     if waits is not None and waits.reason is Reason.NO_LATTICE:
         return {"phase": "Waiting", "message": None}
-    if seen.snapshot.wadm is Absence.AWAY:
+    if seen.snapshot.wadm is Absence.UNAVAILABLE:
         return {}
     model = seen.snapshot.model
     if model is None:
@@ -189,7 +189,7 @@ def _synced(seen: Seen) -> Verdict:
     if refused is not None:
         return Verdict("Synced", "False", refused.refusal.value, refused.full_message)
     if waits is not None:
-        verdict = "Unknown" if waits.reason is Reason.WADM_AWAY else "False"
+        verdict = "Unknown" if waits.reason is Reason.WADM_UNAVAILABLE else "False"
         return Verdict("Synced", verdict, waits.reason.value, seen.snapshot.reason or waits.message)
     done = seen.recorded or (seen.view.object.base if not actions else None)
     if done is not None and all(isinstance(action, Record) for action in actions):
@@ -212,7 +212,7 @@ def _stalled(seen: Seen, status: Json) -> tuple[str, str] | None:
         return refused.refusal.value, refused.full_message
     if waits is not None and waits.reason is Reason.DUPLICATE:
         return waits.reason.value, waits.message
-    if status.get("phase") == "Failed" and seen.snapshot.wadm is not Absence.AWAY:
+    if status.get("phase") == "Failed" and seen.snapshot.wadm is not Absence.UNAVAILABLE:
         return _phase_message(status)
     return None
 
@@ -227,7 +227,7 @@ def _health(seen: Seen, status: Json, synced: Verdict) -> Health:
     if stalled := _stalled(seen, status):
         return Health(State.STALLED, *stalled)
     if synced.status != "True":
-        state = State.UNKNOWN if seen.snapshot.wadm is Absence.AWAY else State.RECONCILING
+        state = State.UNKNOWN if seen.snapshot.wadm is Absence.UNAVAILABLE else State.RECONCILING
         return Health(state, synced.reason, synced.message)
     phase = status.get("phase")
     reason, message = _phase_message(status)

@@ -57,7 +57,7 @@ def decide(snapshot: Snapshot) -> Decision:
     return replace(decision, duplicates=duplicates) if duplicates else decision
 
 
-def destroys(action: Action) -> bool:
+def deletes(action: Action) -> bool:
     """Return whether an action needs the circuit breaker: one side is deleted because the other side was."""
     return isinstance(action, DeleteModel | DeleteObject)
 
@@ -78,7 +78,7 @@ def paused(action: Action) -> Decision:
 def unavailable(snapshot: Snapshot, message: str) -> tuple[Snapshot, Decision]:
     """Return the snapshot and the decision to report after wadm did not answer a request."""
     reason = f"wadm does not answer: {message}"
-    return replace(snapshot, wadm=Absence.AWAY, reason=reason), wait(Reason.WADM_AWAY, reason)
+    return replace(snapshot, wadm=Absence.UNAVAILABLE, reason=reason), wait(Reason.WADM_UNAVAILABLE, reason)
 
 
 def refused_by_kubernetes(message: str) -> Decision:
@@ -102,7 +102,7 @@ def _accept_removal(snapshot: Snapshot, removed: ApplicationView) -> Decision:
     """Store a tombstone if wadm has the application, or may have it; the next decision follows at once."""
     base, model = removed.object.base, snapshot.model
     revision = None
-    if base is not None and (model is not None or snapshot.wadm is Absence.AWAY):
+    if base is not None and (model is not None or snapshot.wadm is Absence.UNAVAILABLE):
         revision = max(base.revision, 0 if model is None else model.revision)
     announcement = Announcement(Reason.FINALIZER_REMOVED, "a user removed its finalizer")
     return Decision((AcceptRemoval(announcement, removed, revision),), again=0.0, silent=True)

@@ -210,7 +210,7 @@ class Progress:
 
     def reporting(self, decision: Decision, now: float) -> Progress:
         """Return the progress at the time of a report: the outage of wadm continues, or is over."""
-        if decision.waits is None or decision.waits.reason is not Reason.WADM_AWAY:
+        if decision.waits is None or decision.waits.reason is not Reason.WADM_UNAVAILABLE:
             return replace(self, unavailable_since=None)
         return replace(self, unavailable_since=now if self.unavailable_since is None else self.unavailable_since)
 

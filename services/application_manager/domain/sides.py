@@ -26,14 +26,14 @@ class Absence(StrEnum):
 
     DELETED = "Deleted"
     LOST = "Lost"
-    AWAY = "Away"
+    UNAVAILABLE = "Unavailable"
 
 
 class Standing(StrEnum):
     """Permission of this cluster to write to the lattice."""
 
-    OURS = "Ours"
-    OTHERS = "Others"
+    OWNED = "Owned"
+    OWNED_BY_OTHER = "OwnedByOther"
     NO_LATTICE = "NoLattice"
 
 

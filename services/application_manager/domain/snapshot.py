@@ -44,7 +44,7 @@ class Snapshot:
 
     object: Object | None
     wadm: Model | Absence
-    standing: Standing = Standing.OURS
+    standing: Standing = Standing.OWNED
     now: float = 0.0
     tombstone: bool = False
     progress: Progress = SETTLED

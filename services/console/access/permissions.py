@@ -1,8 +1,8 @@
 """Permissions of a viewer on objects: SelfSubjectAccessReviews with the identity of the viewer, cached for seconds.
 
 In: a connection with the viewer's identity, permissions. Out: whether they are granted. Called for messages of the bus,
-which the console reads with its own user. Invariants: a result is valid for ``Timings.rights``; a failed review denies;
-concurrent requests for the same permission share a review; the cache is bounded.
+which the console reads with its own user. Invariants: a result is valid for ``Timings.permissions``; a failed review
+denies; concurrent requests for the same permission share a review; the cache is bounded.
 Source: authorization.k8s.io/v1, and RBAC: permission to get all objects of a kind includes each object.
 """
 
@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import orjson
 
-from console.domain.limits import REVIEWS_AT_ONCE, RIGHTS_KEPT
+from console.domain.limits import PERMISSIONS_KEPT, REVIEWS_AT_ONCE
 from console.timings import Timings
 from trellis.kube.client import Kube
 from trellis.kube.errors import Call, KubeError
@@ -96,7 +96,7 @@ class ReviewedPermissions:
 
     async def _has(self, right: Right) -> bool:
         known = self._known.get(right)
-        if known is not None and self._clock() - known[1] < self._timings.rights:
+        if known is not None and self._clock() - known[1] < self._timings.permissions:
             return known[0]
         task = self._asking.get(right)
         if task is None:
@@ -120,7 +120,7 @@ class ReviewedPermissions:
             return False
         self._known[right] = (answer, self._clock())
         self._known.move_to_end(right)
-        if len(self._known) > RIGHTS_KEPT:
+        if len(self._known) > PERMISSIONS_KEPT:
             self._known.popitem(last=False)
         return answer
 

@@ -30,7 +30,7 @@ SESSIONS: Final = 500
 SESSIONS_EACH: Final = 20
 LOGINS_PER_SECOND: Final = 5.0
 LOGINS_BURST: Final = 20.0
-RIGHTS_KEPT: Final = 4_096
+PERMISSIONS_KEPT: Final = 4_096
 """Cached access reviews of one viewer."""
 REVIEWS_AT_ONCE: Final = 4
 EVENTS_KEPT: Final = 2_000

@@ -135,14 +135,14 @@ class Routes:
             at = known[1] if known is not None and resumed else self.feed.last(wanted, recent)
             await outlet.open()
             async with counted(self.telemetry, "events"):
-                lacking = await visit.rights.lacking(permissions_of(wanted.streams))
-                hello = {"epoch": self.feed.epoch, "resumed": resumed, "away": self.bus.away or None}
+                lacking = await visit.permissions.lacking(permissions_of(wanted.streams))
+                hello = {"epoch": self.feed.epoch, "resumed": resumed, "unavailable": self.bus.unavailable or None}
                 hello |= {"lacking": lacking}
                 await outlet.write([message("hello", hello)])
-                await self._send_events(outlet, wanted, visit.rights, at)
+                await self._send_events(outlet, wanted, visit.permissions, at)
             return outlet.response
 
-    async def _send_events(self, outlet: Outlet, wanted: Filter, rights: ReviewedPermissions, at: int) -> None:
+    async def _send_events(self, outlet: Outlet, wanted: Filter, permissions: ReviewedPermissions, at: int) -> None:
         while True:
             news = self.feed.news.next
             items, missed = self.feed.after(at)
@@ -150,7 +150,7 @@ class Routes:
                 await outlet.write([message("gap", {})])
             for item in items:
                 at = item.index
-                if wanted.wants(item) and await rights.allowed(item.about.right):
+                if wanted.wants(item) and await permissions.allowed(item.about.right):
                     await outlet.write([message("event", item.document, message_id(self.feed.epoch, at))])
                 await outlet.check()
             if not items:
@@ -161,13 +161,13 @@ class Routes:
         page = read_page_request(request.query)
         viewer, _ = self.doors.viewer(request)
         async with self.lobby.visit(viewer) as visit, self.lobby.reading(visit):
-            return json_response(await replay(self.bus, visit.rights, page, seconds=self.timings.replay))
+            return json_response(await replay(self.bus, visit.permissions, page, seconds=self.timings.replay))
 
     async def letters(self, request: web.Request) -> web.StreamResponse:
         """Return the dead letters."""
         viewer, _ = self.doors.viewer(request)
         async with self.lobby.visit(viewer) as visit, self.lobby.reading(visit):
-            found = await letters(self.bus, visit.rights, request.query, seconds=self.timings.replay)
+            found = await letters(self.bus, visit.permissions, request.query, seconds=self.timings.replay)
             return json_response(found)
 
     async def letter(self, request: web.Request) -> web.StreamResponse:
@@ -177,7 +177,7 @@ class Routes:
             raise bad("invalid sequence", "use a number of the list of dead letters")
         viewer, _ = self.doors.viewer(request)
         async with self.lobby.visit(viewer) as visit, self.lobby.reading(visit):
-            return json_response(await dead_letter_page(self.bus, visit.rights, sequence))
+            return json_response(await dead_letter_page(self.bus, visit.permissions, sequence))
 
     async def explain(self, request: web.Request) -> web.StreamResponse:
         """Return the output of ``trellis explain``, read with the identity of the viewer."""
@@ -215,7 +215,7 @@ class Routes:
         viewer, _ = self.doors.viewer(request)
         url = self.settings.jaeger_url
         async with self.lobby.visit(viewer) as visit, self.lobby.reading(visit):
-            if not await visit.rights.allowed(TRACES):
+            if not await visit.permissions.allowed(TRACES):
                 raise not_allowed(f"{TRACES}")
             if url is None:
                 raise RefusedError(404, "no Jaeger is configured", "set TRELLIS_JAEGER_URL")

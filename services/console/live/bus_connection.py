@@ -37,7 +37,7 @@ from trellis.limits.backoff import Attempts, Backoff
 from trellis.telemetry import get_logger
 from trellis.telemetry.health import Health
 
-_RECALLED: Final = EVENTS_KEPT // 4
+_REPLAYED: Final = EVENTS_KEPT // 4
 """Messages of each stream that are read back at start, so that a page shows past messages."""
 _ALL: Final = ".>"
 _TRY: Final = "retry; `trellis check` checks the bus"
@@ -65,15 +65,15 @@ class BusConnection:
         self._health = health
         self._timings: Final = timings
         self._client: UserClient | None = None
-        self._away = (
+        self._unavailable = (
             "the name of the cluster on the bus is unknown",
             "set TRELLIS_CLUSTER, or log in as an account that can get the namespace kube-system",
         )
 
     @property
-    def away(self) -> str:
+    def unavailable(self) -> str:
         """Why the bus is unavailable, "" if it is available."""
-        return self._away[0]
+        return self._unavailable[0]
 
     async def run(self) -> None:
         """Connect, with unlimited retries, and follow the streams until cancelled."""
@@ -85,9 +85,9 @@ class BusConnection:
             except* BusError as errors:
                 reason = "; ".join(dict.fromkeys(str(error) for error in errors.exceptions))
                 self._health.note("bus", reason)
-                if self._away[0] != reason:
+                if self._unavailable[0] != reason:
                     _log.warning("bus unavailable, retrying", error=reason)
-                self._away = (reason, _TRY)
+                self._unavailable = (reason, _TRY)
             finally:
                 await self._close()
             await asyncio.sleep(attempts.next())
@@ -104,7 +104,7 @@ class BusConnection:
         """
         client = self._client
         if client is None:
-            raise RefusedError(503, f"the bus is unavailable: {self._away[0]}", self._away[1])
+            raise RefusedError(503, f"the bus is unavailable: {self._unavailable[0]}", self._unavailable[1])
         wanted = _roots(self._cluster.result())[stream].removesuffix(_ALL) + f".{subjects}"
         reader = StreamReader(client, stream, wanted, start, headers_only=headers_only)
         try:
@@ -118,14 +118,14 @@ class BusConnection:
         inbox = inbox_prefix(CONSOLE, name)
         self._client = await dial(self._url, "trellis-console", self._credentials, inbox=inbox)
         self._health.note("bus", "")
-        self._away = ("", "")
+        self._unavailable = ("", "")
         async with asyncio.TaskGroup() as group:
             for stream, subjects in _roots(name).items():
                 group.create_task(self._follow(self._client, stream, subjects), name=f"follow {stream}")
 
     async def _follow(self, client: UserClient, stream: str, subjects: str) -> None:
         letters = stream == STREAM_DEAD
-        reader = StreamReader(client, stream, subjects, Start(last=_RECALLED), headers_only=letters)
+        reader = StreamReader(client, stream, subjects, Start(last=_REPLAYED), headers_only=letters)
         async with contextlib.aclosing(reader.follow()) as messages:
             async for message in messages:
                 if message is None:

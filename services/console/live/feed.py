@@ -24,7 +24,7 @@ from console.live.about import OF_LATTICES, OF_OBJECTS, About, about_event, dead
 from trellis.bus.dead_letters.read import DeadLetter
 from trellis.bus.streams.tail import TailedEvent
 from trellis.events.subjects import ROOT_LATTICE
-from trellis.read_model.live.audience import News
+from trellis.read_model.live.audience import ChangeSignal
 from trellis.read_model.reading.letters import document
 
 EVENTS: Final = "events"
@@ -144,7 +144,7 @@ class Feed:
     """The last items. ``epoch``: distinguishes these indexes from those of another process."""
 
     epoch: str = field(default_factory=lambda: secrets.token_hex(8))
-    news: News = field(default_factory=News)
+    news: ChangeSignal = field(default_factory=ChangeSignal)
     newest: int = 0
     """Index of the newest item, including dropped ones."""
     _items: deque[Item] = field(default_factory=deque)

@@ -94,7 +94,7 @@ def read_page_request(query: Mapping[str, str]) -> PageRequest:
 
 
 async def replay(
-    bus: BusConnection, rights: ReviewedPermissions, page: PageRequest, *, seconds: float
+    bus: BusConnection, permissions: ReviewedPermissions, page: PageRequest, *, seconds: float
 ) -> dict[str, Any]:
     """Return a page, oldest first, and the sequence before the next one, None at the end.
 
@@ -114,23 +114,25 @@ async def replay(
                 if page.until is not None and message.stored > page.until:
                     break
                 if len(shown) == page.most or looked_at == LOOKED_AT:
-                    return await _page(shown, at, rights, page)
+                    return await _page(shown, at, permissions, page)
                 looked_at += 1
                 item = item_of(event_of(message))
-                if page.wanted.wants(item) and await rights.allowed(item.about.right):
+                if page.wanted.wants(item) and await permissions.allowed(item.about.right):
                     shown.append(item)
                 at = message.sequence
             more = False
-    return await _page(shown, (at or 0) if more else None, rights, page)
+    return await _page(shown, (at or 0) if more else None, permissions, page)
 
 
-async def _page(items: list[Item], after: int | None, rights: ReviewedPermissions, page: PageRequest) -> dict[str, Any]:
-    lacking = await rights.lacking(permissions_of(page.wanted.streams))
+async def _page(
+    items: list[Item], after: int | None, permissions: ReviewedPermissions, page: PageRequest
+) -> dict[str, Any]:
+    lacking = await permissions.lacking(permissions_of(page.wanted.streams))
     return {"events": [item.document for item in items], "next": after, "lacking": lacking}
 
 
 async def letters(
-    bus: BusConnection, rights: ReviewedPermissions, query: Mapping[str, str], *, seconds: float
+    bus: BusConnection, permissions: ReviewedPermissions, query: Mapping[str, str], *, seconds: float
 ) -> dict[str, Any]:
     """Return the newest dead letters that the viewer can read, without bodies, newest first."""
     wanted = read_filter(dict(query) | {"streams": LETTERS})
@@ -143,15 +145,15 @@ async def letters(
                 letter = letter_of(message, epoch)
                 item = dead_letter_item(letter)
                 fits = wanted.wants(item) and reason in {"", letter.reason.lower()}
-                if fits and await rights.allowed(item.about.right):
+                if fits and await permissions.allowed(item.about.right):
                     shown.append(dict(item.document))
     except TimeoutError:
         raise RefusedError(503, "reading dead letters timed out", "retry") from None
-    lacking = await rights.lacking(permissions_of(wanted.streams))
+    lacking = await permissions.lacking(permissions_of(wanted.streams))
     return {"letters": shown[::-1], "most": LETTERS_MOST, "lacking": lacking}
 
 
-async def dead_letter_page(bus: BusConnection, rights: ReviewedPermissions, sequence: int) -> dict[str, Any]:
+async def dead_letter_page(bus: BusConnection, permissions: ReviewedPermissions, sequence: int) -> dict[str, Any]:
     """Return a dead letter with its body and its cause.
 
     Raises:
@@ -165,7 +167,7 @@ async def dead_letter_page(bus: BusConnection, rights: ReviewedPermissions, sequ
             break
     # The response does not distinguish missing from forbidden dead letters.
     about = dead_letter_object(found, _data(found)) if found is not None else None
-    if found is None or about is None or not await rights.allowed(about.right):
+    if found is None or about is None or not await permissions.allowed(about.right):
         raise not_allowed(f"read dead letter {sequence}, or it does not exist")
     page = explain_dead_letter(found, str(sequence)).document()
     return {"letter": full_document(found) | {"about": about.id}, "page": page}

@@ -70,7 +70,7 @@ class Visit:
 
     viewer: Viewer
     kube: Kube
-    rights: ReviewedPermissions
+    permissions: ReviewedPermissions
     users: int = 0
     streams: int = 0
     left: float = 0.0
@@ -107,7 +107,7 @@ class ViewerRegistry:
         self._most: Final = most
         self._pace: Final = Pace(timings.coalesce, JOURNAL_IDS, watch=timings.watch)
         self._visits: dict[str, Visit] = {}
-        self._leaving: list[Visit] = []
+        self._closing: list[Visit] = []
         self._reads = asyncio.Semaphore(READS)
         self._group: asyncio.TaskGroup | None = None
         self._streams = 0
@@ -130,10 +130,10 @@ class ViewerRegistry:
                     await asyncio.sleep(self._timings.sweep)
                     await self._sweep(time.monotonic())
         finally:
-            for visit in (*self._visits.values(), *self._leaving):
+            for visit in (*self._visits.values(), *self._closing):
                 await visit.kube.close()
             self._visits.clear()
-            self._leaving.clear()
+            self._closing.clear()
 
     @asynccontextmanager
     async def visit(self, viewer: Viewer) -> AsyncIterator[Visit]:
@@ -200,7 +200,7 @@ class ViewerRegistry:
         visit = self._visits.get(viewer.key)
         if visit is None or not visit.over.is_set():
             return visit
-        self._leaving.append(self._visits.pop(viewer.key))
+        self._closing.append(self._visits.pop(viewer.key))
         return None
 
     def _arrive(self, viewer: Viewer) -> Visit:
@@ -229,7 +229,7 @@ class ViewerRegistry:
         visit = next(item for item in self._visits.values() if item.viewer.user == most)
         visit.reason = "again"  # the identity is still valid: the page may reconnect when there is room
         visit.over.set()
-        self._leaving.append(self._visits.pop(visit.viewer.key))
+        self._closing.append(self._visits.pop(visit.viewer.key))
 
     async def _learn_cluster(self, kube: Kube) -> None:
         try:
@@ -246,8 +246,8 @@ class ViewerRegistry:
         return f"cannot {allowed_to(error)}: {error.reason}"
 
     async def _sweep(self, now: float) -> None:
-        for visit in [item for item in self._leaving if not item.users]:
-            self._leaving.remove(visit)
+        for visit in [item for item in self._closing if not item.users]:
+            self._closing.remove(visit)
             await self._end(visit)
         for visit in list(self._visits.values()):
             if visit.over.is_set():

@@ -56,14 +56,14 @@ class Acceptance:
         message = above_maximum(wanted.bounds, self.most)
         if message or wanted.suspend_after is not None:
             return message
-        size, taken = wanted.bounds.memory_bytes, sum(self._pinned.get(namespace, {}).values())
-        if taken + size <= self.most.pinned_bytes:
+        size, in_use = wanted.bounds.memory_bytes, sum(self._pinned.get(namespace, {}).values())
+        if in_use + size <= self.most.pinned_bytes:
             self._pinned.setdefault(namespace, {})[key] = size
             return ""
         self._refused.setdefault(namespace, {})[key] = None
         allowed = _size(self.most.pinned_bytes)
         return (
-            f"spec.idle.policy is Pinned with {_size(size)} (spec.limits.memory), but {_size(taken)} of the {allowed} "
+            f"spec.idle.policy is Pinned with {_size(size)} (spec.limits.memory), but {_size(in_use)} of the {allowed} "
             "that a namespace can pin on this platform are in use: remove the policy, or reduce spec.limits.memory"
         )
 

@@ -75,18 +75,18 @@ class Instance:
 
     @classmethod
     def boot(
-        cls, module: Module, limits: Limits, host: Host, begun: Callable[[Instance], None] = lambda _: None
+        cls, module: Module, limits: Limits, host: Host, on_start: Callable[[Instance], None] = lambda _: None
     ) -> Instance:
         """Start a guest: run its start function and ``_initialize``, within the limits of one call.
 
-        ``begun`` receives the instance before guest code runs: an interruption from then on ends the start.
+        ``on_start`` receives the instance before guest code runs: an interruption from then on ends the start.
 
         Raises:
             GuestFault: The guest did not start.
             ModuleRefused: The running module returned an unsupported version of the ABI.
         """
         instance = cls(module, limits, host)
-        begun(instance)
+        on_start(instance)
         with instance._call("starting"):
             for name in (START_EXPORT, "_initialize"):
                 if name in module.exports:

@@ -58,9 +58,9 @@ class Lines:
         if self._count > MOST_LINES:
             self._log(WARNING, f"{self._count - MOST_LINES} more lines of this call were dropped")
 
-    def _end(self, begun: bytearray, part: bytes) -> None:
+    def _end(self, on_start: bytearray, part: bytes) -> None:
         if self.full():
             self._count += 1
         else:
-            self.line(INFO, (bytes(begun) + part[:MOST_LINE_BYTES]).decode(errors="replace"))
-        begun.clear()
+            self.line(INFO, (bytes(on_start) + part[:MOST_LINE_BYTES]).decode(errors="replace"))
+        on_start.clear()

@@ -24,9 +24,9 @@ class Runtime:
         self.modules: Final = Modules(directory, bounds=bounds)
         self.key: Final = self.modules.engine.key
 
-    def boot(self, module: Module, limits: Limits, host: Host, begun: Callable[[Instance], None]) -> Instance:
+    def boot(self, module: Module, limits: Limits, host: Host, on_start: Callable[[Instance], None]) -> Instance:
         """Start a guest; see :meth:`controller_host.guest.instance.Instance.boot`."""
-        return Instance.boot(module, limits, host, begun)
+        return Instance.boot(module, limits, host, on_start)
 
     def wake(self, module: Module, limits: Limits, host: Host, snapshot: Snapshot) -> Instance:
         """Restore a guest; see :meth:`controller_host.guest.instance.Instance.wake`."""

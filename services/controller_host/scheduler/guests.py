@@ -61,8 +61,8 @@ class Guests(Protocol):
     def module(self, sha256: str) -> Module | None:
         """Return a compiled module; None: use ``load`` with its bytes."""
 
-    def boot(self, module: Module, limits: Limits, host: Host, begun: Callable[[Instance], None]) -> Instance:
-        """Start a guest cold; ``begun`` gets it before guest code runs. Raises GuestFault, ModuleRefused."""
+    def boot(self, module: Module, limits: Limits, host: Host, on_start: Callable[[Instance], None]) -> Instance:
+        """Start a guest cold; ``on_start`` gets it before guest code runs. Raises GuestFault, ModuleRefused."""
 
     def note(self, owner: Owner) -> str | None:
         """Return the note of a snapshot; None: there is none."""
@@ -120,9 +120,9 @@ class LocalGuests:
         """Return a module that was compiled before."""
         return self._engine.get().modules.cached(sha256)
 
-    def boot(self, module: Module, limits: Limits, host: Host, begun: Callable[[Instance], None]) -> Instance:
+    def boot(self, module: Module, limits: Limits, host: Host, on_start: Callable[[Instance], None]) -> Instance:
         """Start a guest cold; raises GuestFault, ModuleRefused."""
-        return self._engine.get().boot(module, limits, host, begun)
+        return self._engine.get().boot(module, limits, host, on_start)
 
     def note(self, owner: Owner) -> str | None:
         """Return the note of a snapshot; None: there is none."""

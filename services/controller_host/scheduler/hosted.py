@@ -65,7 +65,7 @@ class Hosted:
     """Start of the current fetch."""
     not_to_disk_before: float = 0.0
     """Time of the next attempt to suspend it, after the disk refused it."""
-    not_taken: int = 0
+    failed_writes: int = 0
     """Consecutive failed attempts to suspend it."""
     not_before: float = 0.0
     next_review_at: float = 0.0
@@ -88,10 +88,10 @@ class Hosted:
     log_allowance: Allowance = field(default_factory=lambda: Allowance(TokenBucket(LINES_PER_SECOND, LINES_AT_ONCE)))
     """Rate limit of log lines about its failures."""
 
-    def brought_to_disk(self, now: float, backoff: Backoff, *, taken: bool) -> None:
+    def brought_to_disk(self, now: float, backoff: Backoff, *, written: bool) -> None:
         """Record the result of a suspension: after a failure, the next attempt waits for the backoff."""
-        self.not_taken = 0 if taken else self.not_taken + 1
-        self.not_to_disk_before = 0.0 if taken else now + backoff.bound(self.not_taken)
+        self.failed_writes = 0 if written else self.failed_writes + 1
+        self.not_to_disk_before = 0.0 if written else now + backoff.bound(self.failed_writes)
 
     def untold(self, now: float, seconds: float) -> float | None:
         """Return the seconds until the fetch is reported, ``seconds`` after its start; None: now."""

@@ -65,7 +65,7 @@ class Hosting:
 
     def __post_init__(self) -> None:
         self.fetching = Preparations(self.preparing, self.wake, self.parts.timings.sources.end)
-        self.memory = Memory(self.hosted, self.residents, self.parts.room, self.outcomes, self.pool, self.wake)
+        self.memory = Memory(self.hosted, self.residents, self.parts.disk_space, self.outcomes, self.pool, self.wake)
 
     def on_change(self, controller: str, key: ObjectKey) -> None:
         """Handle a created, changed or deleted object; a version that the guest has processed is ignored."""
@@ -176,10 +176,10 @@ class Hosting:
         assert wanted is not None  # set by _read
         if wanted.paused or view.deleting:
             await self.memory.suspend(hosted)
-            return None if hosted.life.instance is None else self.parts.room.again(hosted.not_to_disk_before)
+            return None if hosted.life.instance is None else self.parts.disk_space.again(hosted.not_to_disk_before)
         if now < hosted.not_before:
             return hosted.not_before - now
-        if hosted.disk_full and self.parts.room.refuses and not self.residents.fits(hosted.disk_full):
+        if hosted.disk_full and self.parts.disk_space.refuses and not self.residents.fits(hosted.disk_full):
             return self.outcomes.wait(hosted)
         try:
             if not await self._prepare(hosted, now):
@@ -191,9 +191,9 @@ class Hosting:
         except EngineUnavailable as error:
             return self.outcomes.without_engine(hosted, error)
         except NotWritten as error:
-            self.parts.room.refused(error)
+            self.parts.disk_space.refused(error)
             return self.outcomes.without_disk(
-                hosted, self.parts.room, "the state of its former version cannot be saved"
+                hosted, self.parts.disk_space, "the state of its former version cannot be saved"
             )
 
     def _read(self, hosted: Hosted, view: ControllerView, now: float) -> bool:
@@ -273,9 +273,9 @@ class Hosting:
                 raise
             self.outcomes.take(hosted, served)
             if served.to_disk is not None:
-                self.memory.suspended(hosted, taken=served.to_disk)
+                self.memory.suspended(hosted, written=served.to_disk)
             if served.unwritten:
-                hosted.stopped = disk_full(self.parts.room, "the controller is not called for new objects")
+                hosted.stopped = disk_full(self.parts.disk_space, "the controller is not called for new objects")
             self.selection.look_again(hosted, deliveries)
             if served.cold and served.fault is None and hosted.ready:
                 self.selection.list_if_whole(hosted)  # now: otherwise the guest stays in memory until its next turn
@@ -309,9 +309,9 @@ class Hosting:
         now, waits = time.monotonic(), [wait]
         if hosted.life.instance is not None and hosted.wanted is not None and hosted.wanted.suspend_after is not None:
             left = hosted.used_at + hosted.wanted.suspend_after - now
-            waits.append(left if left > 0 else self.parts.room.again(hosted.not_to_disk_before))
+            waits.append(left if left > 0 else self.parts.disk_space.again(hosted.not_to_disk_before))
         elif hosted.life.processed.owed:
-            waits.append(self.parts.room.again())
+            waits.append(self.parts.disk_space.again())
         if hosted.look_at is not None and hosted.fetching is None:
             waits.append(max(0.0, hosted.look_at - now))
         return min((item for item in waits if item is not None), default=None)

@@ -28,7 +28,7 @@ from controller_host.scheduler.deliveries import Delivery, NotPrepared, Served, 
 from controller_host.scheduler.guests import Prepared
 from controller_host.scheduler.reconciling import call_span, reconcile
 from controller_host.scheduler.starting import Parts, Starting
-from controller_host.state.guest_state import Kept
+from controller_host.state.guest_state import GuestState
 from controller_host.state.processed_versions import ProcessedVersions
 from controller_host.state.progress import NEVER, LastCall, SeenVersions
 from trellis.telemetry import current_trace, get_logger
@@ -45,7 +45,7 @@ class GuestLifecycle:
     __slots__ = (
         "_began_cold",
         "_begun",
-        "_kept",
+        "_guest_state",
         "_lock",
         "_parts",
         "_starting",
@@ -66,7 +66,7 @@ class GuestLifecycle:
         self.counters: Final = Counters()
         self.prepared: Prepared | None = None
         self.instance: Instance | None = None
-        self._kept: Final = Kept(parts, uid, self.counters)
+        self._guest_state: Final = GuestState(parts, uid, self.counters)
         self._starting: Final = Starting(parts, controller, uid, calls, self.counters, self._begin)
         self._begun: Instance | None = None
         """The running or last instance: it can be interrupted before ``instance`` is set."""
@@ -79,12 +79,12 @@ class GuestLifecycle:
     @property
     def snapshot(self) -> bool:
         """True if there is a snapshot on disk."""
-        return self._kept.snapshot
+        return self._guest_state.snapshot
 
     @property
     def processed(self) -> ProcessedVersions:
         """Versions that the guest has processed."""
-        return self._kept.processed
+        return self._guest_state.processed
 
     def adopt(self, prepared: Prepared) -> bool:
         """Set the module and configuration; return whether they changed.
@@ -106,7 +106,7 @@ class GuestLifecycle:
                 self._give_up()  # the next instance has the new limits
             self._keep(prepared)
             return False
-        past = self._parts.progress.recall(self.uid)
+        past = self._parts.progress.load(self.uid)
         if former is not None:
             past = SeenVersions(former.sha256, former.config)
         if past is not None and past.sha256 != prepared.sha256:
@@ -116,8 +116,8 @@ class GuestLifecycle:
                 return False
         self._drop_instance()
         self.prepared = prepared
-        if past is None or not self._kept.recall(past, prepared):
-            self._kept.lose(past if former is None else None)
+        if past is None or not self._guest_state.restore(past, prepared):
+            self._guest_state.lose(past if former is None else None)
         self._keep(prepared)
         return True
 
@@ -139,7 +139,7 @@ class GuestLifecycle:
         until = time.monotonic() + self._parts.timings.turns.slice
         if not deliveries:
             self._started(served)
-        deliveries = self._kept.meet(served, deliveries)
+        deliveries = self._guest_state.meet(served, deliveries)
         for at, delivery in enumerate(deliveries):
             if self._stopped or (at and time.monotonic() >= until):
                 served.rest = [item.turn for item in deliveries[at:]]
@@ -166,7 +166,7 @@ class GuestLifecycle:
     def settle(self) -> None:
         """Write the processed versions of the snapshot, if this failed at the suspension."""
         with self._lock:
-            self._kept.settle()
+            self._guest_state.settle()
 
     def interrupt(self) -> None:
         """End the running call or start of the guest, and prevent further ones; thread-safe."""
@@ -175,7 +175,7 @@ class GuestLifecycle:
             instance.interrupt()
 
     def _suspend(self) -> bool:
-        if self.instance is None or self.prepared is None or not self._kept.put(self.instance, self.prepared):
+        if self.instance is None or self.prepared is None or not self._guest_state.put(self.instance, self.prepared):
             return False
         self.instance = self._begun = None
         self._began_cold = False
@@ -188,13 +188,13 @@ class GuestLifecycle:
         if self.instance is not None:
             _log.warning("controller state lost, starting cold", controller=self.controller)
             self._drop_instance()
-            self._kept.lose()
+            self._guest_state.lose()
 
     def forget(self) -> None:
         """Remove all state of a deleted controller."""
         with self._lock:
             self._drop_instance()
-            self._kept.forget()
+            self._guest_state.forget()
 
     def _deliver(self, served: Served, delivery: Delivery) -> Result | None:
         """Call for one key; return None if the guest ended."""
@@ -256,7 +256,7 @@ class GuestLifecycle:
         if self.snapshot:
             self.instance = self._starting.wake(module, prepared)
         if self.instance is None:
-            self._kept.lose()
+            self._guest_state.lose()
             if not prepared.init:
                 raise NotPrepared(module=False)
             served.cold = True
@@ -264,7 +264,7 @@ class GuestLifecycle:
             self._began_cold = True
             served.abi = self.instance.abi
             if module.abi is None and served.abi is not None:
-                self._kept.on_disk(partial(self._parts.progress.learn_version, prepared.sha256, served.abi))
+                self._guest_state.on_disk(partial(self._parts.progress.learn_version, prepared.sha256, served.abi))
         self.processed.awake()
         self._keep(prepared)
 
@@ -287,8 +287,8 @@ class GuestLifecycle:
             return  # the host is shutting down: the last snapshot stays, with its processed versions
         self.counters.traps += 1
         if self._began_cold:
-            self._kept.on_disk(self._starting.drop_saved)  # the saved state may have caused the fault
-        self._kept.lose()
+            self._guest_state.on_disk(self._starting.drop_saved)  # the saved state may have caused the fault
+        self._guest_state.lose()
 
     def _begin(self, instance: Instance) -> None:
         self._begun = instance

@@ -20,7 +20,7 @@ from controller_host.domain.residents import Residents
 from controller_host.scheduler.hosted import Hosted
 from controller_host.scheduler.outcomes import Outcomes
 from controller_host.state.disk_space import DISK_FAILED, DISK_FULL, DiskSpace
-from trellis.runtime import gc as heap
+from trellis.runtime import gc
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ async def giving_back(seconds: float) -> None:
     """Return memory that calls freed to the operating system every ``seconds``."""
     while True:
         await asyncio.sleep(seconds)
-        await asyncio.to_thread(heap.give_back)
+        await asyncio.to_thread(gc.give_back)
 
 
 @dataclass(eq=False)
@@ -38,7 +38,7 @@ class Memory:
 
     hosted: dict[str, Hosted]
     residents: Residents
-    room: DiskSpace
+    disk_space: DiskSpace
     outcomes: Outcomes
     pool: Executor
     wake: Callable[[str], None]
@@ -50,18 +50,18 @@ class Memory:
 
     def may_suspend(self, hosted: Hosted) -> bool:
         """Return whether a suspension can be attempted, considering the backoff after a full disk."""
-        return not self.room.wait() and time.monotonic() >= hosted.not_to_disk_before
+        return not self.disk_space.wait() and time.monotonic() >= hosted.not_to_disk_before
 
-    def suspended(self, hosted: Hosted, *, taken: bool) -> None:
+    def suspended(self, hosted: Hosted, *, written: bool) -> None:
         """Record the result of a suspension."""
-        hosted.brought_to_disk(time.monotonic(), self.room.backoff, taken=taken)
+        hosted.brought_to_disk(time.monotonic(), self.disk_space.backoff, written=written)
 
     async def suspend(self, hosted: Hosted) -> None:
         """Suspend a guest, and write its processed versions, unless the disk is in backoff."""
         if not self.may_suspend(hosted):
             return
         if hosted.life.instance is not None:
-            self.suspended(hosted, taken=await self.in_pool(hosted.life.suspend))
+            self.suspended(hosted, written=await self.in_pool(hosted.life.suspend))
         elif hosted.life.processed.owed:
             await self.in_pool(hosted.life.settle)
 
@@ -88,7 +88,9 @@ class Memory:
             await self.in_pool(hosted.life.give_up)
         finally:
             hosted.evict = False  # while true, its memory counts as free
-        self.outcomes.without_disk(hosted, self.room, "the state of the controller was discarded, it starts cold later")
+        self.outcomes.without_disk(
+            hosted, self.disk_space, "the state of the controller was discarded, it starts cold later"
+        )
         self.wake(hosted.key)
 
     def recovered(self) -> None:

@@ -102,9 +102,9 @@ class Outcomes:
         hosted.unfit = "" if hosted.module is None else hosted.module.sha256
         self.wait(hosted)
 
-    def without_disk(self, hosted: Hosted, room: DiskSpace, what: str) -> float:
+    def without_disk(self, hosted: Hosted, disk_space: DiskSpace, what: str) -> float:
         """Back off a controller that requires the disk; return the delay in seconds."""
-        hosted.stopped = disk_full(room, what)
+        hosted.stopped = disk_full(disk_space, what)
         return self.wait(hosted)
 
     def without_engine(self, hosted: Hosted, error: EngineUnavailable) -> float:
@@ -137,6 +137,8 @@ class Outcomes:
         self.callbacks.faulted(hosted)
 
 
-def disk_full(room: DiskSpace, what: str) -> Trouble:
+def disk_full(disk_space: DiskSpace, what: str) -> Trouble:
     """Return the problem of a controller while the disk refuses writes; ``what``: the effect."""
-    return Trouble(room.reason or DISK_FULL, f"{what}: the disk of controller_host refuses writes ({room.reason})")
+    return Trouble(
+        disk_space.reason or DISK_FULL, f"{what}: the disk of controller_host refuses writes ({disk_space.reason})"
+    )

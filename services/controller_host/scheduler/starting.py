@@ -43,20 +43,20 @@ class Parts:
     guests: Guests
     progress: Progress
     telemetry: Telemetry
-    room: DiskSpace = field(default_factory=DiskSpace)
+    disk_space: DiskSpace = field(default_factory=DiskSpace)
     timings: Timings = field(default_factory=Timings)
 
 
 @dataclass(frozen=True, slots=True)
 class Starting:
-    """Starts of the guests of one controller. ``begun`` receives each instance before guest code runs."""
+    """Starts of the guests of one controller. ``on_start`` receives each instance before guest code runs."""
 
     parts: Parts
     controller: str
     uid: str
     calls: Calls
     counters: Counters
-    begun: Callable[[Instance], None]
+    on_start: Callable[[Instance], None]
 
     def wake(self, module: Module, prepared: Prepared) -> Instance | None:
         """Restore the guest from its snapshot; None: there is no usable snapshot."""
@@ -71,7 +71,7 @@ class Starting:
         if instance is None:
             _log.info("snapshot missing, starting cold", controller=self.controller)
             return None
-        self.begun(instance)
+        self.on_start(instance)
         seconds = time.perf_counter() - began
         self.counters.woken(seconds)
         telemetry.metrics.controller_wake_seconds.labels(telemetry.service).observe(seconds)
@@ -89,7 +89,7 @@ class Starting:
             self.calls.begin(trace.set_span_in_context(span))
             self.counters.cold_starts += 1
             telemetry.metrics.controller_cold_starts_total.labels(telemetry.service).inc()
-            instance = self.parts.guests.boot(module, prepared.limits, self.calls, self.begun)
+            instance = self.parts.guests.boot(module, prepared.limits, self.calls, self.on_start)
             if error := self._initialize(module, prepared, instance):
                 instance.close()
                 raise StartFailed(error)
@@ -112,7 +112,7 @@ class Starting:
             awake = instance or guests.wake(module, limits, self.calls, Owner(self.uid, past.sha256, past.config))
             if awake is None:
                 return True
-            self.begun(awake)
+            self.on_start(awake)
             self.calls.begin(None)
             answer = awake.call("save", None).answer
         except (GuestFault, SnapshotLost) as error:

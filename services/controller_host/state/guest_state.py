@@ -2,7 +2,7 @@
 
 In: an instance to suspend, keys, lost state. Out: results of writes. Called by ``lifecycle``, in threads of the pool.
 Invariants: the state in memory is correct regardless of failed writes: after one, there is no snapshot, or none of its
-versions counts as processed; a failed write is reported to ``room`` and does not discard state in memory.
+versions counts as processed; a failed write is reported to ``disk_space`` and does not discard state in memory.
 Source: ADR 54, 57 and 60.
 """
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from controller_host.guest.instance import Instance
 
 
-class Kept:
+class GuestState:
     """State on disk of the controller ``uid``. ``snapshot``: true if there is a usable snapshot."""
 
     __slots__ = ("_counters", "_parts", "_uid", "processed", "snapshot")
@@ -38,7 +38,7 @@ class Kept:
         self.processed: Final = ProcessedVersions(parts.progress, uid)
         self.snapshot = False
 
-    def recall(self, past: SeenVersions, prepared: Prepared) -> bool:
+    def restore(self, past: SeenVersions, prepared: Prepared) -> bool:
         """Load the state of a former run; return whether there is a snapshot for ``prepared``."""
         fits = (past.sha256, past.config) == (prepared.sha256, prepared.config)
         token = self._parts.guests.note(prepared.owner(self._uid)) if fits else None
@@ -46,7 +46,7 @@ class Kept:
             return False
         self.snapshot = True
         self._counters.snapshot_bytes = self._parts.guests.disk_bytes(self._uid)
-        self.on_disk(partial(self.processed.recall, past, token))
+        self.on_disk(partial(self.processed.restore, past, token))
         return True
 
     def put(self, instance: Instance, prepared: Prepared) -> bool:
@@ -61,13 +61,13 @@ class Kept:
         self.snapshot, self._counters.snapshot_bytes = True, size
         # The processed versions are written after the snapshot, and later if this write fails.
         if self.on_disk(partial(self.processed.commit, prepared.sha256, prepared.config, token)):
-            self._parts.room.took()
+            self._parts.disk_space.took()
         return True
 
     def settle(self) -> None:
         """Write the processed versions of the snapshot, if this failed before."""
         if self.on_disk(self.processed.settle):
-            self._parts.room.took()
+            self._parts.disk_space.took()
 
     def meet(self, served: Served, deliveries: Sequence[Delivery]) -> Sequence[Delivery]:
         """Return the allowed deliveries: all; while writes fail, only keys that the guest was called for before."""
@@ -104,4 +104,4 @@ class Kept:
     def _refused(self, error: SnapshotFailed | NotWritten | OSError) -> None:
         telemetry = self._parts.telemetry
         telemetry.metrics.controller_disk_failures_total.labels(telemetry.service).inc()
-        self._parts.room.refused(error)
+        self._parts.disk_space.refused(error)

@@ -58,7 +58,7 @@ class ProcessedVersions:
             self._by_key.pop(key, None)
         self._dirty.add(key)
 
-    def recall(self, past: SeenVersions, token: str) -> None:
+    def restore(self, past: SeenVersions, token: str) -> None:
         """Load the state from disk; its versions count as processed if its token is that of the snapshot."""
         if past.token != token:
             self.lose(past)

@@ -94,7 +94,7 @@ class Progress(Database):
     def __init__(self, directory: Path, timings: DiskTimings = DiskTimings()) -> None:  # noqa: B008 - frozen
         super().__init__(directory, _TABLES, timings.busy)
 
-    def recall(self, uid: str) -> SeenVersions | None:
+    def load(self, uid: str) -> SeenVersions | None:
         """Return the stored state of a controller, None if there is none."""
         with self._reading() as base:
             row = base.execute("SELECT sha256, config, token FROM controllers WHERE uid = ?", (uid,)).fetchone()

@@ -39,7 +39,7 @@ _WORKING: Final = {
     State.WORKING: 1.0,
     State.UNAVAILABLE: 0.0,
     State.CUT_OFF: 0.0,
-    State.SILENT: 0.0,
+    State.HEARTBEATS_MISSING: 0.0,
     State.UNKNOWN: -1.0,
 }
 

@@ -44,7 +44,7 @@ def entries_of(shims: Mapping[str, ShimState]) -> list[Entry]:
     return [Entry(handler, shim.path, shim.options) for handler, shim in sorted(shims.items())]
 
 
-def adoptions(found: Inspection, aim: target.Target, handlers: Iterable[str]) -> list[Adoption]:
+def find_adoptions(found: Inspection, aim: target.Target, handlers: Iterable[str]) -> list[Adoption]:
     """Return the handlers that are adopted from other installers.
 
     Raises:
@@ -64,25 +64,27 @@ def adoptions(found: Inspection, aim: target.Target, handlers: Iterable[str]) ->
     return result
 
 
-def edits_for(found: Inspection, aim: target.Target, shims: Mapping[str, ShimState], taken: list[Adoption]) -> Edits:
+def edits_for(
+    found: Inspection, aim: target.Target, shims: Mapping[str, ShimState], adoptions: list[Adoption]
+) -> Edits:
     """Return the edits after which the node's configuration has exactly these shims of Trellis."""
     files: dict[str, bytes | None] = {}
     configs: dict[str, ConfigState] = {}
     changes = False
     elsewhere = {path for path in found.state.configs if path != aim.path}
-    for adoption in taken:
+    for adoption in adoptions:
         elsewhere.update(path for path in adoption.files if path != aim.path)
-    if not shims and (aim.path in found.state.configs or any(aim.path in adoption.files for adoption in taken)):
+    if not shims and (aim.path in found.state.configs or any(aim.path in adoption.files for adoption in adoptions)):
         elsewhere.add(aim.path)
     for path in sorted(elsewhere):
-        content = _cleared(found, path, [adoption.handler for adoption in taken if path in adoption.files])
+        content = _cleared(found, path, [adoption.handler for adoption in adoptions if path in adoption.files])
         changes |= _changes(found, path, content)
         files |= _if_different(found, path, content)
     if shims:
-        content = _extended(found, aim, shims, [adoption.handler for adoption in taken])
+        content = _extended(found, aim, shims, [adoption.handler for adoption in adoptions])
         changes |= _changes(found, aim.path, content)
         files |= _if_different(found, aim.path, content)
-        original = _original(found, aim, [adoption.handler for adoption in taken])
+        original = _original(found, aim, [adoption.handler for adoption in adoptions])
         configs[aim.path] = ConfigState(original, hashlib.sha256(content).hexdigest())
     return Edits(files, configs, changes)
 

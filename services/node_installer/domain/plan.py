@@ -22,7 +22,7 @@ from node_installer.domain.actions import (
     RemoveFile,
     WriteFile,
 )
-from node_installer.domain.edits import Adoption, Edits, adoptions, edits_for
+from node_installer.domain.edits import Adoption, Edits, edits_for, find_adoptions
 from node_installer.domain.errors import InstallError
 from node_installer.domain.inspection import Inspection, Layout
 from node_installer.domain.presets import Preset
@@ -120,11 +120,11 @@ def plan_install(found: Inspection, spec: InstallSpec, staged: Mapping[str, Stag
     check_owners(found, spec)
     _check_space(found, staged)
     aim = target.choose(found)
-    taken = adoptions(found, aim, [wanted.handler for wanted in spec.shims])
-    shims = {**found.state.shims, **{wanted.handler: _shim(found, wanted, staged, taken) for wanted in spec.shims}}
-    edits = edits_for(found, aim, shims, taken)
+    adoptions = find_adoptions(found, aim, [wanted.handler for wanted in spec.shims])
+    shims = {**found.state.shims, **{wanted.handler: _shim(found, wanted, staged, adoptions) for wanted in spec.shims}}
+    edits = edits_for(found, aim, shims, adoptions)
     directories = _directories(found, aim.path if aim.path in edits.files else "")
-    retiring = {adoption.binary for adoption in taken if adoption.binary in found.binaries}
+    retiring = {adoption.binary for adoption in adoptions if adoption.binary in found.binaries}
     state = State(
         shims,
         edits.configs,
@@ -132,7 +132,7 @@ def plan_install(found: Inspection, spec: InstallSpec, staged: Mapping[str, Stag
         tuple(sorted({*found.state.retired, *retiring})),
     )
     layout = Layout(found.base)
-    early, late, kept = takeover.after(found, aim, taken, state.retired)
+    early, late, kept = takeover.after(found, aim, adoptions, state.retired)
     final = replace(state, retired=kept)
     actions: list[Action] = [*directories]
     if state != found.state or found.exposed:
@@ -149,10 +149,10 @@ def plan_install(found: Inspection, spec: InstallSpec, staged: Mapping[str, Stag
         for wanted in spec.shims
         if wanted.handler in shims
     )
-    return Plan(tuple(actions), takeover.empty_folders(taken, kept), results, _warnings(found, taken))
+    return Plan(tuple(actions), takeover.empty_folders(adoptions, kept), results, _warnings(found, adoptions))
 
 
-def _shim(found: Inspection, wanted: WantedShim, staged: Mapping[str, Staged], taken: list[Adoption]) -> ShimState:
+def _shim(found: Inspection, wanted: WantedShim, staged: Mapping[str, Staged], adoptions: list[Adoption]) -> ShimState:
     known = found.state.shims.get(wanted.handler)
     fetched = staged.get(wanted.handler)
     return ShimState(
@@ -162,7 +162,7 @@ def _shim(found: Inspection, wanted: WantedShim, staged: Mapping[str, Staged], t
         digest=wanted.digest,
         owners=owners.owners_with(known, wanted),
         options=dict(wanted.runtime_options),
-        adopted=next((adoption.leftover.name for adoption in taken if adoption.handler == wanted.handler), "")
+        adopted=next((adoption.leftover.name for adoption in adoptions if adoption.handler == wanted.handler), "")
         or (known.adopted if known else ""),
     )
 
@@ -233,8 +233,8 @@ def _write_files(edits: Edits, spec: InstallSpec) -> list[Action]:
     return actions
 
 
-def _warnings(found: Inspection, taken: list[Adoption]) -> tuple[str, ...]:
-    texts = [f"handler {item.handler!r} of {item.leftover.name} is now managed by Trellis" for item in taken]
+def _warnings(found: Inspection, adoptions: list[Adoption]) -> tuple[str, ...]:
+    texts = [f"handler {item.handler!r} of {item.leftover.name} is now managed by Trellis" for item in adoptions]
     if found.preset.lost_at_boot:
         texts.append(f"{found.preset.name} re-creates {found.config} at each boot: provision the node after a boot")
     return tuple(texts)

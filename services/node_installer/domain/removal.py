@@ -28,7 +28,7 @@ def plan_uninstall(found: Inspection, unwanted: Unwanted) -> Plan:
     found = without_refusal(found, unwanted.spec)
     aim = _aim(found)
     goes = handlers_to_remove(found, aim, unwanted)
-    edits = edits_for(found, aim, goes.shims, list(goes.taken))
+    edits = edits_for(found, aim, goes.shims, list(goes.adoptions))
     early, late = _former(found, aim, goes)
     # A handler that a distribution detects by itself is removed with its program, without any edit.
     edits = replace(edits, meaning_changes=edits.meaning_changes or bool(early))
@@ -36,7 +36,9 @@ def plan_uninstall(found: Inspection, unwanted: Unwanted) -> Plan:
     to_remove = [shim.path for shim in goes.removed.values()] + [
         path for path in found.state.retired if path not in kept
     ]
-    before, after = _endings(found, [*to_remove, *(item.binary for item in goes.taken)]) if unwanted.force else ([], [])
+    before, after = (
+        _endings(found, [*to_remove, *(item.binary for item in goes.adoptions)]) if unwanted.force else ([], [])
+    )
     actions: list[Action] = [*_write_files(edits, goes.handlers), *before, *early]
     restart = restart_for(found, edits, goes.shims, frozenset(goes.handlers))
     actions += [restart] if restart else []
@@ -47,7 +49,7 @@ def plan_uninstall(found: Inspection, unwanted: Unwanted) -> Plan:
         if path in found.binaries
     ]
     actions += late
-    folders = takeover.empty_folders(goes.taken, ())
+    folders = takeover.empty_folders(goes.adoptions, ())
     if goes.shims:
         state = replace(found.state, shims=goes.shims, configs={**edits.configs}, retired=kept)
         if state != found.state or found.exposed:
@@ -79,8 +81,8 @@ def _endings(found: Inspection, paths: Iterable[str]) -> tuple[list[Action], lis
 
 def _former(found: Inspection, aim: target.Target, goes: Removal) -> tuple[list[Action], list[Action]]:
     """Return the removals of other installers' files before and after the restart; their use was checked before."""
-    binaries = tuple(item.binary for item in goes.taken if item.binary in found.binaries)
-    early, late, _ = takeover.after(replace(found, running={}), aim, list(goes.taken), binaries)
+    binaries = tuple(item.binary for item in goes.adoptions if item.binary in found.binaries)
+    early, late, _ = takeover.after(replace(found, running={}), aim, list(goes.adoptions), binaries)
     return early, late
 
 

@@ -19,7 +19,7 @@ from trellis.installer_api.json_text import read_json
 
 
 def after(
-    found: Inspection, aim: target.Target, taken: list[Adoption], retired: tuple[str, ...]
+    found: Inspection, aim: target.Target, adoptions: list[Adoption], retired: tuple[str, ...]
 ) -> tuple[list[Action], list[Action], tuple[str, ...]]:
     """Return the removals before and after the restart, and the former shims that stay because they run."""
     early: list[Action] = []
@@ -28,24 +28,26 @@ def after(
     deleted: set[str] = set()
     for path in retired:
         # A template's base would define the handler a second time as long as the former shim can be found.
-        found_by_base = aim.style is Style.TEMPLATE and any(item.binary == path and not item.files for item in taken)
+        found_by_base = aim.style is Style.TEMPLATE and any(
+            item.binary == path and not item.files for item in adoptions
+        )
         if found_by_base or path not in found.running:
             message = "its handler was adopted, and no process runs it any more"
             (early if found_by_base else late).append(RemoveFile(path, Reason.ADOPTED, message))
             deleted.add(path)
         else:
             kept.append(path)
-    late += _other_state(found, taken, deleted)
+    late += _other_state(found, adoptions, deleted)
     return early, late, tuple(kept)
 
 
-def _other_state(found: Inspection, taken: list[Adoption], removed: set[str]) -> list[Action]:
+def _other_state(found: Inspection, adoptions: list[Adoption], removed: set[str]) -> list[Action]:
     """Return the edits of the records of other installers, for the adopted handlers."""
     actions: list[Action] = []
-    for leftover in dict.fromkeys(adoption.leftover for adoption in taken):
+    for leftover in dict.fromkeys(adoption.leftover for adoption in adoptions):
         content = found.files.get(leftover.lock_file)
         if content is not None:
-            names = {adoption.handler for adoption in taken if adoption.leftover == leftover}
+            names = {adoption.handler for adoption in adoptions if adoption.leftover == leftover}
             actions += _without_lock(leftover.lock_file, content, names)
         others = [
             path for path in found.binaries if path.rpartition("/")[0] in leftover.bin_dirs and path not in removed
@@ -67,13 +69,13 @@ def _without_lock(path: str, content: bytes, names: set[str]) -> list[Action]:
     return [WriteFile(path, new, Reason.ADOPTED, f"adopted: {', '.join(sorted(names))}")]
 
 
-def empty_folders(taken: Iterable[Adoption], kept: tuple[str, ...]) -> tuple[Action, ...]:
+def empty_folders(adoptions: Iterable[Adoption], kept: tuple[str, ...]) -> tuple[Action, ...]:
     """Return the removals of other installers' directories, if these are empty."""
     if kept:
         return ()
     folders = [
         folder
-        for leftover in dict.fromkeys(adoption.leftover for adoption in taken)
+        for leftover in dict.fromkeys(adoption.leftover for adoption in adoptions)
         for bin_dir in leftover.bin_dirs
         for folder in (bin_dir, bin_dir.rpartition("/")[0])
     ]

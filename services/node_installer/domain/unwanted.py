@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from node_installer.domain import owners, target
-from node_installer.domain.edits import Adoption, adoptions
+from node_installer.domain.edits import Adoption, find_adoptions
 from node_installer.domain.errors import InstallError
 from node_installer.domain.inspection import Inspection
 from node_installer.domain.state import ShimState
@@ -32,22 +32,23 @@ class Unwanted:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """Handlers to remove and to keep: ``shims``: the state afterwards; ``taken``: other installers' handlers."""
+    """Handlers to remove and to keep: ``shims``: the state afterwards; ``adoptions``: other installers' handlers."""
 
     shims: Mapping[str, ShimState]
     removed: Mapping[str, ShimState]
-    taken: tuple[Adoption, ...] = ()
+    adoptions: tuple[Adoption, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
     def handlers(self) -> tuple[str, ...]:
         """The handlers that the runtime must not have afterwards."""
-        return tuple(sorted({*self.removed, *(adoption.handler for adoption in self.taken)}))
+        return tuple(sorted({*self.removed, *(adoption.handler for adoption in self.adoptions)}))
 
     def results(self, found: Inspection) -> tuple[ShimResult, ...]:
         """Return the former shim of each handler to remove."""
         former = {
-            item.handler: ShimResult(item.handler, sha256=found.binaries.get(item.binary, "")) for item in self.taken
+            item.handler: ShimResult(item.handler, sha256=found.binaries.get(item.binary, ""))
+            for item in self.adoptions
         }
         ours = {handler: ShimResult(handler, shim.digest, shim.sha256) for handler, shim in self.removed.items()}
         return tuple((former | ours)[handler] for handler in self.handlers)
@@ -64,17 +65,17 @@ def handlers_to_remove(found: Inspection, aim: target.Target, unwanted: Unwanted
         result = Removal({}, present)
     else:
         shims, notes = dict(present), []
-        taken: list[Adoption] = []
+        adoptions: list[Adoption] = []
         for wanted in unwanted.spec.shims:
             meant = [handler for handler, shim in present.items() if owners.is_meant(handler, shim, wanted)]
             for handler in meant:
                 notes += _leave(shims, handler, wanted)
             if not meant:
                 adopted, note = _unknown(found, aim, wanted)
-                taken += [item for item in adopted if item not in taken]
+                adoptions += [item for item in adopted if item not in adoptions]
                 notes += [note]
         removed = {handler: shim for handler, shim in present.items() if handler not in shims}
-        result = Removal(shims, removed, tuple(taken), tuple(notes))
+        result = Removal(shims, removed, tuple(adoptions), tuple(notes))
     if not unwanted.force:
         _check_use(found, result)
     return result
@@ -98,18 +99,18 @@ def _unknown(found: Inspection, aim: target.Target, wanted: WantedShim) -> tuple
     if known is not None:
         return [], f"handler {handler!r} stays: it belongs to {', '.join(known.owners)}, not to {wanted.owner}"
     try:
-        taken = adoptions(found, aim, [handler])
+        adoptions = find_adoptions(found, aim, [handler])
     except InstallError as error:
         if error.reason is not FailureReason.HANDLER_CONFLICT:
             raise
         return [], f"handler {handler!r} stays: it is not managed by Trellis on this node"
-    if taken:
-        return taken, f"handler {handler!r} was installed by {taken[0].leftover.name}"
+    if adoptions:
+        return adoptions, f"handler {handler!r} was installed by {adoptions[0].leftover.name}"
     return [], f"shim {wanted.name!r} (owner {wanted.owner}) is not installed on this node"
 
 
 def _check_use(found: Inspection, result: Removal) -> None:
-    paths = [shim.path for shim in result.removed.values()] + [item.binary for item in result.taken]
+    paths = [shim.path for shim in result.removed.values()] + [item.binary for item in result.adoptions]
     paths += found.state.retired if not result.shims else ()
     used = [f"{path} ({', '.join(map(str, found.running[path]))})" for path in paths if path in found.running]
     if used:

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from node_watcher.domain.node_patch import PatchOp
 from trellis.events.envelope import EventData
-from trellis.limits.breaker import Destruction
+from trellis.limits.breaker import Deletion
 from trellis.provisioning.reasons import NODE_UPDATE_REFUSED
 from trellis.provisioning.shims import ShimView
 from trellis.provisioning.views import JobView, NodeView
@@ -101,11 +101,11 @@ class RecordEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class Destroy:
+class GuardedDeletion:
     """Apply these steps, all or none, only with permission of the circuit breaker for this node."""
 
-    target: Destruction
+    target: Deletion
     steps: tuple[PatchNode | RecordEvent, ...]
 
 
-Action = Publish | PatchNode | RecordEvent | Destroy
+Action = Publish | PatchNode | RecordEvent | GuardedDeletion

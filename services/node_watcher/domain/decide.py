@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from node_watcher.domain.actions import (
     Action,
-    Destroy,
+    GuardedDeletion,
     PatchNode,
     Publish,
     PublishedState,
@@ -35,7 +35,7 @@ from node_watcher.domain.shims import proof_by_now, removable_startup_taints
 from node_watcher.domain.vanished import vanished
 from trellis import names
 from trellis.events.node import NodeGone, NodeOptedIn, NodeOptedOut, NodeReady, NodeReplaced
-from trellis.limits.breaker import Destruction
+from trellis.limits.breaker import Deletion
 from trellis.provisioning.leftovers import marks_after, unwanted_left
 from trellis.provisioning.shims import ShimView
 from trellis.provisioning.views import (
@@ -326,8 +326,8 @@ def _unmark(node: NodeView, *steps: PatchNode | RecordEvent) -> list[Action]:
     """
     if not any(isinstance(step, PatchNode) and takes_label(step.ops) for step in steps):
         return list(steps)
-    target = Destruction(NODES, node.name, node.uid, "removal of the labels of a ready node", "v1", "Node")
-    return [Destroy(target, steps)]
+    target = Deletion(NODES, node.name, node.uid, "removal of the labels of a ready node", "v1", "Node")
+    return [GuardedDeletion(target, steps)]
 
 
 def _left_in_place(node: NodeView) -> str:

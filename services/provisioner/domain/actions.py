@@ -14,7 +14,7 @@ from provisioner.domain.tasks import Former
 from provisioner.timings import NodeTimings
 from trellis.crds.shim import RemovalPolicy
 from trellis.events.envelope import EventData
-from trellis.limits.breaker import Destruction
+from trellis.limits.breaker import Deletion
 from trellis.provisioning.installer_pods import InstallerState
 from trellis.provisioning.ledger import Entry
 from trellis.provisioning.other_controllers import Controller
@@ -229,10 +229,10 @@ class LookAgain:
 
 
 @dataclass(frozen=True, slots=True)
-class Destroy:
+class GuardedDeletion:
     """Apply these steps, all or none, only with permission of the circuit breaker for this Job."""
 
-    target: Destruction
+    target: Deletion
     steps: tuple[Publish | DeleteJob | EndJob, ...]
 
 
@@ -252,4 +252,4 @@ Step = (
     | ClearRefusal
 )
 """Steps that are applied with permission of the circuit breaker; further kinds of Action are for the queue."""
-Action = Step | LookAgain | Destroy | GiveBackSlot
+Action = Step | LookAgain | GuardedDeletion | GiveBackSlot

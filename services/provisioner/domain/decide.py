@@ -18,10 +18,10 @@ from provisioner.domain.actions import (
     Action,
     CreateJob,
     DeleteJob,
-    Destroy,
     EndJob,
     EvictPod,
     GiveBackSlot,
+    GuardedDeletion,
     LookAgain,
     Publish,
     Snapshot,
@@ -35,7 +35,7 @@ from provisioner.domain.verification import verify
 from trellis import names
 from trellis.crds.shim import RemovalPolicy
 from trellis.events.provision import ProvisionRemoved, ProvisionStarted
-from trellis.limits.breaker import Destruction
+from trellis.limits.breaker import Deletion
 from trellis.provisioning.attempts import changes_of, difference
 from trellis.provisioning.ledger import Entry
 from trellis.provisioning.leftovers import left_by, overtaken
@@ -167,7 +167,7 @@ def _begin(snapshot: Snapshot, node: NodeView, jobs: tuple[JobView, ...]) -> lis
     return [*clear, CreateJob(node, replace(snapshot.task, unconfirmed=snapshot.unconfirmed), entry.attempt)]
 
 
-def leaving(node: NodeView, target: Target) -> tuple[str, ...]:
+def to_remove(node: NodeView, target: Target) -> tuple[str, ...]:
     """Return the Shims to uninstall from a node; the runtime of a legacy image cannot be uninstalled."""
     wanted = dict(target.shims)
     return tuple(sorted(name for name in node.installed if name not in wanted and name != KWASM))
@@ -178,14 +178,14 @@ def labelled(node: NodeView, target: Target) -> bool:
 
     node_watcher removes the label first, and the circuit breaker may pause that: until then no Job is created there.
     """
-    deleting = leaving(node, target)  # nothing, of most nodes
+    deleting = to_remove(node, target)  # nothing, of most nodes
     labels = dict(node.labels) if deleting else {}
     return any(names.shim_label(name) in labels for name in deleting)
 
 
 def _blocked(snapshot: Snapshot, node: NodeView, target: Target) -> list[Action]:
     """Return the steps before a removal of Shims: first the labels, which stop scheduling, then pods, by policy."""
-    deleting = leaving(node, target)
+    deleting = to_remove(node, target)
     if labelled(node, target):
         return [GiveBackSlot(node, snapshot.timings.labels)]
     policies = dict(snapshot.policies)
@@ -320,7 +320,7 @@ def _opted_out(jobs: tuple[JobView, ...], node: NodeView, deleting: frozenset[st
         publish = Publish(ProvisionRemoved(**about(job)), f"{job.uid}.removed", job)
         steps = (publish, DeleteJob(job, Reason.OPTED_OUT, foreground=running))
         # A Job that ended is only deleted: its effect stays.
-        actions += [Destroy(_interruption(job), steps)] if running else steps
+        actions += [GuardedDeletion(_interruption(job), steps)] if running else steps
     return actions
 
 
@@ -335,9 +335,9 @@ def _end(job: JobView, node: NodeView, reason: Reason, deleting: frozenset[str])
     step = DeleteJob(job, reason, foreground=True) if job.stopped else EndJob(job, reason)
     changes = difference(node.installed, job.shims)
     of_deleted_shims = bool(changes) and deleting.issuperset(changes)
-    return [step] if of_deleted_shims else [Destroy(_interruption(job), (step,))]
+    return [step] if of_deleted_shims else [GuardedDeletion(_interruption(job), (step,))]
 
 
-def _interruption(job: JobView) -> Destruction:
+def _interruption(job: JobView) -> Deletion:
     what = f"stopping the installer on node {job.node}"
-    return Destruction(JOBS, job.name, job.uid, what, "batch/v1", "Job", job.namespace)
+    return Deletion(JOBS, job.name, job.uid, what, "batch/v1", "Job", job.namespace)

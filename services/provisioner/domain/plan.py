@@ -40,12 +40,12 @@ class FleetSnapshot:
 
     ``nodes``: at least those with work to do or in progress; ``resting``: by shim, how many of the remaining nodes have
     it. ``targets``: by Node UID, for every one of ``nodes`` that is to have or lose a shim. ``blocked``: nodes that do
-    not start now, evaluated again after ``blocked_retry`` seconds; ``hands_off``: nodes that do not start while another
-    controller works there. ``settles_in``: seconds in which no node starts, as more Shims may be applied. ``begun``:
-    slots whose Jobs were requested but are in ``jobs`` not yet, or never: no other node gets these. ``unconfirmed``: by
-    Node UID, shims that a deleted Job may have left there; such a node is in ``nodes`` as if its marks named them.
-    ``shims_unknown``: Shims cannot be listed although something names them: no plan is allowed. ``stuck``: UIDs of Jobs
-    that should have ended; ``stuck_in``: seconds until the next one is.
+    not start now, evaluated again after ``blocked_retry`` seconds; ``other_controller``: nodes that do not start while
+    another controller works there. ``settles_in``: seconds in which no node starts, as more Shims may be applied.
+    ``in_progress``: slots whose Jobs were requested but are in ``jobs`` not yet, or never: no other node gets these.
+    ``unconfirmed``: by Node UID, shims that a deleted Job may have left there; such a node is in ``nodes`` as if its
+    marks named them. ``shims_unknown``: Shims cannot be listed although something names them: no plan is allowed.
+    ``stuck``: UIDs of Jobs that should have ended; ``stuck_in``: seconds until the next one is.
     """
 
     nodes: tuple[NodeView, ...]
@@ -57,8 +57,8 @@ class FleetSnapshot:
     now: float
     blocked: frozenset[str] = frozenset()
     settles_in: float = 0.0
-    hands_off: frozenset[str] = frozenset()
-    begun: Mapping[str, Entry] = field(default_factory=dict)
+    other_controller: frozenset[str] = frozenset()
+    in_progress: Mapping[str, Entry] = field(default_factory=dict)
     unconfirmed: Mapping[str, frozenset[str]] = field(default_factory=dict)
     stuck: frozenset[str] = frozenset()
     stuck_in: float | None = None
@@ -91,7 +91,7 @@ def plan(snapshot: FleetSnapshot) -> Plan:
         if node.uid in snapshot.targets and node.skip is None and not rests(node, snapshot.targets[node.uid])
     }
     entries = _kept(snapshot) | {
-        node.uid: snapshot.begun[node.uid] for node in snapshot.nodes if node.uid in snapshot.begun
+        node.uid: snapshot.in_progress[node.uid] for node in snapshot.nodes if node.uid in snapshot.in_progress
     }
     released = tuple(sorted(uid for uid in snapshot.ledger.entries if uid not in entries))
     entries |= _adopted(snapshot, entries)
@@ -133,7 +133,7 @@ def _is_idle(snapshot: FleetSnapshot, node: NodeView) -> bool:
         return all(job.uid in snapshot.stuck for job in live)
     if (job := newest(snapshot.jobs.get(node.uid, ()))) is not None and job.uid in snapshot.stuck:
         return True  # its Node cannot be labelled
-    return node.skip is not None and node.uid in snapshot.unconfirmed and node.uid not in snapshot.begun
+    return node.skip is not None and node.uid in snapshot.unconfirmed and node.uid not in snapshot.in_progress
 
 
 def target_of_slot(node: NodeView, target: Target | None, entry: Entry | None) -> Target | None:
@@ -205,7 +205,7 @@ def _kept(snapshot: FleetSnapshot) -> dict[str, Entry]:
             continue
         if node is None or _recorded(node, entry, jobs):
             continue
-        if (uid in snapshot.blocked or uid in snapshot.hands_off) and not jobs:
+        if (uid in snapshot.blocked or uid in snapshot.other_controller) and not jobs:
             continue  # it waits for another condition: other nodes may go first
         if any(map(at_work, jobs)):
             kept[uid] = entry
@@ -285,7 +285,12 @@ def _candidates(
     for node in sorted(wanted.values(), key=lambda node: node.name):
         target = permitted[node.uid]
         # No pod starts on a node that is not ready. Its change, or the end of another controller's work, causes a plan.
-        if node.uid in entries or not node.ready or node.uid in snapshot.hands_off or not changes_of(node, target):
+        if (
+            node.uid in entries
+            or not node.ready
+            or node.uid in snapshot.other_controller
+            or not changes_of(node, target)
+        ):
             continue
         if any(map(at_work, snapshot.jobs.get(node.uid, ()))):
             continue  # a Job that was judged by the clock may still run there: its end causes a plan

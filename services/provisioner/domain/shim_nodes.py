@@ -39,10 +39,10 @@ class ShimNodes:
 
     ``nodes``: how many it is for; ``ready``: of these, how many have a verified version; ``updated``: the present one;
     ``holding``: how many nodes have it. ``digests``: the target versions of nodes. ``skipped``: nodes that it is for
-    but on which no installer can run; ``leaving``: nodes that have it, no longer require it, and are not skipped;
-    ``away``: nodes with pending work that are not ready. ``refused``: nodes by the reason why nothing is installed
-    there. ``rivals``: Shims that have its handler on nodes that it is for. ``carried``: architectures and last
-    verified digests of nodes.
+    but on which no installer can run; ``to_remove``: nodes that have it, no longer require it, and are not skipped;
+    ``unavailable``: nodes with pending work that are not ready. ``refused``: nodes by the reason why nothing is
+    installed there. ``rivals``: Shims that have its handler on nodes that it is for. ``carried``: architectures and
+    last verified digests of nodes.
     """
 
     nodes: int = 0
@@ -51,8 +51,8 @@ class ShimNodes:
     holding: int = 0
     digests: frozenset[str] = frozenset()
     skipped: tuple[NodeView, ...] = ()
-    leaving: tuple[NodeView, ...] = ()
-    away: tuple[NodeView, ...] = ()
+    to_remove: tuple[NodeView, ...] = ()
+    unavailable: tuple[NodeView, ...] = ()
     refused: Mapping[Refusal, tuple[NodeView, ...]] = field(default_factory=dict, hash=False)
     rivals: tuple[str, ...] = ()
     carried: frozenset[tuple[str, str]] = frozenset()
@@ -67,12 +67,12 @@ class _Kind(Enum):
     RIVAL = auto()
     CARRIED = auto()
     SKIPPED = auto()
-    LEAVING = auto()
-    AWAY = auto()
+    REMOVING = auto()
+    UNAVAILABLE = auto()
     REFUSED = auto()
 
 
-_NAMED: Final = frozenset({_Kind.SKIPPED, _Kind.LEAVING, _Kind.AWAY, _Kind.REFUSED})
+_NAMED: Final = frozenset({_Kind.SKIPPED, _Kind.REMOVING, _Kind.UNAVAILABLE, _Kind.REFUSED})
 """Kinds whose nodes a status names; the nodes of other kinds are counted."""
 _CountKey = tuple[_Kind, Hashable]
 
@@ -119,8 +119,8 @@ class Tally:
             holding=self._counts[_Kind.HOLDING, None],
             digests=frozenset(map(str, details.get(_Kind.DIGEST, ()))),
             skipped=self._all(_Kind.SKIPPED),
-            leaving=self._all(_Kind.LEAVING),
-            away=self._all(_Kind.AWAY),
+            to_remove=self._all(_Kind.REMOVING),
+            unavailable=self._all(_Kind.UNAVAILABLE),
             refused={item: self._all(_Kind.REFUSED, item) for item in Refusal if (_Kind.REFUSED, item) in self._counts},
             rivals=tuple(sorted(map(str, details.get(_Kind.RIVAL, ())))),
             carried=frozenset(item for item in details.get(_Kind.CARRIED, ()) if isinstance(item, tuple)),
@@ -164,10 +164,10 @@ def _progress(member: Member) -> Iterator[_CountKey]:
     """Yield the totals of progress for which a member counts whose node is not skipped."""
     wanted, has = member.wanted, member.has
     updated = isinstance(wanted, WantedShim) and has == wanted.digest
-    yield (_Kind.LEAVING if wanted is None else _Kind.NODES), None
+    yield (_Kind.REMOVING if wanted is None else _Kind.NODES), None
     if wanted is not None and has is not None and not has.startswith(VERIFICATION_FAILED):
         yield _Kind.READY, None
     if updated:
         yield _Kind.UPDATED, None
     elif not member.node.ready:
-        yield _Kind.AWAY, None
+        yield _Kind.UNAVAILABLE, None

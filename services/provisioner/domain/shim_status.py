@@ -146,7 +146,7 @@ def _progressing(snapshot: Snapshot, counts: Counts) -> Condition:
     if shim.deleting:
         text = f"{snapshot.nodes.holding} nodes still have the shim, {at_work}"
         return Condition(kind, "True", Reason.REMOVING.value, text)
-    if counts.updated == counts.nodes and not snapshot.nodes.leaving:
+    if counts.updated == counts.nodes and not snapshot.nodes.to_remove:
         return Condition(kind, "False", Reason.UPDATED.value, text)
     if snapshot.other is not None and not snapshot.in_work:
         return Condition(
@@ -163,8 +163,8 @@ def _progressing(snapshot: Snapshot, counts: Counts) -> Condition:
 
 def _not_ready_text(snapshot: Snapshot) -> str:
     """Return the nodes with pending work that are not ready, as the end of a sentence; "" if none."""
-    away = snapshot.nodes.away
-    return f"; nodes that are not ready wait: {listed(away)}" if away else ""
+    unavailable = snapshot.nodes.unavailable
+    return f"; nodes that are not ready wait: {listed(unavailable)}" if unavailable else ""
 
 
 def _degraded(snapshot: Snapshot) -> Condition:

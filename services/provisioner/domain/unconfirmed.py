@@ -18,7 +18,7 @@ NOTHING: Final = Target(()).digest
 """Target of a node from which all of Trellis is to be removed."""
 
 
-def doubted(node: NodeView, entry: Entry, jobs: Iterable[JobView]) -> frozenset[str]:
+def unconfirmed_shims(node: NodeView, entry: Entry, jobs: Iterable[JobView]) -> frozenset[str]:
     """Return the Shims that an attempt may have left on a node: its Job is deleted, and the marks do not name them.
 
     The runtime of the legacy image is excluded, because it cannot be removed. If the outcome of an attempt is recorded,

@@ -10,7 +10,7 @@ from service_reflector.domain.resources import Mirror
 from service_reflector.domain.slices import Slice
 from trellis.lattice.domain.group_views import GroupView
 from trellis.lattice.domain.service_views import RouteView, ServiceView, SliceView
-from trellis.limits.breaker import Destruction
+from trellis.limits.breaker import Deletion
 
 Manifest = dict[str, Any]
 
@@ -52,7 +52,7 @@ class RemoveService:
     found: ServiceView
     reason: str
     message: str
-    target: Destruction
+    target: Deletion
 
 
 @dataclass(frozen=True, slots=True)

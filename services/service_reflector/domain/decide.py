@@ -25,15 +25,15 @@ from service_reflector.domain.actions import (
 from service_reflector.domain.hosts import hosts_for
 from service_reflector.domain.resources import Mirror, make_service_patch, port_names
 from service_reflector.domain.routes import route_actions
-from service_reflector.domain.slices import FAMILIES, Reach, Slice, make_empty, pack, with_address_keeper
+from service_reflector.domain.slices import FAMILIES, EndpointSet, Slice, make_empty, pack, with_address_keeper
 from service_reflector.domain.snapshot import Claim, Snapshot
 from trellis import names
 from trellis.lattice.domain.addresses import Family
 from trellis.lattice.domain.group_views import lattice_name
-from trellis.lattice.domain.kept import belongs_to, read_kept
 from trellis.lattice.domain.manifests import Listener, Protocol
+from trellis.lattice.domain.preserved import belongs_to, read_preserved
 from trellis.lattice.domain.service_views import ServiceView
-from trellis.limits.breaker import Destruction
+from trellis.limits.breaker import Deletion
 
 SERVICES: Final = "services"
 """Kind of the circuit breaker: Services of applications."""
@@ -68,7 +68,7 @@ def _uninstall(snapshot: Snapshot) -> Iterator[Action]:
     """Yield the actions that leave Services to Kubernetes: they own all of their slices and have no finalizer."""
     for name, pieces in snapshot.slices.items():
         there = snapshot.services.get(name)
-        for piece in filter(lambda item: item.kept, pieces):
+        for piece in filter(lambda item: item.preserved, pieces):
             if there is not None and there.application:
                 yield WriteSlice(
                     name, Slice(piece.name, name, piece.family, piece.ports, piece.endpoints, piece), "Uninstalled"
@@ -116,24 +116,26 @@ def _service_names(snapshot: Snapshot) -> dict[str, str]:
         if name and name not in service_names.values() and not (foreign and name == plain):
             service_names[claim.lattice] = name
     # The name and the addresses of a deleted Service are reserved until its lattice has answered.
-    taken = plain in service_names.values() or any(item in snapshot.awaited for item in snapshot.slices.get(plain, ()))
+    occupied = plain in service_names.values() or any(
+        item in snapshot.awaited for item in snapshot.slices.get(plain, ())
+    )
     for claim in without:
         if claim.lattice in service_names:
             continue
         if foreign:
             service_names[claim.lattice] = ""
-        elif taken:
+        elif occupied:
             service_names[claim.lattice] = names.second_service_name(snapshot.name, claim.lattice)
         else:
-            service_names[claim.lattice], taken = plain, True
+            service_names[claim.lattice], occupied = plain, True
     return service_names
 
 
 def _former_name(snapshot: Snapshot, lattice: str) -> str:
     """Return the name of the deleted Service of a lattice's application, "" if that is not known."""
     for name, pieces in snapshot.slices.items():
-        for kept in filter(None, (read_kept(piece.kept) for piece in pieces)):
-            its = (kept.application, kept.lattice) == (snapshot.name, lattice)
+        for preserved in filter(None, (read_preserved(piece.preserved) for piece in pieces)):
+            its = (preserved.application, preserved.lattice) == (snapshot.name, lattice)
             if its and names.may_be_service_of(name, snapshot.name):
                 return name
     return ""
@@ -204,9 +206,9 @@ def _name_taken(snapshot: Snapshot, claim: Claim) -> Iterator[Action]:
 def _former(snapshot: Snapshot, mirror: Mirror) -> Mapping[str, Any] | None:
     """Return the spec of the deleted Service that this one replaces, None if it is not known."""
     for item in snapshot.slices.get(mirror.name, ()):
-        kept = read_kept(item.kept)
-        if kept is not None and (kept.application, kept.lattice) == (mirror.application, mirror.lattice):
-            return kept.spec
+        preserved = read_preserved(item.preserved)
+        if preserved is not None and (preserved.application, preserved.lattice) == (mirror.application, mirror.lattice):
+            return preserved.spec
     return None
 
 
@@ -216,8 +218,8 @@ def _remove_finalizer(there: ServiceView, reason: str, message: str) -> Iterator
 
 
 def _slices(snapshot: Snapshot, claim: Claim, mirror: Mirror, there: ServiceView | None) -> Iterator[Action]:
-    found, reaches = snapshot.slices.get(mirror.name, ()), _reaches(claim, mirror)
-    pieces = pack(mirror.name, reaches, found) or [make_empty(mirror.name, reaches[0])]
+    found, endpoint_sets = snapshot.slices.get(mirror.name, ()), _endpoint_sets(claim, mirror)
+    pieces = pack(mirror.name, endpoint_sets, found) or [make_empty(mirror.name, endpoint_sets[0])]
     wanted = with_address_keeper(pieces, mirror.application, mirror.lattice)
     for item in wanted:
         if there is None or item.differs(there):
@@ -226,13 +228,13 @@ def _slices(snapshot: Snapshot, claim: Claim, mirror: Mirror, there: ServiceView
     yield from (DeleteSlice(item) for item in found if item.name not in stay)
 
 
-def _reaches(claim: Claim, mirror: Mirror) -> list[Reach]:
+def _endpoint_sets(claim: Claim, mirror: Mirror) -> list[EndpointSet]:
     """Return the ports, grouped by the hosts that serve them."""
     together: dict[tuple[object, ...], list[tuple[str, Listener]]] = {}
     for name, listener in mirror.ports:
         same = (listener.requirements, listener.providers, listener.family)
         together.setdefault(same, []).append((name, listener))
-    reaches: list[Reach] = []
+    endpoint_sets: list[EndpointSet] = []
     for group in together.values():
         first = group[0][1]
         ports = tuple(
@@ -242,8 +244,8 @@ def _reaches(claim: Claim, mirror: Mirror) -> list[Reach]:
         pods = hosts_for(first, claim.pods, claim.hosts, claim.running)
         if first.family is Family.ANY and not any(":" in address for pod in pods for address in pod.addresses):
             families = (Family.IPV4,)
-        reaches.append(Reach(min(name for name, _ in group), ports, families, pods))
-    return reaches
+        endpoint_sets.append(EndpointSet(min(name for name, _ in group), ports, families, pods))
+    return endpoint_sets
 
 
 def _removals(snapshot: Snapshot, service_names: dict[str, str]) -> Iterator[Action]:
@@ -262,14 +264,14 @@ def _removals(snapshot: Snapshot, service_names: dict[str, str]) -> Iterator[Act
             if service.deleting:
                 yield from _remove_finalizer(service, "Unpublished", message)
             else:
-                yield RemoveService(service, "Unpublished", message, _destruction(service))
+                yield RemoveService(service, "Unpublished", message, _deletion(service))
         elif service.deleting and (snapshot.terminating or (service.peers and snapshot.sure)):
             yield from _remove_finalizer(service, "NamespaceTerminating", "no Service is to exist here")
     for name, pieces in snapshot.slices.items():
         there = snapshot.services.get(name)
         for piece in pieces if name not in claimed else ():
             # Its Service is deleted and not re-created, and no Service owns it: no other controller removes it.
-            left = piece.kept and not (there is not None and belongs_to(piece, there.uid))
+            left = piece.preserved and not (there is not None and belongs_to(piece, there.uid))
             if left and piece not in snapshot.awaited:
                 yield DeleteSlice(piece, "Unpublished")
 
@@ -281,8 +283,8 @@ def _copied(service: ServiceView) -> str:
     )
 
 
-def _destruction(service: ServiceView) -> Destruction:
-    return Destruction(
+def _deletion(service: ServiceView) -> Deletion:
+    return Deletion(
         SERVICES, service.name, service.uid, "deletion of an application's Service", "v1", "Service", service.namespace
     )
 

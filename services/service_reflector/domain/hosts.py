@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from trellis.lattice.domain.cached_listeners import meets
 from trellis.lattice.domain.hosts import Sighting
 from trellis.lattice.domain.manifests import Listener
 from trellis.lattice.domain.provider_hosts import ProviderHosts
-from trellis.lattice.domain.reach import meets
 from trellis.lattice.domain.service_views import PodView
 
 

@@ -15,9 +15,9 @@ from service_reflector.domain.service_options import ServiceOptions
 from service_reflector.domain.slices import Slice
 from trellis import names
 from trellis.lattice.domain.addresses import Family
-from trellis.lattice.domain.kept import ALLOCATED, write_kept
+from trellis.lattice.domain.cached_listeners import write_cached_listeners
 from trellis.lattice.domain.manifests import Listener, Protocol
-from trellis.lattice.domain.reach import write_reach
+from trellis.lattice.domain.preserved import ALLOCATED, write_preserved
 from trellis.lattice.domain.service_views import ServiceView
 from trellis.names import WADM_OPERATOR
 
@@ -55,10 +55,10 @@ def port_names(listeners: Iterable[Listener], former: str) -> tuple[tuple[str, L
     had = dict(part.partition("=")[::2] for part in former.split())
     identities = _identities(listeners)
     kept = {identity: name for name, identity in had.items() if identity in dict(identities)}
-    taken, named = set(kept.values()), []
+    used, named = set(kept.values()), []
     for identity, listener in identities:
-        name = kept.get(identity) or _free_name(identity, listener, taken)
-        taken.add(name)
+        name = kept.get(identity) or _free_name(identity, listener, used)
+        used.add(name)
         named.append((name, listener))
     return tuple(named)
 
@@ -74,13 +74,13 @@ def _identities(listeners: Iterable[Listener]) -> list[tuple[str, Listener]]:
     return found
 
 
-def _free_name(identity: str, listener: Listener, taken: set[str]) -> str:
+def _free_name(identity: str, listener: Listener, used: set[str]) -> str:
     plain = listener.protocol.value
-    if plain not in taken:
+    if plain not in used:
         return plain
     component = "".join(char if char.isascii() and char.isalnum() else "-" for char in listener.component.lower())
     name = f"{plain}-{component[:_PORT_NAME_MAX]}".rstrip("-")
-    return name if name not in taken else f"{name}-{names.short_hash(identity)}"
+    return name if name not in used else f"{name}-{names.short_hash(identity)}"
 
 
 def listeners_annotation(mirror: Mirror) -> str:
@@ -195,7 +195,7 @@ def _annotations(mirror: Mirror) -> dict[str, str]:
         names.ANNOTATION_HOST_GROUPS: " ".join(mirror.groups),
         names.ANNOTATION_REFLECTED_AS: mirror.key,
         names.ANNOTATION_LISTENERS: listeners_annotation(mirror),
-        names.ANNOTATION_CACHED_LISTENERS: write_reach(tuple(listener for _, listener in mirror.ports)),
+        names.ANNOTATION_CACHED_LISTENERS: write_cached_listeners(tuple(listener for _, listener in mirror.ports)),
         names.ANNOTATION_REFLECTED: " ".join(requested),
     }
     return {**dict(mirror.options.annotations), **own}
@@ -224,7 +224,7 @@ def make_ties(wanted: Slice, service: ServiceView) -> Manifest:
     """Return the metadata that tie a slice to its Service: the addresses that it keeps, or an owner reference."""
     if wanted.keeps is None:
         return {"ownerReferences": owned_by(service.name, service.uid)}
-    return {"annotations": {names.ANNOTATION_PRESERVED: write_kept(*wanted.keeps, service)}, "ownerReferences": []}
+    return {"annotations": {names.ANNOTATION_PRESERVED: write_preserved(*wanted.keeps, service)}, "ownerReferences": []}
 
 
 def make_slice_body(wanted: Slice) -> Manifest:

@@ -17,7 +17,7 @@ from typing import Any, Final
 from trellis import names
 from trellis.installer_api.parse_int import whole
 from trellis.lattice.domain.addresses import Family
-from trellis.lattice.domain.kept import write_kept
+from trellis.lattice.domain.preserved import write_preserved
 from trellis.lattice.domain.service_views import PodView, ServiceView, SliceView
 
 Manifest = Mapping[str, Any]
@@ -27,7 +27,7 @@ FAMILIES: Final = (Family.IPV4, Family.IPV6)
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class EndpointSet:
     """Ports that the same hosts serve. ``name``: permanent and unique within the Service."""
 
     name: str
@@ -55,8 +55,8 @@ class Slice:
     def differs(self, service: ServiceView) -> bool:
         """Return whether the present slice differs, or is not tied to this Service in its present state."""
         item = self.found
-        ties = (service.uid, "") if self.keeps is None else ("", write_kept(*self.keeps, service))
-        return item is None or (item.owner, item.kept, item.ports, item.endpoints) != (
+        ties = (service.uid, "") if self.keeps is None else ("", write_preserved(*self.keeps, service))
+        return item is None or (item.owner, item.preserved, item.ports, item.endpoints) != (
             *ties,
             self.ports,
             self.endpoints,
@@ -77,31 +77,31 @@ def make_endpoint(pod: PodView, addresses: Sequence[str]) -> dict[str, Any]:
     return endpoint | ({"nodeName": pod.node} if pod.node else {})
 
 
-def make_empty(service: str, reach: Reach) -> Slice:
+def make_empty(service: str, endpoints: EndpointSet) -> Slice:
     """Return the slice that keeps the addresses of a Service without endpoints."""
-    family = reach.families[0]
-    ports = tuple(_port(*port) for port in reach.ports)
-    return Slice(names.slice_name(service, reach.name, family, 0), service, family.value, ports, ())
+    family = endpoints.families[0]
+    ports = tuple(_port(*port) for port in endpoints.ports)
+    return Slice(names.slice_name(service, endpoints.name, family, 0), service, family.value, ports, ())
 
 
 def with_address_keeper(pieces: Sequence[Slice], application: str, lattice: str) -> list[Slice]:
     """Return the slices with one that keeps the addresses: the present keeper, else a present slice, else the first."""
-    keeper = min(pieces, key=lambda item: 2 if item.found is None else 0 if item.found.kept else 1)
+    keeper = min(pieces, key=lambda item: 2 if item.found is None else 0 if item.found.preserved else 1)
     return [replace(piece, keeps=(application, lattice)) if piece is keeper else piece for piece in pieces]
 
 
-def pack(service: str, reaches: Iterable[Reach], found: Sequence[SliceView]) -> list[Slice]:
+def pack(service: str, endpoint_sets: Iterable[EndpointSet], found: Sequence[SliceView]) -> list[Slice]:
     """Return the target slices of a Service, in a fixed order; slices of ``found`` that are missing are to delete."""
     made: list[Slice] = []
-    for reach in reaches:
-        ports = tuple(_port(*port) for port in reach.ports)
-        for family in reach.families:
-            prefix = names.slice_name(service, reach.name, family, 0).removesuffix("0")
+    for served in endpoint_sets:
+        ports = tuple(_port(*port) for port in served.ports)
+        for family in served.families:
+            prefix = names.slice_name(service, served.name, family, 0).removesuffix("0")
             there = sorted(
                 (item for item in found if item.name.startswith(prefix)), key=lambda item: _index(item, prefix)
             )
             wanted: dict[str, Manifest] = {
-                pod.uid: make_endpoint(pod, of) for pod in reach.pods if (of := _addresses(pod, family))
+                pod.uid: make_endpoint(pod, of) for pod in served.pods if (of := _addresses(pod, family))
             }
             for name, endpoints in _packed(prefix, wanted, there):
                 here = next((item for item in there if item.name == name), None)

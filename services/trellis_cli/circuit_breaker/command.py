@@ -53,9 +53,9 @@ def status(
 
     A circuit breaker opens if a service is about to delete more than 5 objects, and more than 10 % of their kind,
     within 60 s. Ends with 1 if one is open. JSON: `{"ok", "breakers": [{"service", "kind", "state", "since", "until",
-    "held", "examples", "reason", "closed": {"by", "at"}, "leave": {"what", "until"}}]}`. `state` is Closed, Open or
-    Unreadable; `held` counts paused deletions, `closed` is the last closing by a user, `leave` the deletions permitted
-    now: Held or Everything.
+    "paused", "examples", "reason", "closed": {"by", "at"}, "leave": {"what", "until"}}]}`. `state` is Closed, Open or
+    Unreadable; `paused` counts paused deletions, `closed` is the last closing by a user, `leave` the deletions
+    permitted now: Paused or Everything.
     """
     with exit_on_error():
         settings = client_settings(kubeconfig=kubeconfig, context=context)

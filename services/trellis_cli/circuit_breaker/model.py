@@ -48,12 +48,12 @@ class BreakerRow:
 
     @property
     def leave(self) -> str:
-        """Deletions that a user currently permits: Everything, Held or "" for none."""
+        """Deletions that a user currently permits: Everything, Paused or "" for none."""
         if self.closing is None:
             return ""
         if self.closing.everything:
             return "Everything"
-        return "Held" if self.closing.permitted else ""
+        return "Paused" if self.closing.permitted else ""
 
     def advice(self) -> str:
         """Return the resolution if it is not closed."""
@@ -79,7 +79,7 @@ class BreakerRow:
             "state": self.position.value,
             "since": moment(opening.since) if opening else None,
             "until": moment(opening.until) if opening else None,
-            "held": self.paused,
+            "paused": self.paused,
             "examples": list(opening.examples) if opening else [],
             "reason": self.reason or None,
             "closed": {"by": closing.by, "at": moment(closing.at)} if closing else None,

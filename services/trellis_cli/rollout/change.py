@@ -46,7 +46,7 @@ async def change(kube: Kube, settings: ClientSettings, name: str, wanted: Callab
     """
     for left in reversed(range(_TRIES)):
         found = await Reader(kube, settings, name).read()
-        if found.world.shim.deleting:
+        if found.snapshot.shim.deleting:
             raise CommandError(f'Shim "{name}" is being deleted; see `trellis rollout status {name}`')
         done = wanted(found)
         if not done.ops:
@@ -65,8 +65,8 @@ async def change(kube: Kube, settings: ClientSettings, name: str, wanted: Callab
 
 def pause(found: Found) -> Change:
     """Return the change that pauses a rollout."""
-    name = found.world.shim.name
-    if found.world.shim.paused:
+    name = found.snapshot.shim.name
+    if found.snapshot.shim.paused:
         return Change((), f"Shim {name} is already paused; to resume: trellis rollout resume {name}")
     return Change(
         ({"op": "add", "path": "/spec/paused", "value": True},),
@@ -83,21 +83,21 @@ def resume(found: Found) -> Change:
     Raises:
         CommandError: the state of the rollout cannot be read.
     """
-    world = found.world
-    if not world.ledger_known:
-        raise CommandError(f'cannot resume the rollout of Shim "{world.shim.name}": {"; ".join(world.notes)}')
+    snapshot = found.snapshot
+    if not snapshot.ledger_known:
+        raise CommandError(f'cannot resume the rollout of Shim "{snapshot.shim.name}": {"; ".join(snapshot.notes)}')
     ops: list[dict[str, Any]] = []
     effects = []
-    if world.shim.paused:
+    if snapshot.shim.paused:
         ops.append({"op": "add", "path": "/spec/paused", "value": False})
         effects.append("no longer paused")
-    last, halted = last_failure(world), is_halted(world)
+    last, halted = last_failure(snapshot), is_halted(snapshot)
     # Ending a pause does not acknowledge failures: they can still exist.
-    if last is not None and last > world.shim.forgiven and (halted or not world.shim.paused):
+    if last is not None and last > snapshot.shim.forgiven and (halted or not snapshot.shim.paused):
         ops += _acknowledge(found.manifest, last)
         further = ", further nodes are started" if halted else ""
         effects.append(f"failures acknowledged: failed nodes are retried at once{further}")
-    name = world.shim.name
+    name = snapshot.shim.name
     if not ops:
         return Change((), f"Shim {name} is not paused or halted, and no node fails: nothing to resume")
     return Change(
@@ -118,10 +118,12 @@ def undo(to_revision: int | None) -> Callable[[Found], Change]:
 
     def wanted(found: Found) -> Change:
         revision = _target(found, to_revision)
-        name, ops = found.world.shim.name, tuple(restoring(revision, found.manifest))
+        name, ops = found.snapshot.shim.name, tuple(restoring(revision, found.manifest))
         if revision.version == version_of(found.manifest):
             return Change((), f"Shim {name} already has the version of revision {revision.number}")
-        paused = f"; the rollout is paused; to start: trellis rollout resume {name}" if found.world.shim.paused else ""
+        paused = (
+            f"; the rollout is paused; to start: trellis rollout resume {name}" if found.snapshot.shim.paused else ""
+        )
         result = f"Shim {name} rolled back to revision {revision.number} of {revision.created}"
         return Change(ops, f"{result}{paused or f'; see: trellis rollout status {name} --watch'}")
 
@@ -129,9 +131,9 @@ def undo(to_revision: int | None) -> Callable[[Found], Change]:
 
 
 def _target(found: Found, number: int | None) -> Revision:
-    name, revisions = found.world.shim.name, found.world.revisions
-    if not revisions and found.world.notes:
-        raise CommandError(f'cannot undo the rollout of Shim "{name}": {"; ".join(found.world.notes)}')
+    name, revisions = found.snapshot.shim.name, found.snapshot.revisions
+    if not revisions and found.snapshot.notes:
+        raise CommandError(f'cannot undo the rollout of Shim "{name}": {"; ".join(found.snapshot.notes)}')
     known = ", ".join(str(revision.number) for revision in revisions)
     if number is None:
         former = former_of(revisions, version_of(found.manifest))

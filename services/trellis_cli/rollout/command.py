@@ -16,7 +16,7 @@ import typer
 from trellis.config.durations import parse_seconds
 from trellis.config.settings import SettingsError
 from trellis.kube.errors import Unavailable
-from trellis.read_model.tables.rollout import Phase, Standing, World, document, standing_of
+from trellis.read_model.tables.rollout import Phase, RolloutSnapshot, Standing, document, standing_of
 from trellis_cli.common.complete import complete_shim
 from trellis_cli.common.errors import CommandError, describe_error, exit_on_error
 from trellis_cli.common.gather import connected
@@ -84,9 +84,9 @@ def status(
         if watch:
             failed = _watch(settings, name, seconds, output)
         else:
-            world = asyncio.run(_read(settings, name)).world
-            standing = standing_of(world)
-            _show(standing, world, output)
+            snapshot = asyncio.run(_read(settings, name)).snapshot
+            standing = standing_of(snapshot)
+            _show(standing, snapshot, output)
             failed = standing.broken
         if failed:
             raise SystemExit(EXIT_FAILED)
@@ -109,10 +109,10 @@ def history(
     """
     with exit_on_error():
         settings, name = client_settings(kubeconfig=kubeconfig, context=context), shim_name(shim)
-        world = asyncio.run(_read(settings, name)).world
-        for note in world.notes:
+        snapshot = asyncio.run(_read(settings, name)).snapshot
+        for note in snapshot.notes:
             print_note(note)
-        _show_history(name, world, revision, output, no_headers=no_headers)
+        _show_history(name, snapshot, revision, output, no_headers=no_headers)
 
 
 @app.command()
@@ -182,27 +182,29 @@ async def _read(settings: ClientSettings, name: str) -> Found:
         return await Reader(kube, settings, name).read()
 
 
-def _show(standing: Standing, world: World, output: Format) -> None:
+def _show(standing: Standing, snapshot: RolloutSnapshot, output: Format) -> None:
     if output.structured:
-        print_document(output, document(standing, world))
+        print_document(output, document(standing, snapshot))
         return
-    for note in world.notes:
+    for note in snapshot.notes:
         print_note(note)
     print_result(page(standing))
 
 
-def _show_history(name: str, world: World, number: int | None, output: Format, *, no_headers: bool) -> None:
+def _show_history(
+    name: str, snapshot: RolloutSnapshot, number: int | None, output: Format, *, no_headers: bool
+) -> None:
     """Print all revisions, or the version of one.
 
     Raises:
         CommandError: the revision does not exist.
     """
-    found = [revision for revision in world.revisions if number in {None, revision.number}]
+    found = [revision for revision in snapshot.revisions if number in {None, revision.number}]
     if number is not None and not found:
-        known = ", ".join(str(revision.number) for revision in world.revisions) or "none"
+        known = ", ".join(str(revision.number) for revision in snapshot.revisions) or "none"
         raise CommandError(f'revision {number} of Shim "{name}" not found; known revisions: {known}')
     rows = [
-        {"revision": item.number, "created": item.created, "current": item == world.current, "version": item.version}
+        {"revision": item.number, "created": item.created, "current": item == snapshot.current, "version": item.version}
         for item in found
     ]
     if output.structured:
@@ -224,9 +226,9 @@ def _watch(settings: ClientSettings, name: str, timeout: float | None, output: F
         if not output.structured:
             print_text(f"Shim {name} is deleted, and no node has it")
         return False
-    standing, world = last
+    standing, snapshot = last
     if console().is_terminal and not output.structured:
-        _show(standing, world, output)
+        _show(standing, snapshot, output)
     if not standing.settled:
         print_error(f"not complete within {timeout:g} s: {summary(standing)}")
     return standing.phase is not Phase.COMPLETE
@@ -237,16 +239,16 @@ async def _follow(
     name: str,
     budget: float | None,
     shown: Display,
-) -> tuple[Standing, World] | None:
+) -> tuple[Standing, RolloutSnapshot] | None:
     """Return the last state, settled or at the timeout; None if the Shim was removed."""
     began = time.monotonic()
-    last: tuple[Standing, World] | None = None
+    last: tuple[Standing, RolloutSnapshot] | None = None
     answered = began
     async with connected(settings) as kube:
         reader = Reader(kube, settings, name)
         while True:
             try:
-                world = (await reader.read()).world
+                snapshot = (await reader.read()).snapshot
             except Unavailable as error:
                 if last is None or time.monotonic() - answered > _OUTAGE_SECONDS:
                     raise
@@ -257,7 +259,7 @@ async def _follow(
                 return None
             else:
                 answered = time.monotonic()
-                last = (standing_of(world), world)
+                last = (standing_of(snapshot), snapshot)
                 shown.show(*last)
                 if last[0].settled:
                     return last

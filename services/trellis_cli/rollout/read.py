@@ -21,7 +21,7 @@ from trellis.provisioning.shim_status import read_status
 from trellis.provisioning.shims import view_shim
 from trellis.provisioning.views import NodeView
 from trellis.read_model.reading.served import list_served
-from trellis.read_model.tables.rollout import World
+from trellis.read_model.tables.rollout import RolloutSnapshot
 from trellis_cli.common.errors import CommandError, describe_error
 from trellis_cli.common.settings import ClientSettings
 
@@ -37,7 +37,7 @@ class Found:
     """A Shim as read from the API server, and the snapshot for its rollout."""
 
     manifest: Manifest
-    world: World
+    snapshot: RolloutSnapshot
 
 
 class Reader:
@@ -69,7 +69,7 @@ class Reader:
             self._nodes = tuple(map(view_node, (await self._kube.list(NODES)).items))
             await self._read_revisions(str(manifest["metadata"]["uid"]))
             self._versions, self._nodes_at = versions, time.monotonic()
-        world = World(
+        snapshot = RolloutSnapshot(
             shim=view_shim(manifest),
             status=read_status(manifest),
             shims=tuple(map(view_shim, shims)),
@@ -80,7 +80,7 @@ class Reader:
             ledger_known=not note,
             notes=tuple(filter(None, (note, self._revision_note))),
         )
-        return Found(manifest, world)
+        return Found(manifest, snapshot)
 
     async def _shims(self) -> list[Manifest]:
         found = await list_served(self._kube, SHIMS)

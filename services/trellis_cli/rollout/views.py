@@ -17,23 +17,23 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from trellis.read_model.tables.rollout import NodeStage, Phase, ShimNode, Standing, World, document
+from trellis.read_model.tables.rollout import NodeStage, Phase, RolloutSnapshot, ShimNode, Standing, document
 from trellis_cli.common.output import Format, console, make_table, one_line, print_document, print_text
 
 _STYLES: Final = {
     NodeStage.UPDATED: "green",
-    NodeStage.IN_WORK: "cyan",
+    NodeStage.IN_PROGRESS: "cyan",
     NodeStage.FAILED: "bold red",
     NodeStage.HELD: "yellow",
     NodeStage.WAITING: "",
-    NodeStage.LEAVING: "dim",
+    NodeStage.REMOVING: "dim",
 }
 _STAGE_TEXTS: Final = {
-    NodeStage.IN_WORK: "in progress",
+    NodeStage.IN_PROGRESS: "in progress",
     NodeStage.FAILED: "failed",
     NodeStage.HELD: "held",
     NodeStage.WAITING: "waiting",
-    NodeStage.LEAVING: "to be removed",
+    NodeStage.REMOVING: "to be removed",
 }
 _PHASES: Final = {Phase.COMPLETE: "green", Phase.HALTED: "bold red", Phase.DEGRADED: "bold red", Phase.PAUSED: "yellow"}
 _NONE: Final = "-"
@@ -44,7 +44,7 @@ _MESSAGE_MAX: Final = 300
 class Display(Protocol):
     """Receives each state, changed or not."""
 
-    def show(self, standing: Standing, world: World) -> None:
+    def show(self, standing: Standing, snapshot: RolloutSnapshot) -> None:
         """Show the current state of the rollout."""
 
 
@@ -84,14 +84,14 @@ class Lines:
         self._began = time.monotonic()
         self._last: Standing | None = None
 
-    def show(self, standing: Standing, world: World) -> None:
+    def show(self, standing: Standing, snapshot: RolloutSnapshot) -> None:
         """Print the state if it changed."""
         if standing == self._last:
             return
         known = self._last.nodes if self._last else ()
         self._last = standing
         if self._output.structured:
-            print_document(self._output, document(standing, world), lines=True)
+            print_document(self._output, document(standing, snapshot), lines=True)
             return
         at = f"{time.monotonic() - self._began:6.1f} s  "
         for node in standing.nodes:
@@ -108,11 +108,11 @@ class OnTerminal:
         self._task = self._bar.add_task("nodes", total=None)
         self.live = Live(self._bar, console=out, transient=True, refresh_per_second=8)
 
-    def show(self, standing: Standing, world: World) -> None:
+    def show(self, standing: Standing, snapshot: RolloutSnapshot) -> None:
         """Update the bar."""
-        del world
+        del snapshot
         self._bar.update(self._task, total=standing.desired, completed=standing.counts[NodeStage.UPDATED])
-        busy = tuple(node for node in standing.nodes if node.stage in {NodeStage.FAILED, NodeStage.IN_WORK})
+        busy = tuple(node for node in standing.nodes if node.stage in {NodeStage.FAILED, NodeStage.IN_PROGRESS})
         more = len(busy) - _LIVE_NODES
         rest = [Text(f"and {more} more", style="dim")] if more > 0 else []
         shown = [_table(busy[:_LIVE_NODES])] if busy else []

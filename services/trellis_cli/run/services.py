@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from trellis.config.settings import ServiceSettings, SettingsError, load, unknown_variables
-from trellis.runtime import gc as heap
+from trellis.runtime import gc
 from trellis.runtime.run import RunningService, run_services
 from trellis.services import SERVICES, Service
 from trellis.telemetry import get_logger, setup_logging
@@ -107,11 +107,11 @@ def run(services: Sequence[str], flags: RunFlags) -> None:
         _log.info("service skipped, not installed", service=name, extra=NAMED[name].extra)
     for line in misspelt():
         _log.warning(line)
-    with heap.importing():
+    with gc.importing():
         apps: list[RunningService] = [
             service.load("app").create_app(its) for service, its in zip(chosen, loaded, strict=True)
         ]
-    heap.freeze()
+    gc.freeze()
     asyncio.run(_run(apps, loaded[0].health_port, nats))
 
 

@@ -63,7 +63,7 @@ from trellis_cli.v2.row import UNKNOWN as V2_UNKNOWN
 from trellis_cli.v2.status import read_v2
 
 LED: Final = tuple(name.replace("_", "-") for name in (NODE_WATCHER, PROVISIONER))
-AWAY: Final = "unknown while the API server is unreachable"
+API_UNAVAILABLE: Final = "unknown while the API server is unreachable"
 UNACCEPTED: Final = "unknown while the API server rejects the credentials"
 _UNREAD: Final[Mapping[str, Mapping[str, Any]]] = {
     "rollout": {"in_progress": None, "halted": None, "counts": None, "causes": None, "shims": None},
@@ -219,7 +219,7 @@ async def _v2(kube: Kube, namespace: str) -> Part | None:
 def _because(part: Part, error: KubeError) -> Part:
     """Return a row that was not read; errors that affect every row are only in the row of the API server."""
     if isinstance(error, Unavailable):
-        return replace(part, problem=AWAY)
+        return replace(part, problem=API_UNAVAILABLE)
     if isinstance(error, Unauthorized):
         return replace(part, problem=UNACCEPTED)
     if (right := missing_right(error)) is not None:

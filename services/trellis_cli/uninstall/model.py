@@ -24,7 +24,7 @@ from trellis.kube.resources import (
     Resource,
     key_of,
 )
-from trellis.lattice.domain.kept import Kept, read_kept
+from trellis.lattice.domain.preserved import PreservedAllocation, read_preserved
 from trellis.lattice.domain.service_views import SLICE_SELECTOR, view_service
 
 SELECTOR: Final = (
@@ -113,16 +113,19 @@ class KeptGuard(Guard):
 
     def readable(self, manifest: Manifest) -> bool:
         """Return whether the annotation names the Service."""
-        return _kept(manifest) is not None
+        return _preserved(manifest) is not None
 
     def owner_name(self, manifest: Manifest) -> str:
         """Return the name in the label of the slice, else that in the annotation, verified by the name of the slice."""
-        metadata, kept = manifest["metadata"], read_kept(_annotation(manifest))
+        metadata, preserved = manifest["metadata"], read_preserved(_annotation(manifest))
         label = (metadata.get("labels") or {}).get(names.LABEL_SERVICE_NAME) or ""
-        if label or kept is None:
+        if label or preserved is None:
             return str(label)
         # The second name starts with the plain one, so it is compared first.
-        may_be = (names.second_service_name(kept.application, kept.lattice), names.service_name(kept.application))
+        may_be = (
+            names.second_service_name(preserved.application, preserved.lattice),
+            names.service_name(preserved.application),
+        )
         return next((item for item in may_be if metadata["name"].startswith(_slice_prefix(item))), "")
 
     def removal(self, manifest: Manifest, service: Manifest | None = None) -> Patch | Left:
@@ -132,9 +135,9 @@ class KeptGuard(Guard):
         the uid of the deleted one: with it as owner the slice would be garbage-collected next to the new Service. That
         uid is used if the Service does not exist, or if Trellis does not manage it: it must not lead to managed hosts.
         """
-        metadata, name, kept = manifest["metadata"], self.owner_name(manifest), _kept(manifest)
-        uid = kept.uid if kept is not None else ""
-        if service is not None and (kept is None or view_service(service).application):
+        metadata, name, preserved = manifest["metadata"], self.owner_name(manifest), _preserved(manifest)
+        uid = preserved.uid if preserved is not None else ""
+        if service is not None and (preserved is None or view_service(service).application):
             uid = service["metadata"]["uid"]
         if not name or not uid:
             return _left(manifest, name)
@@ -152,10 +155,10 @@ def _annotation(piece: Manifest) -> str:
     return (piece["metadata"].get("annotations") or {}).get(names.ANNOTATION_PRESERVED) or ""
 
 
-def _kept(piece: Manifest) -> Kept | None:
+def _preserved(piece: Manifest) -> PreservedAllocation | None:
     """Return the content of the annotation of a slice, None if it is invalid, or does not name the Service."""
-    kept = read_kept(_annotation(piece))
-    return kept if kept is not None and kept.uid else None
+    preserved = read_preserved(_annotation(piece))
+    return preserved if preserved is not None and preserved.uid else None
 
 
 def _slice_prefix(service: str) -> str:

@@ -86,7 +86,7 @@ class Bus:
         self._publisher = Publisher(self._availability, lambda: self._connection.broker, self._wake, timings)
         listeners = Listeners(telemetry, health, lambda: self._availability.answering_seconds, timings.deaf)
         self._reader = Reader(self._origin, telemetry, self._publish_dead_letter, self._max_payload, listeners, timings)
-        self._keeper = ConnectionSupervisor(
+        self._supervisor = ConnectionSupervisor(
             self._connection,
             self._availability,
             claim=Claim(cluster, cluster_uid, service, timings.claim, limits[STREAM_EVENTS].replicas),
@@ -94,7 +94,7 @@ class Bus:
             timings=timings,
             missed=self._list_everything,
         )
-        self._keeping: asyncio.Task[None] | None = None
+        self._supervising: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
 
     @property
@@ -104,8 +104,8 @@ class Bus:
 
     async def connect(self) -> None:
         """Connect and create missing streams, without a timeout; then supervise the connection in the background."""
-        if self._keeping is None:
-            self._keeping = asyncio.create_task(self._keeper.run(), name=f"bus-{self._origin.service}")
+        if self._supervising is None:
+            self._supervising = asyncio.create_task(self._supervisor.run(), name=f"bus-{self._origin.service}")
         await self.connected.wait()
 
     async def ensure_streams(self) -> None:
@@ -146,7 +146,7 @@ class Bus:
             )
             sequence = await self._publisher.send(spec.stream, subject, body, headers)
             if spec.stream == STREAM_EVENTS:
-                self._keeper.stored(sequence)
+                self._supervisor.stored(sequence)
         self._telemetry.metrics.events_published_total.labels(self._origin.service, spec.type).inc()
 
     async def copy(self, lattice: str, event: str, body: bytes, *, dedup: str, traceparent: str = "") -> None:
@@ -181,16 +181,16 @@ class Bus:
             models: events of the subject table.
             handler: receives each event at least once.
         """
-        if any(subscription.name == name for subscription in self._keeper.subscriptions):
+        if any(subscription.name == name for subscription in self._supervisor.subscriptions):
             raise ValueError(f"{name} is already subscribed")
-        self._keeper.subscriptions.append(Subscription(name, models, handler, self._reader))
+        self._supervisor.subscriptions.append(Subscription(name, models, handler, self._reader))
 
     async def start(self) -> None:
         """Start consuming; the caller lists everything afterwards, as events before the consumer are not delivered.
 
         Does not wait for an unreachable bus: consuming starts after the reconnect, and ``on_new_stream`` is called.
         """
-        await self._keeper.start()
+        await self._supervisor.start()
 
     async def stop(self) -> None:
         """Stop consuming; unacknowledged messages are returned at once for the next consumer.
@@ -198,7 +198,7 @@ class Bus:
         Work in progress may still be finished and acknowledged; then it is not redelivered. ``start`` resumes
         consuming. If the server does not answer, the timeout is one second.
         """
-        await self._keeper.stop()
+        await self._supervisor.stop()
 
     async def close(self) -> None:
         """Stop and close the connection permanently; if the caller is cancelled, closing continues in the background.
@@ -211,9 +211,9 @@ class Bus:
         await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
-        keeping, self._keeping = self._keeping, None
+        keeping, self._supervising = self._supervising, None
         if keeping is not None:
-            self._keeper.end()
+            self._supervisor.end()
             self._connection.abandon()
             keeping.cancel()
             await asyncio.gather(keeping, return_exceptions=True)
@@ -247,7 +247,7 @@ class Bus:
         await self._publisher.send(STREAM_DEAD, letter.subject, letter.body, letter.headers)
 
     def _wake(self) -> None:
-        self._keeper.wake()
+        self._supervisor.wake()
 
     def _list_everything(self) -> None:
         for call in list(self.on_new_stream):

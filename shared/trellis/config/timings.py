@@ -52,7 +52,7 @@ class DeletionTimings:
 class ProcessTimings:
     """Timings of one process, in seconds."""
 
-    together: float = 3.0
+    barrier: float = 3.0
     """Maximum time for which services wait at the start for one that cannot read, or that reads long lists."""
     health: HealthTimings = field(default_factory=HealthTimings)
     ending: EndingTimings = field(default_factory=EndingTimings)

@@ -22,15 +22,15 @@ from trellis.kube.recorder import EventRecorder, ObjectRef
 from trellis.kube.resources import CONFIGMAPS
 from trellis.kube.timings import BreakerTimings
 from trellis.kube.unhurried_clock import UnhurriedClock
-from trellis.limits.breaker import Destruction, Limits, State, ask, paused_message, settled, unreadable, without_ended
+from trellis.limits.breaker import Deletion, Limits, State, decide, paused_message, settled, unreadable, without_ended
 from trellis.limits.breaker_record import make_breakers, read_breakers
 from trellis.names import breaker_name, short_hash
 from trellis.telemetry import get_logger
 
-DELETION_PAUSED: Final = "DestructionHeld"
+DELETION_PAUSED: Final = "DeletionPaused"
 """Reason of the Event on an object whose deletion is paused."""
 _TRIES: Final = 5
-_SOMEONE_WROTE: Final = (AlreadyExists, Conflict, NotFound)
+_WRITTEN_ELSEWHERE: Final = (AlreadyExists, Conflict, NotFound)
 _FAILED: Final = (KubeError, NotLeading)
 
 _log = get_logger(__name__)
@@ -71,13 +71,13 @@ def named(informer: Informer[N]) -> dict[str, str] | None:
 class _Request:
     """One deletion that waits for its answer."""
 
-    target: Destruction
-    may_go: bool | None = None
+    target: Deletion
+    permitted: bool | None = None
     error: KubeError | NotLeading | None = None
 
     @property
     def waits(self) -> bool:
-        return self.may_go is None and self.error is None
+        return self.permitted is None and self.error is None
 
 
 @dataclass(eq=False)
@@ -106,7 +106,7 @@ class Breaker:
         self._changed = asyncio.Event()
         self._complained = ""
 
-    async def hold(self, target: Destruction) -> float | None:
+    async def admit(self, target: Deletion) -> float | None:
         """Return None if the object can be deleted now, else the seconds until the next attempt.
 
         Raises:
@@ -121,7 +121,7 @@ class Breaker:
             await self._store_answer(request)
         if request.error is not None:
             raise request.error
-        return None if request.may_go else await self._report_pause(target)
+        return None if request.permitted else await self._report_pause(target)
 
     def withdraw(self, kind: str, uid: str) -> None:
         """Withdraw a paused deletion: the object exists and is no longer to be deleted."""
@@ -173,14 +173,14 @@ class Breaker:
                 states, answers = self._next(requests)
                 if self._repair or states != self._settled():
                     await self._save(states)
-            except _SOMEONE_WROTE:
+            except _WRITTEN_ELSEWHERE:
                 self._known = False
                 if not left:
                     raise
                 continue
             self._accept(states)
             for request, answer in zip(requests, answers, strict=True):
-                request.may_go = answer
+                request.permitted = answer
             return
 
     def _answer(self, requests: Sequence[_Request]) -> bool:
@@ -189,7 +189,7 @@ class Breaker:
         if states != self._settled():
             return False
         for request, answer in zip(requests, answers, strict=True):
-            request.may_go = answer
+            request.permitted = answer
         return True
 
     def _next(self, requests: Sequence[_Request]) -> tuple[dict[str, State], list[bool]]:
@@ -198,7 +198,7 @@ class Breaker:
         states, answers = self._settled(), dict[int, bool]()
         for kind in sorted({request.target.kind for request in requests}):
             own = [request for request in requests if request.target.kind == kind]
-            state, decisions = ask(
+            state, decisions = decide(
                 states.get(kind, State()),
                 [request.target for request in own],
                 self.scope.populations[kind](),
@@ -268,7 +268,7 @@ class Breaker:
         states = dict(self._states)
         for kind, there in found.items():
             states[kind] = without_ended(states[kind], there, {token for of, token in ended if of == kind})
-        with contextlib.suppress(*_SOMEONE_WROTE):
+        with contextlib.suppress(*_WRITTEN_ELSEWHERE):
             if states != self._states:
                 await self._save(states)
                 self._states = states
@@ -310,7 +310,7 @@ class Breaker:
         for kind in self.scope.populations:
             telemetry.metrics.circuit_breaker_open.labels(telemetry.service, kind).set(kind in open_kinds)
 
-    async def _report_pause(self, target: Destruction) -> float:
+    async def _report_pause(self, target: Deletion) -> float:
         """Record once per opening, by an Event, that the deletion is paused; return the remaining seconds."""
         opening = self._settled().get(target.kind, State()).opening
         if opening is None:
@@ -318,7 +318,7 @@ class Breaker:
         if (key := (target.token, opening.since)) not in self._reported:
             self._reported.add(key)
             telemetry = self.kube.telemetry
-            telemetry.metrics.circuit_breaker_held_total.labels(telemetry.service, target.kind).inc()
+            telemetry.metrics.circuit_breaker_paused_total.labels(telemetry.service, target.kind).inc()
             await self.recorder.record(
                 regarding=ObjectRef(target.api_version, target.object_kind, target.name, target.uid, target.namespace),
                 type="Warning",

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 class FloodTimings:
     """Timings of a lattice connection whose message rate exceeds the limit (``flood``)."""
 
-    away: float = 30.0
+    unavailable: float = 30.0
     """First delay of the next connection after a flood; each further flood doubles it."""
-    away_most: float = 300.0
+    unavailable_most: float = 300.0
     forgotten: float = 900.0
     """Time without a flood after which the delay starts from its first value."""
 
@@ -99,7 +99,7 @@ class ComparisonTimings:
     answer: float = 5.0
     again: float = 10.0
     """Between two comparisons while wadm does not answer."""
-    doubt: float = 2.0
+    unconfirmed: float = 2.0
     """Time for which an event wins over an answer that contradicts it: wadm may read an older state."""
     busy: float = 20.0
     """Maximum time between an event and the query that confirms it, while events arrive."""
@@ -140,7 +140,7 @@ class StatusTimings:
 
     every: float = 300.0
     """Between two comparisons of all statuses without errors."""
-    doubt: float = 20.0
+    unconfirmed: float = 20.0
     """Time to wait for the status of another version before a query: wadm does not publish an unchanged status."""
     again: float = 10.0
     """Between two queries of a status without an answer."""

@@ -40,7 +40,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Destruction:
+class Deletion:
     """One object and the requested action in words: ``removal of the labels of a ready node``."""
 
     kind: str
@@ -125,8 +125,8 @@ def _not_ahead(begin: float, end: float, now: float) -> tuple[float, float]:
     return (begin, end) if begin <= now else (now, now + (end - begin))
 
 
-def ask(
-    state: State, requested: Sequence[Destruction], population: int, now: float, limits: Limits
+def decide(
+    state: State, requested: Sequence[Deletion], population: int, now: float, limits: Limits
 ) -> tuple[State, list[bool]]:
     """Return the decision for each requested deletion, in order.
 
@@ -142,12 +142,12 @@ def ask(
     """
     answers = []
     for target in requested:
-        state, may_go = _ask_target(state, target, population, now, limits)
-        answers.append(may_go)
+        state, permitted = _decide_one(state, target, population, now, limits)
+        answers.append(permitted)
     return state, answers
 
 
-def _ask_target(state: State, target: Destruction, population: int, now: float, limits: Limits) -> tuple[State, bool]:
+def _decide_one(state: State, target: Deletion, population: int, now: float, limits: Limits) -> tuple[State, bool]:
     token = target.token
     if _is_permitted(state.closing, token):
         return state, True
@@ -183,7 +183,7 @@ def _without(admissions: tuple[Admission, ...], token: str) -> tuple[Admission, 
     return tuple(item for item in rest if item.tokens)
 
 
-def _with_paused(opening: Opening, target: Destruction) -> Opening:
+def _with_paused(opening: Opening, target: Deletion) -> Opening:
     if target.token in opening.paused:
         return opening
     examples = opening.examples
@@ -230,7 +230,7 @@ def moment(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def paused_message(target: Destruction, opening: Opening, service: str) -> str:
+def paused_message(target: Deletion, opening: Opening, service: str) -> str:
     """Return the message of the Event on a paused object."""
     return (
         f"{target.what} is paused until {moment(opening.until)}: {opening.reason}. "

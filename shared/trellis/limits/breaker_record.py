@@ -55,8 +55,8 @@ def encode(state: State) -> str:
         document["open"] = {
             "since": opening.since,
             "until": opening.until,
-            "why": opening.reason,
-            "held": sorted(opening.paused),
+            "reason": opening.reason,
+            "paused": sorted(opening.paused),
             "examples": list(opening.examples),
         }
     if (closing := state.closing) is not None:
@@ -87,7 +87,9 @@ def _state(document: Mapping[str, Any]) -> State:
     opening = closing = None
     if (found := document.get("open")) is not None:
         since, until = _span(found["since"], found["until"])
-        opening = Opening(since, until, _text(found["why"]), _tokens(found["held"]), tuple(_texts(found["examples"])))
+        opening = Opening(
+            since, until, _text(found["reason"]), _tokens(found["paused"]), tuple(_texts(found["examples"]))
+        )
     if (found := document.get("closed")) is not None:
         at, until = _span(found["at"], found["until"])
         everything = found["everything"]

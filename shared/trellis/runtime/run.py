@@ -19,7 +19,7 @@ from trellis.kube.claim import Claim
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotLeading
 from trellis.kube.leader import Leader, readiness_of
-from trellis.runtime import gc as heap
+from trellis.runtime import gc
 from trellis.runtime.service import PARTS, Base, Cluster, Compose, RunningService, Service, Work
 from trellis.runtime.shutdown import RELEASED, Ending
 from trellis.runtime.startup_barrier import StartupBarrier
@@ -68,7 +68,7 @@ class LedService(Service):
             lease=self._lease,
             namespace=self.settings.namespace,
             identity=self.settings.identity,
-            follows=lambda: self.together.has_read(self.name),
+            follows=lambda: self.barrier.has_read(self.name),
         )
 
         async def term(stopping: asyncio.Event) -> None:
@@ -97,7 +97,7 @@ class LedService(Service):
                 kube.guarded(leader.check),
                 self.claims,
                 self.settings.namespace,
-                waits=lambda: self.together.has_read(self.name),
+                waits=lambda: self.barrier.has_read(self.name),
             )
             await self.claim.run(term, stopping)
 
@@ -143,7 +143,7 @@ def run_alone(settings_of: type[S], create_app: Callable[[S], RunningService]) -
     settings = load(settings_of)
     setup_logging(log_format=settings.log_format, level=settings.log_level)
     service = create_app(settings)
-    heap.freeze()
+    gc.freeze()
     asyncio.run(run_services([service], health_port=settings.health_port))
 
 
@@ -156,9 +156,9 @@ async def run_services(
         SettingsError: the health port is unavailable, or the kubeconfig is invalid.
     """
     stop = asyncio.Event()
-    together = StartupBarrier((service.name for service in services), timings.together)
+    barrier = StartupBarrier((service.name for service in services), timings.barrier)
     for service in services:
-        service.together = together
+        service.barrier = barrier
     with Ending(stop, max(service.settings.shutdown_grace_period for service in services), timings.ending):
         server = HealthServer(process_metrics(), [service.health for service in services], timings.health)
         port = await server.start(health_port)

@@ -87,7 +87,7 @@ Compose = Callable[[Base], Work]
 class RunningService(Protocol):
     """A service in a process that runs until it is stopped."""
 
-    together: StartupBarrier
+    barrier: StartupBarrier
 
     @property
     def name(self) -> str:
@@ -125,7 +125,7 @@ class Service(ABC):
 
     def __post_init__(self) -> None:
         self.health = Health(self.name)
-        self.together = StartupBarrier([self.name])
+        self.barrier = StartupBarrier([self.name])
         self.claim: Claim | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -239,7 +239,7 @@ class Service(ABC):
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.timings.bus_head_start):
                 await consuming.wait()
-        await self.together.wait(self.name)
+        await self.barrier.wait(self.name)
         if not (consuming.is_set() and await _prepared(work, self.timings.prepare)):
             _log.warning("starting without NATS: already published events are republished later")
         cancellation.check()  # reading the bus may have lost it, and the queues would run after the end of the term

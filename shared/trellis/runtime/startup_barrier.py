@@ -20,7 +20,7 @@ from trellis.config.timings import ProcessTimings
 class StartupBarrier:
     """The startup barrier of the services of a process."""
 
-    def __init__(self, services: Iterable[str], seconds: float = ProcessTimings().together) -> None:
+    def __init__(self, services: Iterable[str], seconds: float = ProcessTimings().barrier) -> None:
         self._reading: Final = set(services)
         self._seconds: Final = seconds
         self._begun: Final = asyncio.Event()

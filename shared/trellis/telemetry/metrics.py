@@ -96,8 +96,8 @@ class Metrics(ConsoleMetrics):
         self.circuit_breaker_open: Final = self._gauge(
             "circuit_breaker_open", "1 while the circuit breaker of a kind is open and pauses deletions, else 0", "kind"
         )
-        self.circuit_breaker_held_total: Final = self._counter(
-            "circuit_breaker_held", "Deletions paused by an open circuit breaker", "kind"
+        self.circuit_breaker_paused_total: Final = self._counter(
+            "circuit_breaker_paused", "Deletions paused by an open circuit breaker", "kind"
         )
         self.queue_depth: Final = self._gauge("queue_depth", "Keys in the work queue, waiting or running", "queue")
         self.queue_oldest_seconds: Final = self._gauge(

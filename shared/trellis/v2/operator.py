@@ -29,7 +29,7 @@ class State(StrEnum):
     UNAVAILABLE = "Unavailable"
     CUT_OFF = "CutOff"
     """It does not reach NATS."""
-    SILENT = "Silent"
+    HEARTBEATS_MISSING = "HeartbeatsMissing"
     """The heartbeats of all hosts are missing: the operator or NATS is unavailable, or no host runs."""
     UNKNOWN = "Unknown"
 
@@ -62,7 +62,7 @@ def judge(snapshot: Snapshot, hosts: Mapping[str, list[HostView]], silent: bool)
         return Judgement(State.CUT_OFF, age=age)
     if age > timings.expired:
         return Judgement(State.UNAVAILABLE, age=age)
-    return Judgement(State.SILENT if silent else State.UNKNOWN, age=age)
+    return Judgement(State.HEARTBEATS_MISSING if silent else State.UNKNOWN, age=age)
 
 
 def _heartbeats(snapshot: Snapshot, hosts: Mapping[str, list[HostView]]) -> tuple[int, int]:

@@ -1,7 +1,7 @@
 """Records what a real wadm stores, says and answers about applications while they live: ``wadm-statuses.jsonl``.
 
-A command, not a test: ``python tests/e2e/lattice/record_statuses.py``. ``tests/unit/application_manager/test_lives.py``
-replays what it wrote.
+A command, not a test: ``python tests/e2e/lattice/record_statuses.py``.
+``tests/unit/application_manager/test_lifetimes.py`` replays what it wrote.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from chaos.points import Point
 from chaos.run import define
 from chaos.stories import LATTICE, STORIES, Story
 from support.nodes.installers import INSTALLER_STAGES
-from support.suite.nursery import Nursery, nursery
+from support.suite.forkserver import Forkserver, forkserver
 from trellis_dev.localcluster import ClusterInfo, Lattices, owned_cluster
 
 pytestmark = pytest.mark.timeout(900)
@@ -28,15 +28,15 @@ def cluster() -> Iterator[ClusterInfo]:
 
 
 @pytest.fixture(scope="module")
-def pointed(cluster: ClusterInfo) -> Iterator[Nursery]:
-    """A nursery whose processes die where they are told; made when the cluster is there, whose accounts they have."""
+def pointed(cluster: ClusterInfo) -> Iterator[Forkserver]:
+    """A forkserver whose processes die at a given point; made when the cluster is there, whose accounts they have."""
     define(cluster)
-    with nursery("chaos.pointed") as made:
+    with forkserver("chaos.pointed") as made:
         yield made
 
 
 async def test_the_story_of_a_lattice_comes_to_its_boundaries_and_to_no_others(
-    cluster: ClusterInfo, pointed: Nursery
+    cluster: ClusterInfo, pointed: Forkserver
 ) -> None:
     telling = await Teller(cluster, pointed, LATTICE).tell()
     assert not telling.wrong, "\n".join(telling.wrong)
@@ -44,7 +44,7 @@ async def test_the_story_of_a_lattice_comes_to_its_boundaries_and_to_no_others(
 
 
 async def test_services_of_a_lattice_that_die_at_every_boundary_end_in_the_same_place(
-    cluster: ClusterInfo, pointed: Nursery
+    cluster: ClusterInfo, pointed: Forkserver
 ) -> None:
     wrong = await Teller(cluster, pointed, LATTICE).cross_all()
     assert not wrong, "\n".join(wrong)
@@ -52,7 +52,7 @@ async def test_services_of_a_lattice_that_die_at_every_boundary_end_in_the_same_
 
 @pytest.mark.parametrize(("story", "point"), crossing(*STORIES))
 async def test_who_dies_at_a_boundary_is_followed_by_who_ends_the_work(
-    cluster: ClusterInfo, pointed: Nursery, story: Story, point: Point
+    cluster: ClusterInfo, pointed: Forkserver, story: Story, point: Point
 ) -> None:
     telling = await Teller(cluster, pointed, story).tell(point)
     assert not telling.wrong, "\n".join(telling.wrong)

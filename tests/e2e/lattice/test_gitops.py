@@ -74,11 +74,11 @@ def kubectl(kept: KeptWorld, tmp_path: Path) -> Kubectl:
     return Kubectl(kept, tmp_path)
 
 
-def writes(kept: KeptWorld, mark: int) -> list[tuple[str, str]]:
+def writes(kept: KeptWorld, offset: int) -> list[tuple[str, str]]:
     """Return our writes to Applications since then."""
     return [
         (write["verb"], write["objectRef"]["name"])
-        for write in kept.hosts.fleet.writes(mark)
+        for write in kept.hosts.fleet.writes(offset)
         if is_ours(write)
         and write["objectRef"].get("resource") == APPLICATIONS.plural
         and write["objectRef"].get("namespace") == kept.namespace
@@ -117,13 +117,13 @@ async def test_what_is_applied_again_is_unchanged_and_takes_no_write(kept: KeptW
     async with kept.manager():
         await kubectl("apply", "-f", path)
         await kept.synced("web")
-        mark = kept.hosts.fleet.mark()
+        offset = kept.hosts.fleet.audit_offset()
         before = kept.find("web")
         for _ in range(3):
             assert await kubectl("apply", "-f", path) == (0, "application.core.oam.dev/web unchanged\n")
             assert await kubectl("diff", "-f", path) == (0, "")
         await seen(kept, "later")
-        assert [write for write in writes(kept, mark) if write[1] == "web"] == []
+        assert [write for write in writes(kept, offset) if write[1] == "web"] == []
         assert kept.find("web") == before
         assert len(kept.status("web")["versions"]) == 1
 
@@ -155,12 +155,12 @@ async def test_a_tool_that_dry_runs_and_applies_for_ever_converges(
         assert "version" not in found["metadata"]["annotations"]
         manifest = (await wadm._ask("get.web", {"version": version}))["manifest"]
         assert {component["name"] for component in manifest["spec"]["components"]} == {"httpserver", "echo"}
-        mark = kept.hosts.fleet.mark()
+        offset = kept.hosts.fleet.audit_offset()
         for _ in range(3):
             assert not await drifted()
             await kubectl("apply", *server_side, "-f", path)
         await seen(kept, "later")
-        assert [write for write in writes(kept, mark) if write[1] == "web"] == []
+        assert [write for write in writes(kept, offset) if write[1] == "web"] == []
 
 
 async def test_two_managers_apply_a_component_each(kept: KeptWorld, wadm: Wadm, kubectl: Kubectl) -> None:

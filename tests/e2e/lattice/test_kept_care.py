@@ -87,7 +87,7 @@ async def test_of_two_lattices_the_label_says_which(kept: KeptWorld, wadm: Wadm,
 
 
 def _mark(kept: KeptWorld) -> str:
-    """Return the mark of the test's first lattice."""
+    """Return the ID of the test's first lattice."""
     group = kept.hosts.call("GET", HOST_CONFIGS, "one")
     return view_group(group).lattice
 
@@ -239,7 +239,7 @@ async def test_no_right_is_missing(kept: KeptWorld, wadm: Wadm, cluster: Cluster
         account.apply(applied)
         kept.hosts.api.call("DELETE", LEASES.path(SYSTEM, "trellis-application-manager"))
         kept.hosts.api.call("DELETE", CONFIGMAPS.path(SYSTEM, names.TOMBSTONES))
-        mark = kept.hosts.fleet.mark()
+        offset = kept.hosts.fleet.audit_offset()
         async with kept.manager(kubeconfig=account.kubeconfig, namespace=SYSTEM) as service:
             for name in ("mine", "stays"):
                 kept.apply(name, spec())
@@ -256,7 +256,7 @@ async def test_no_right_is_missing(kept: KeptWorld, wadm: Wadm, cluster: Cluster
             await kept.deleted("stays")
             await eventually(lambda: "FinalizerRemoved" in kept.warnings(), "an Event", seconds=PATIENCE)
             assert service.health.readiness().reasons == ()
-    records = kept.hosts.fleet.writes(mark)
+    records = kept.hosts.fleet.writes(offset)
     assert refused(records, account.user) == []
     anywhere = {(verb, resource) for verb, resource, _ in given(applied)}
     assert {(verb, resource) for verb, resource, _ in used(records, account.user)} <= anywhere
@@ -277,9 +277,9 @@ async def test_a_group_says_since_when_its_lattices_applications_may_be_old(
         try:
             await eventually(lambda: reported() == ("Unknown", "WadmUnavailable"), "wadm is away", seconds=PATIENCE)
             # host_manager, too, wrote its part of the status.
-            away = "the lattice is away for host_manager"
+            unavailable = "the lattice is away for host_manager"
             await eventually(
-                lambda: kept.hosts.condition("group", "HostsReporting")[0] == "Unknown", away, seconds=PATIENCE
+                lambda: kept.hosts.condition("group", "HostsReporting")[0] == "Unknown", unavailable, seconds=PATIENCE
             )
             assert reported() == ("Unknown", "WadmUnavailable")
         finally:

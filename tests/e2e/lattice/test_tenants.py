@@ -24,8 +24,8 @@ from support.wadm.kept import KeptWorld, kept_world
 from support.wadm.kept_behaviour import KeptBehaviour, models
 from support.wadm.store_behaviour import followed, manifest, until
 from trellis.lattice.connection.address import LatticeAddress, NatsAddress
-from trellis.lattice.connection.lattices import Lattices, Part
 from trellis.lattice.domain.store import Proof
+from trellis.lattice.follow.lattice_watches import LatticeWatches, Part
 from trellis.lattice.timings import LatticeTimings, ListingTimings
 
 pytestmark = pytest.mark.cluster
@@ -133,7 +133,7 @@ async def test_hosts_of_a_tenant_are_seen_from_wadms_account_only_as_the_tenants
     tenant_lattice: TenantLattice,
 ) -> None:
     lattice, url = own_lattice(), url_of(tenant_lattice.nats.port)
-    lattices: Lattices[str] = Lattices("trellis-test", lambda _: None, parts=(Part.HOSTS, Part.MODELS))
+    lattices: LatticeWatches[str] = LatticeWatches("trellis-test", lambda _: None, parts=(Part.HOSTS, Part.MODELS))
 
     def ids(tenant: str) -> list[str]:
         view = lattices.view(tenant)

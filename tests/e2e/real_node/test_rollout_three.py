@@ -77,7 +77,7 @@ def test_nodes_are_worked_on_one_after_another_and_a_new_version_restarts_nothin
         eventually(lambda: all(world.installed("rolling", node) == v2 for node in NODES), "the second is there")
         eventually(updated(world, "rolling"), "and said to be")
         assert restarts(world) == more(counts, 1)
-        assert record.most_in_work() == (1, 1)
+        assert record.most_in_progress() == (1, 1)
         assert record.created() == [*NODES, *NODES]
     assert [hello(world, node, "rolling") for node in NODES] == ["hello from wasm\n"] * 3
 
@@ -122,7 +122,7 @@ def test_a_node_that_reboots_in_mid_install_is_finished_by_the_rollout_itself(wo
             assert restarting()
         power_on(world.info.name, FIRST)
         eventually(updated(world, moment), "every node has it", 300)
-        assert record.most_in_work() == (1, 1)
+        assert record.most_in_progress() == (1, 1)
     assert not journal.exists()
     assert [entries(world, node, moment) for node in NODES] == [1, 1, 1]
     assert [hello(world, node, moment) for node in NODES] == ["hello from wasm\n"] * 3

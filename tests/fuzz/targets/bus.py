@@ -188,14 +188,16 @@ def _delivered(rng: random.Random) -> tuple[bytes, str, bytes, int]:
 
 def _judge_letter(case: tuple[bytes, str, bytes, int]) -> str:
     """What a subscriber gives up on, whatever its headers, becomes a letter, and is read back as it came."""
-    raw, subject, body, room = case
+    raw, subject, body, max_bytes = case
     client = RobustNatsClient()
     client._error_cb = _swallow
     found = _loop().run_until_complete(client._process_headers(raw))
     headers = client._build_message(1, subject.encode(), b"$JS.ACK.S.C.1.5.5.0.0", body, found).headers or {}
     message = Delivered(subject, "TRELLIS_EVENTS", "e", 5, 6, body, headers)
-    made = letter(message, cluster="c", reader=("provisioner", "nodes"), reason=Reason.WRONG_DATA, error="é", room=room)
-    assert header_bytes(made.headers) + len(made.body) <= max(room, header_bytes(made.headers))
+    made = letter(
+        message, cluster="c", reader=("provisioner", "nodes"), reason=Reason.WRONG_DATA, error="é", max_bytes=max_bytes
+    )
+    assert header_bytes(made.headers) + len(made.body) <= max(max_bytes, header_bytes(made.headers))
     assert all(made.subject.split("."))
     found = letter_of(Stored(7, _NOW, made.subject, made.headers, made.body, len(made.body)), "e2")
     assert (found.service, found.subscription, found.subject) == ("provisioner", "nodes", subject)

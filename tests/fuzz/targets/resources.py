@@ -28,10 +28,10 @@ from trellis.crds.wasm_controllers import WasmController
 from trellis.installer_api.spec import InstallSpec
 from trellis.kube.nesting import cut
 from trellis.lattice.domain.addresses import Family
+from trellis.lattice.domain.cached_listeners import read_cached_listeners, write_cached_listeners
 from trellis.lattice.domain.group_views import view_group
-from trellis.lattice.domain.kept import read_kept
 from trellis.lattice.domain.manifests import Listener, Protocol
-from trellis.lattice.domain.reach import read_reach, write_reach
+from trellis.lattice.domain.preserved import read_preserved
 from trellis.limits.breaker import Admission, Closing, Opening, State
 from trellis.limits.breaker_record import decode, encode
 from trellis.provisioning.ledger import Entry, Ledger, make_ledger, read_ledger
@@ -228,13 +228,15 @@ NODE = Target(
 
 def _books(rng: random.Random) -> tuple[str, Any, str]:
     """A book, what was written into it or None if it was changed since, and its text."""
-    kind = rng.choice(["breaker", "tombstone", "kept", "reach", "ledger"])
+    kind = rng.choice(["breaker", "tombstone", "preserved", "listeners", "ledger"])
     whole: Any = _BOOKS[kind](rng)
     written = {
         "breaker": lambda: encode(whole),
         "tombstone": lambda: json.dumps({"lattice": "l", "application": "a", "bucket": "b", "revision": 7}),
-        "kept": lambda: json.dumps({"application": "a", "lattice": "l", "spec": {"clusterIP": "::1", "ports": [{}]}}),
-        "reach": lambda: write_reach(whole),
+        "preserved": lambda: json.dumps(
+            {"application": "a", "lattice": "l", "spec": {"clusterIP": "::1", "ports": [{}]}}
+        ),
+        "listeners": lambda: write_cached_listeners(whole),
         "ledger": lambda: json.dumps(make_ledger("ns", whole, None)["data"]),
     }[kind]()  # fmt: skip
     if rng.random() < 0.3:
@@ -269,8 +271,8 @@ def _ledger(rng: random.Random) -> Ledger:
 
 
 _BOOKS: dict[str, Any] = {
-    "breaker": _breaker, "reach": _listeners, "ledger": _ledger,
-    "tombstone": lambda _rng: Tombstone("l", "a", "b", 7), "kept": lambda rng: rng.random(),
+    "breaker": _breaker, "listeners": _listeners, "ledger": _ledger,
+    "tombstone": lambda _rng: Tombstone("l", "a", "b", 7), "preserved": lambda rng: rng.random(),
 }  # fmt: skip
 
 
@@ -283,14 +285,14 @@ def _judge_book(case: tuple[str, Any, str]) -> str:
         case "tombstone":
             found = _parsed(expected)
             assert found is None or isinstance(found.revision, int)
-        case "kept":
-            found = read_kept(expected)
+        case "preserved":
+            found = read_preserved(expected)
             if found is not None:
                 orjson.dumps(found.spec)
                 whole = None if whole is None else found
-        case "reach":
-            found = read_reach(expected)
-            assert read_reach(write_reach(found)) == found
+        case "listeners":
+            found = read_cached_listeners(expected)
+            assert read_cached_listeners(write_cached_listeners(found)) == found
             assert all(1 <= item.port <= 65535 for item in found), found
         case _:
             data = tried(lambda: json.loads(expected), ValueError, RecursionError)[1]
@@ -309,7 +311,9 @@ BOOK = Target(
     "equal after a round trip; corrupted content is ignored, and is never an error",
     _books,
     _judge_book,
-    frozenset({"breaker as written", "reach as written", "ledger as written", "tombstone changed", "kept changed"}),
+    frozenset(
+        {"breaker as written", "listeners as written", "ledger as written", "tombstone changed", "preserved changed"}
+    ),
 )
 
 TARGETS = (RESOURCE, NODE, BOOK)

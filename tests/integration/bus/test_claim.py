@@ -270,13 +270,13 @@ async def test_a_change_of_leader_reports_no_other_cluster(buses: Buses) -> None
     with structlog.testing.capture_logs() as logs:
         leader = await buses.consuming(Listener(), cluster_uid="uid-first", timings=timings)
         looks: list[int] = []
-        look = leader._keeper.settle
+        look = leader._supervisor.settle
 
         async def counted() -> None:
             await look()
             looks.append(1)
 
-        leader._keeper.settle = counted  # type: ignore[method-assign] # seen, not replaced
+        leader._supervisor.settle = counted  # type: ignore[method-assign] # seen, not replaced
         await eventually(lambda: len(looks) > 8)
     assert [line for line in logs if line["log_level"] == "warning"] == []
     assert buses.healths[1].readiness().ok

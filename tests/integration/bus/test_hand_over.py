@@ -45,11 +45,11 @@ async def publish_all(bus: Bus, cluster: str, names: list[str]) -> None:
 
 async def crash(bus: Bus) -> None:
     """End a bus as SIGKILL does: nothing is said to anyone."""
-    assert bus._keeping is not None
-    bus._keeper.end()
-    bus._keeping.cancel()
-    await asyncio.gather(bus._keeping, return_exceptions=True)
-    bus._keeping = None
+    assert bus._supervising is not None
+    bus._supervisor.end()
+    bus._supervising.cancel()
+    await asyncio.gather(bus._supervising, return_exceptions=True)
+    bus._supervising = None
     await bus._connection.close()
     await bus.close()
 
@@ -196,7 +196,7 @@ async def test_what_is_held_over_many_deliveries_is_not_given_up(
     """Reports that the work goes on do not get through, so the server delivers again and again."""
     listener = Listener(acknowledge=False)
     bus = await buses.consuming(listener, timings=BusTimings(check=0.5, ack_wait=0.2))
-    (subscription,) = bus._keeper.subscriptions
+    (subscription,) = bus._supervisor.subscriptions
     monkeypatch.setattr(type(subscription), "keep_alive", lambda _: asyncio.sleep(0))
     subscription._holding.crashes = 9
     await bus.publish(opted_out("held"), dedup=f"{buses.cluster}/1")

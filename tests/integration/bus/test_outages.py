@@ -155,7 +155,7 @@ async def test_publishing_makes_a_missing_stream_come_back(buses: Buses, jetstre
     await bus.publish(opted_out("a"), dedup="1")
     await jetstream.delete_stream(STREAM_DEAD)
     await bus.publish(opted_out("b"), dedup="2")
-    bus._keeper.wake()
+    bus._supervisor.wake()
     await eventually_async(lambda: exists(jetstream, STREAM_DEAD))
 
 

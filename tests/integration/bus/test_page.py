@@ -96,9 +96,9 @@ async def test_a_program_with_a_durable_consumer_hears_the_past_once_and_what_wa
     async with running(program(language, "past")) as first:
         await eventually(lambda: all(map(first.has_printed, before)), seconds=60)
         await eventually_async(all_acknowledged)
-    away = await publish()
+    unavailable = await publish()
     async with running(program(language, "past")) as second:
-        await eventually(lambda: second.has_printed(away), seconds=60)
+        await eventually(lambda: second.has_printed(unavailable), seconds=60)
         assert not any(map(second.has_printed, before))
     await jetstream.delete_consumer(STREAM_EVENTS, DURABLES[language])
 

@@ -19,10 +19,10 @@ import pytest
 from nats.aio.client import Client
 from nats.js.api import StreamConfig
 
-from chaos import misfortune
+from chaos import fault_plan
 from chaos.bus_faults import BusFaults
 from chaos.bus_servers import BusServers, quiet
-from chaos.misfortune import Fault
+from chaos.fault_plan import Fault
 from chaos.steps import Step
 from support.nodes.fleet import eventually
 
@@ -103,7 +103,7 @@ async def made(client: Client) -> bool:
 @contextlib.asynccontextmanager
 async def befallen(bus: Bus, fault: Fault, number: int) -> AsyncIterator[None]:
     """Have a fault for the time of a block, much shorter than it would last."""
-    step = Step(0.0, misfortune.PART, fault, "nats", str(number), 10 * _SECONDS)
+    step = Step(0.0, fault_plan.PART, fault, "nats", str(number), 10 * _SECONDS)
     task = asyncio.create_task(BusFaults(bus.servers, "c").befall(step))
     await asyncio.sleep(0)
     try:

@@ -13,7 +13,7 @@ import pytest
 from chaos.crashes import Teller
 from chaos.run import define
 from chaos.stories import CONTROLLERS, NODES, Story
-from support.suite.nursery import Nursery, nursery
+from support.suite.forkserver import Forkserver, forkserver
 from trellis.crds.kinds import KINDS
 from trellis_dev.localcluster import ClusterInfo
 
@@ -21,17 +21,17 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="session")
-def pointed(cluster: ClusterInfo) -> Iterator[Nursery]:
-    """A nursery whose processes die where they are told; made when the cluster is there, whose accounts they have."""
+def pointed(cluster: ClusterInfo) -> Iterator[Forkserver]:
+    """A forkserver whose processes die at a given point; made when the cluster is there, whose accounts they have."""
     define(cluster, [kind for kind in KINDS if kind.plural in {"shims", "wasmcontrollers"}])
-    with nursery("chaos.pointed") as made:
+    with forkserver("chaos.pointed") as made:
         yield made
 
 
 @pytest.mark.parametrize("story", [NODES, CONTROLLERS], ids=lambda story: story.part)
 @pytest.mark.thorough
 async def test_a_story_comes_to_its_boundaries_and_to_no_others(
-    cluster: ClusterInfo, pointed: Nursery, story: Story
+    cluster: ClusterInfo, pointed: Forkserver, story: Story
 ) -> None:
     telling = await Teller(cluster, pointed, story).tell()
     assert not telling.wrong, "\n".join(telling.wrong)
@@ -41,7 +41,7 @@ async def test_a_story_comes_to_its_boundaries_and_to_no_others(
 @pytest.mark.parametrize("story", [NODES, CONTROLLERS], ids=lambda story: story.part)
 @pytest.mark.thorough
 async def test_services_that_die_at_every_boundary_end_in_the_same_place(
-    cluster: ClusterInfo, pointed: Nursery, story: Story
+    cluster: ClusterInfo, pointed: Forkserver, story: Story
 ) -> None:
     wrong = await Teller(cluster, pointed, story).cross_all()
     assert not wrong, "\n".join(wrong)

@@ -19,7 +19,7 @@ import pytest
 from chaos import day, run
 from chaos.day import SERVERS, command_of, found_on, schedule_of, seeds_of
 from support.nodes.installers import INSTALLER_STAGES
-from support.suite.nursery import Nursery
+from support.suite.forkserver import Forkserver
 from trellis_dev.localcluster import ClusterInfo, owned_cluster
 
 pytestmark = [
@@ -60,7 +60,7 @@ def control_plane() -> Iterator[ControlPlane]:
 
 
 @pytest.fixture(scope="module")
-def made_by() -> Iterator[Nursery]:
+def made_by() -> Iterator[Forkserver]:
     """Where replicas are born."""
     with run.births() as made:
         yield made
@@ -86,7 +86,7 @@ LANES: Final = (*(f"lane-{number}-with-{servers}-nats" for number, servers in en
     ids=LANES,
 )
 async def test_what_the_seed_breaks_is_mended(
-    control_plane: ControlPlane, made_by: Nursery, seeds: tuple[int, ...], lane: int
+    control_plane: ControlPlane, made_by: Forkserver, seeds: tuple[int, ...], lane: int
 ) -> None:
     seed = seeds[lane]
     cluster = await asyncio.to_thread(control_plane.have)

@@ -43,7 +43,7 @@ from trellis.kube.resources import (
     SHIMS,
     Resource,
 )
-from trellis.lattice.domain.kept import Kept
+from trellis.lattice.domain.preserved import PreservedAllocation
 from trellis_cli.uninstall.model import GUARDS
 from trellis_dev.localcluster import ClusterInfo
 from trellis_dev.localcluster.api import Api
@@ -261,7 +261,7 @@ async def test_what_nobody_looks_after_any_more_is_let_go_too(leaving: Leaving) 
 async def test_a_slice_whose_service_was_created_again_goes_with_that_one(leaving: Leaving) -> None:
     leaving.service()
     namespace = leaving.world.namespace
-    kept = Kept("leaving", "leaving-lattice/0", "7c1f5b52-0f4e-4a52-9a59-2f8a3c6f5e11")
+    kept = PreservedAllocation("leaving", "leaving-lattice/0", "7c1f5b52-0f4e-4a52-9a59-2f8a3c6f5e11")
     metadata = {
         "name": "leaving-keeper",
         "labels": {names.LABEL_SERVICE_NAME: "leaving", names.LABEL_SLICE_MANAGED_BY: names.SLICE_MANAGED_BY},

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.cluster
 QUICK = Timings(
     sweep=0.05,
     recheck=0.1,
-    rights=0.1,
+    permissions=0.1,
     watch=replace(viewer_timings(), watch=(1, 1), lived=0.5, refused=0.2),
 )
 CONTROLLERS = "/apis/trellis.dev/v1alpha1/namespaces/{}/wasmcontrollers"

@@ -8,7 +8,7 @@ import pytest
 
 from support.guests import wat
 from support.guests.controllers_world import CONFIG_MAPS, Host, Tenant, until
-from support.guests.lives import COUNTING, LOOPING
+from support.guests.lifetimes import COUNTING, LOOPING
 from trellis.runtime import shutdown as stopping
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.thorough]

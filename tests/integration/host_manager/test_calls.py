@@ -76,14 +76,14 @@ async def test_a_look_at_a_group_in_which_nothing_changed_reads_it_once(hosts: H
 
         start = looks()
         await eventually(lambda: looks() > start + 2, "it is looked at", seconds=PATIENCE)
-        mark, before = hosts.fleet.mark(), calls(service)
+        offset, before = hosts.fleet.audit_offset(), calls(service)
         await eventually(lambda: looks() > before["GET", "configmaps"] + 4, "it is looked at again", seconds=PATIENCE)
         made = calls(service) - before
         looked = made["GET", "configmaps"]
         # One more may be under way, and one begun before.
         reads = sum(count for (verb, what), count in made.items() if verb == "GET" and what != "readyz")
         assert reads <= (looked + 2) * LOOK
-        written = [place(write) for write in hosts.fleet.writes(mark) if is_ours(write)]
+        written = [place(write) for write in hosts.fleet.writes(offset) if is_ours(write)]
         assert [where for where in written if where[1] == hosts.namespace] == []
 
 
@@ -92,13 +92,13 @@ async def test_of_many_groups_made_at_once_each_child_is_written_once(hosts: Hos
     async with hosts.service(sources_interval=SELDOM):
         hosts.create("first", hostReplicas=0)
         await hosts.settled("first")
-        mark = hosts.fleet.mark()
+        offset = hosts.fleet.audit_offset()
         wanted = [f"group-{number}" for number in range(GROUPS_AT_ONCE)]
         for name in wanted:
             hosts.create(name, hostReplicas=0)
         for name in wanted:
             await hosts.settled(name)
-        ours = [write for write in hosts.fleet.writes(mark) if is_ours(write)]
+        ours = [write for write in hosts.fleet.writes(offset) if is_ours(write)]
         objects = [
             write["objectRef"] for write in ours if write.get("objectRef", {}).get("namespace") == hosts.namespace
         ]

@@ -9,7 +9,7 @@ import pytest
 
 from support.cluster.crd_deletion import define_again, delete_definition, restored, served, terminating
 from support.lattices.host_world import PATIENCE, HostWorld
-from support.nodes.breakers import held_by
+from support.nodes.breakers import paused_by
 from support.nodes.fleet import Fleet, eventually
 from support.suite.typed import typed_meanwhile
 from trellis import names
@@ -39,12 +39,12 @@ def running(hosts: HostWorld, replicas: dict[str, int]) -> set[str]:
     return {pod["metadata"]["uid"] for name in replicas for pod in hosts.pods(name)}
 
 
-def held(hosts: HostWorld) -> list[str]:
+def paused(hosts: HostWorld) -> list[str]:
     """Return the groups that report it; the others may go at any moment, so each is read once."""
-    return [name for name in TWO if (found := hosts.find(HOST_CONFIGS, name)) is not None and is_held(found)]
+    return [name for name in TWO if (found := hosts.find(HOST_CONFIGS, name)) is not None and is_paused(found)]
 
 
-def is_held(group: Manifest) -> bool:
+def is_paused(group: Manifest) -> bool:
     conditions = {condition["type"]: condition for condition in (group.get("status") or {}).get("conditions") or ()}
     degraded = conditions.get("Degraded", {})
     return (degraded.get("status"), degraded.get("reason")) == ("True", "MassDeletion")
@@ -82,7 +82,7 @@ async def test_the_only_group_keeps_its_hosts_when_the_crd_is_deleted_until_a_us
         async with hosts.service() as service:
             before = await running_groups(hosts, ONE)
             delete_definition(hosts.api, HOST_CONFIGS)
-            await eventually(lambda: held(hosts), "held, and reported on the group", seconds=PATIENCE)
+            await eventually(lambda: paused(hosts), "held, and reported on the group", seconds=PATIENCE)
             assert terminating(hosts.api, HOST_CONFIGS)
             assert running(hosts, ONE) == before
             assert service.health.readiness().ok
@@ -98,10 +98,10 @@ async def test_hosts_that_are_held_are_adopted_by_equal_groups(hosts: HostWorld)
         async with hosts.service():
             before = await running_groups(hosts, TWO)
             delete_definition(hosts.api, HOST_CONFIGS)
-            await eventually(lambda: held(hosts), "held", seconds=PATIENCE)
+            await eventually(lambda: paused(hosts), "held", seconds=PATIENCE)
             assert len(before & running(hosts, TWO)) >= len(before) - ALLOWED
-            assert held_by(hosts.fleet, "host_manager", "hosts")
-            kept = {name: hosts.call("GET", DEPLOYMENTS, name)["metadata"]["uid"] for name in held(hosts)}
+            assert paused_by(hosts.fleet, "host_manager", "hosts")
+            kept = {name: hosts.call("GET", DEPLOYMENTS, name)["metadata"]["uid"] for name in paused(hosts)}
             templates = {name: hosts.call("GET", DEPLOYMENTS, name)["spec"]["template"] for name in kept}
             for name in kept:
                 await keep_hosts(hosts, name)
@@ -114,7 +114,7 @@ async def test_hosts_that_are_held_are_adopted_by_equal_groups(hosts: HostWorld)
                 assert [owner_reference["uid"] for owner_reference in found["metadata"]["ownerReferences"]] == [uid]
                 assert found["spec"]["template"] == templates[name], "its hosts are restarted"
             await eventually(
-                lambda: held_by(hosts.fleet, "host_manager", "hosts") == 0, "open, and nothing is held any more"
+                lambda: paused_by(hosts.fleet, "host_manager", "hosts") == 0, "open, and nothing is held any more"
             )
 
 
@@ -124,7 +124,7 @@ async def test_groups_deleted_together_share_what_the_circuit_breaker_permits(ho
         before = await running_groups(hosts, TWO)
         for name in TWO:
             hosts.call("DELETE", HOST_CONFIGS, name)
-        await eventually(lambda: held(hosts), "held", seconds=PATIENCE)
+        await eventually(lambda: paused(hosts), "held", seconds=PATIENCE)
         assert len(before & running(hosts, TWO)) >= len(before) - ALLOWED
 
 

@@ -179,9 +179,9 @@ async def test_a_group_in_which_nothing_changes_is_not_written(hosts: HostWorld)
 
         start = runs()
         await eventually(lambda: runs() > start + 3, "it is looked at", seconds=PATIENCE)
-        mark, start = hosts.fleet.mark(), runs()
+        offset, start = hosts.fleet.audit_offset(), runs()
         await eventually(lambda: runs() > start + 10, "it is looked at again", seconds=PATIENCE)
-        written = [place(write) for write in hosts.fleet.writes(mark) if is_ours(write)]
+        written = [place(write) for write in hosts.fleet.writes(offset) if is_ours(write)]
         assert [where for where in written if where[1] == hosts.namespace] == []
 
 

@@ -60,7 +60,7 @@ async def test_of_a_lattice_of_many_loud_hosts_what_fits_is_shown_and_other_grou
 async def test_a_lattice_that_says_more_than_is_heard_is_not_followed_for_a_while_and_nobody_is_taken_for_silent(
     hosts: HostWorld, tmp_path: Path
 ) -> None:
-    timings = Timings(lattice=LatticeTimings(connection=ConnectionTimings(flood=FloodTimings(away=5.0))))
+    timings = Timings(lattice=LatticeTimings(connection=ConnectionTimings(flood=FloodTimings(unavailable=5.0))))
     with NatsServer(tmp_path / "nats") as server:
         async with LatticeSpeaker(server.url, "flood", models=[]) as speaker, hosts.service(timings):
             speaker.add("N-one")

@@ -104,12 +104,12 @@ async def test_heartbeats_write_nothing(hosts: HostWorld, lattice: tuple[NatsSer
             labels = {"service": service.name, "queue": "groups"}
             return service.telemetry.metrics.registry.get_sample_value("trellis_handler_seconds_count", labels) or 0
 
-        mark, start = hosts.fleet.mark(), runs()
+        offset, start = hosts.fleet.audit_offset(), runs()
         for seconds in (101, 102, 103):
             speaker.hosts["N0"]["uptime_seconds"] = seconds
             await speaker.beat("N0")
         await eventually(lambda: runs() > start + 2, "it is looked at", seconds=PATIENCE)
-        written = [place(write) for write in hosts.fleet.writes(mark) if is_ours(write)]
+        written = [place(write) for write in hosts.fleet.writes(offset) if is_ours(write)]
         assert [where for where in written if where[1] == hosts.namespace] == []
 
 

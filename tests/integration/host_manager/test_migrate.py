@@ -121,11 +121,11 @@ class Former:
         document: Manifest = json.loads(done.stdout)
         return document
 
-    def writes(self, mark: int) -> list[tuple[str, str]]:
-        """Return what the command wrote since a mark, as the API server logged it."""
+    def writes(self, offset: int) -> list[tuple[str, str]]:
+        """Return what the command wrote since an audit offset, as the API server logged it."""
         return [
             (write["verb"], write["objectRef"]["resource"])
-            for write in self.hosts.fleet.writes(mark)
+            for write in self.hosts.fleet.writes(offset)
             if "trellis-command-line" in str(write.get("userAgent"))
             and write.get("objectRef", {}).get("resource") != "selfsubjectaccessreviews"
         ]
@@ -183,18 +183,18 @@ async def test_all_that_the_operator_left_is_handed_over_and_nothing_else(hosts:
         f"CustomResourceDefinition {HOST_CONFIGS.plural}.{HOST_CONFIGS.group}": "leave",
     }
 
-    mark = hosts.fleet.mark()
+    offset = hosts.fleet.audit_offset()
     planned = await former.document("--dry-run")
     assert steps_of(planned, n) == wanted
     assert planned["writing"] == []
     assert "do NOT delete the CustomResourceDefinition" in planned["notes"][0]
-    assert former.writes(mark) == []
+    assert former.writes(offset) == []
 
     before = hosts.call("GET", HOST_CONFIGS, "minimal")["metadata"]["resourceVersion"]
     done = await former.document("--yes")
     assert done["done"] == 4
-    assert former.writes(mark)[0] == ("create", "customresourcedefinitions"), "before the API in front of it goes"
-    assert sorted(former.writes(mark)) == [
+    assert former.writes(offset)[0] == ("create", "customresourcedefinitions"), "before the API in front of it goes"
+    assert sorted(former.writes(offset)) == [
         ("create", "customresourcedefinitions"),
         ("delete", "apiservices"),
         ("patch", "services"),
@@ -208,10 +208,10 @@ async def test_all_that_the_operator_left_is_handed_over_and_nothing_else(hosts:
     assert hosts.find(ENDPOINT_SLICES, "kept") is not None
     assert hosts.call("GET", HOST_CONFIGS, "minimal")["metadata"]["resourceVersion"] == before
 
-    mark = hosts.fleet.mark()
+    offset = hosts.fleet.audit_offset()
     again = await former.document("--yes")
     assert again["done"] == 0
-    assert former.writes(mark) == []
+    assert former.writes(offset) == []
     assert not {"delete", "remove finalizer"} & set(steps_of(again, hosts.namespace).values())
 
 
@@ -260,12 +260,12 @@ async def test_namespaces_can_be_deleted_again_and_a_definition_of_applications_
 async def test_nothing_is_done_while_the_operator_runs_unless_it_is_asked_for(hosts: HostWorld, former: Former) -> None:
     former.make(API_SERVICES, "registration")
     former.make(DEPLOYMENTS, "deployment")
-    mark = hosts.fleet.mark()
+    offset = hosts.fleet.audit_offset()
     refused = await former.migrate("--yes")
     assert refused.returncode == 1
     assert f"Deployment {hosts.namespace}/wadm-operator" in refused.stderr
     assert "--take-over" in refused.stderr
-    assert former.writes(mark) == []
+    assert former.writes(offset) == []
     assert former.registered() == "wadm-operator"
 
     done = await former.document("--yes", "--take-over")
@@ -302,21 +302,21 @@ async def test_killed_at_any_write_and_run_again_it_comes_to_the_same_end(hosts:
     former.delete(HOST_CONFIGS, "daemonset")
     former.delete(SERVICES, "leaving")
     before = hosts.call("GET", HOST_CONFIGS, "minimal")["metadata"]["resourceVersion"]
-    mark = hosts.fleet.mark()
+    offset = hosts.fleet.audit_offset()
     requested = ("--yes", "--take-over")
     for number, when in enumerate([killed_command.BEFORE, *[killed_command.AFTER] * 5]):
         assert (await former.migrate(*requested, killed=when)).returncode == -signal.SIGKILL
-        assert len(former.writes(mark)) == number
+        assert len(former.writes(offset)) == number
     assert (await former.document(*requested))["done"] == 0
-    assert former.writes(mark)[:2] == [("create", "customresourcedefinitions"), ("delete", "apiservices")]
-    assert sorted(former.writes(mark)) == [
+    assert former.writes(offset)[:2] == [("create", "customresourcedefinitions"), ("delete", "apiservices")]
+    assert sorted(former.writes(offset)) == [
         ("create", "customresourcedefinitions"),
         ("delete", "apiservices"),
         ("patch", "deployments"),
         ("patch", "services"),
         ("patch", "wasmcloudhostconfigs"),
     ]
-    assert former.writes(mark)[-1] == ("patch", "deployments"), (
+    assert former.writes(offset)[-1] == ("patch", "deployments"), (
         "nothing goes on beside the operator before the rest is done"
     )
     assert former.registered() in OF_NOBODY_ELSE
@@ -346,7 +346,7 @@ async def test_users_that_secrets_were_read_as_are_listed_with_what_they_need(ho
     ):
         body = {"apiVersion": res.api_version, "kind": res.kind, "metadata": {"name": name}, **fields}
         hosts.call("POST", res, body=body)
-    mark = hosts.fleet.mark()
+    offset = hosts.fleet.audit_offset()
     planned, done = await former.document("--dry-run"), await former.document("--yes")
     own = [step for step in planned["steps"] if step["object"] == f"RoleBinding {hosts.namespace}/readers"]
     assert [(step["do"], step["what"].split()[2]) for step in own] == [("leave", "jane"), ("leave", "john")]
@@ -355,4 +355,4 @@ async def test_users_that_secrets_were_read_as_are_listed_with_what_they_need(ho
     assert "john" in own[1]["reason"]
     assert f"{hosts.namespace}/cart" not in own[1]["reason"]
     assert [step for step in done["steps"] if step["object"].startswith("RoleBinding")] == own
-    assert former.writes(mark) == []
+    assert former.writes(offset) == []

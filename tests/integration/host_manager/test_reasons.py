@@ -210,7 +210,7 @@ def metrics(hosts: HostWorld, tmp_path: Path) -> Iterator[Metrics]:
 async def test_an_autoscaler_scales_a_group_by_what_its_pods_use(running: HostWorld, metrics: Metrics) -> None:
     running.create("group")
     await running.settled("group")
-    mark = running.fleet.mark()
+    offset = running.fleet.audit_offset()
     memory = {"name": "memory", "target": {"type": "AverageValue", "averageValue": "100Mi"}}
     target = {"apiVersion": HOST_CONFIGS.api_version, "kind": HOST_CONFIGS.kind, "name": "group"}
     spec = {"scaleTargetRef": target, "maxReplicas": 5, "metrics": [{"type": "Resource", "resource": memory}]}
@@ -230,5 +230,5 @@ async def test_an_autoscaler_scales_a_group_by_what_its_pods_use(running: HostWo
     assert {query["labelSelector"] for query in metrics.requested} == {
         ",".join(sorted(running.status("group")["selector"].split(",")))
     }
-    writes = [write for write in running.fleet.writes(mark) if write["user"]["username"] == AUTOSCALER]
+    writes = [write for write in running.fleet.writes(offset) if write["user"]["username"] == AUTOSCALER]
     assert (HOST_CONFIGS.plural, running.namespace, "group") in [place(write) for write in writes]

@@ -24,8 +24,8 @@ CALM = 5.0
 
 def other(world: HostWorld) -> dict[str, str]:
     """Return the settings of a second installation, which has a bus of its own."""
-    mark = f"{world.fleet.id}-other"
-    return {"namespace": mark, "cluster": mark, "identity": "other"}
+    name = f"{world.fleet.id}-other"
+    return {"namespace": name, "cluster": name, "identity": "other"}
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def replica_sets(world: HostWorld) -> int:
 
 @pytest.mark.usefixtures("elsewhere")
 async def test_two_installations_on_one_group_do_as_one_would(hosts: HostWorld) -> None:
-    since = hosts.fleet.mark()
+    since = hosts.fleet.audit_offset()
     async with both({}, other(hosts), hosts):
         hosts.create("group", hostReplicas=2)
         await hosts.settled("group")
@@ -95,7 +95,7 @@ async def test_two_installations_on_one_group_do_as_one_would(hosts: HostWorld) 
 
 
 async def test_two_confined_installations_see_to_their_own_namespaces(hosts: HostWorld, elsewhere: HostWorld) -> None:
-    since = hosts.fleet.mark()
+    since = hosts.fleet.audit_offset()
     item = {"watch_namespaces": (hosts.namespace,)}
     two = other(hosts) | {"watch_namespaces": (elsewhere.namespace,)}
     async with both(item, two, hosts) as [first, _]:

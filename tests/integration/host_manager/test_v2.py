@@ -73,15 +73,15 @@ async def until_published(hosts: HostWorld, wanted: set[str]) -> list[str]:
     return found
 
 
-def written(hosts: HostWorld, mark: int) -> set[str]:
+def written(hosts: HostWorld, offset: int) -> set[str]:
     """Return the API groups of the objects that services of Trellis wrote."""
     return {
-        (record.get("objectRef") or {}).get("apiGroup", "") for record in hosts.fleet.writes(mark) if is_ours(record)
+        (record.get("objectRef") or {}).get("apiGroup", "") for record in hosts.fleet.writes(offset) if is_ours(record)
     }
 
 
 async def test_a_failed_rollout_and_its_correction_are_published_once_over_a_restart(served: HostWorld) -> None:
-    operator, mark = RecordedOperator(served.api, recording("14b"), served.namespace), served.fleet.mark()
+    operator, offset = RecordedOperator(served.api, recording("14b"), served.namespace), served.fleet.audit_offset()
     wanted = expected("14b-rollout-of-a-bad-image")
     operator.write(0.0)
     async with served.service(SHORT) as service:
@@ -99,11 +99,11 @@ async def test_a_failed_rollout_and_its_correction_are_published_once_over_a_res
         await until_published(served, gone)
     traces = [event.event["traceparent"] for event in await events(served)]
     assert all(traces)
-    assert GROUP not in written(served, mark)
+    assert GROUP not in written(served, offset)
 
 
 async def test_the_group_can_be_installed_while_the_service_runs(hosts: HostWorld) -> None:
-    mark = hosts.fleet.mark()
+    offset = hosts.fleet.audit_offset()
     async with hosts.service(SHORT) as service:
         hosts.create("group", hostReplicas=0)
         await hosts.settled("group")
@@ -115,8 +115,8 @@ async def test_the_group_can_be_installed_while_the_service_runs(hosts: HostWorl
         hosts.change("group", hostLabels={"zone": "a"})
         await hosts.settled("group")
         assert service.health.readiness().ok
-    assert "k8s.wasmcloud.dev" in written(hosts, mark)
-    assert GROUP not in written(hosts, mark)
+    assert "k8s.wasmcloud.dev" in written(hosts, offset)
+    assert GROUP not in written(hosts, offset)
 
 
 async def test_heartbeats_give_numbers_of_hosts_and_a_lost_nats_is_no_event(served: HostWorld, tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ def test_every_phase_of_an_application() -> None:
     view = replace(plain, object=replace(plain.object, base=base))
     model = StoredModel("web", (("v1", StoredManifest.of({})),), "v1", 9)
     synced = Snapshot(view.object, Model((("v1", digest),), "v1", "b"), now=0.0)
-    away = replace(synced, wadm=Absence.AWAY)
+    unavailable = replace(synced, wadm=Absence.UNAVAILABLE)
     no = Refused(digest, undeploy=False, refusal=Refusal.REJECTED, message="no")
     idle = replace(view, object=replace(view.object, base=replace(base, deployed=False)))
     cases = {
@@ -117,7 +117,7 @@ def test_every_phase_of_an_application() -> None:
         ),
         "reconciling": (IN_PROGRESS, seen_of(view, synced, model=model, wadm_status=Status("reconciling"))),
         "unhealthy": (IN_PROGRESS, seen_of(view, synced, model=model, wadm_status=Status("unhealthy"))),
-        "wadm is unavailable": (IN_PROGRESS, seen_of(view, away, model=model, wadm_status=Status("deployed"))),
+        "wadm is unavailable": (IN_PROGRESS, seen_of(view, unavailable, model=model, wadm_status=Status("deployed"))),
         "failed": (FAILED, seen_of(view, synced, model=model, wadm_status=Status("failed"))),
         "rejected": (FAILED, seen_of(view, synced, model=model, wadm_status=None, refused=no)),
         "invalid": (FAILED, seen_of(replace(view, problem="no manifest"), synced, model=model, wadm_status=None)),

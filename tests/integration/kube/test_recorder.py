@@ -11,7 +11,7 @@ import pytest
 
 from support.cluster.grants import Granted, granted, manifests, until_given
 from support.cluster.kube_world import until
-from support.suite.suite_rights import FILES
+from support.suite.suite_permissions import FILES
 from trellis.kube.client import Kube
 from trellis.kube.recorder import EventRecorder, ObjectRef
 from trellis.kube.resources import CONFIGMAPS, EVENTS, NODES

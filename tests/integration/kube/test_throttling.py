@@ -107,11 +107,11 @@ def tries(cluster: ClusterInfo, namespace: str, account: Account) -> Tries:
     """Returns what the API server logged of each write of the account from now on, in order."""
     assert cluster.audit_log is not None
     path = Path(cluster.audit_log)
-    mark = path.stat().st_size
+    offset = path.stat().st_size
 
     def read() -> list[dict[str, Any]]:
         with path.open("rb") as log:
-            log.seek(mark)
+            log.seek(offset)
             records = [json.loads(line) for line in log]
         return [
             record

@@ -25,9 +25,9 @@ from trellis.bus.bus import Bus
 from trellis.bus.streams.tail import Selection, TailedEvent, Tally, replay
 from trellis.lattice.connection.address import LatticeAddress, NatsAddress
 from trellis.lattice.connection.lattice_connection import LatticeConnection
-from trellis.lattice.connection.lattices import Lattices
 from trellis.lattice.domain.subjects import STREAM_HOSTS, STREAM_WADM
 from trellis.lattice.follow.forwarder import Forwarder
+from trellis.lattice.follow.lattice_watches import LatticeWatches
 from trellis.lattice.timings import ForwarderTimings, LatticeTimings
 from trellis_dev.localcluster.nats import NatsServer
 
@@ -111,7 +111,7 @@ class Mortal:
 @contextlib.asynccontextmanager
 async def copying(buses: Buses, bus: Bus, *origins: Origin) -> AsyncIterator[None]:
     copier = EventForwarder(bus, buses.telemetry("host_manager"), buses.cluster, QUICK)
-    async with Lattices[str](CONNECTION, lambda _: None, copier.run) as lattices:
+    async with LatticeWatches[str](CONNECTION, lambda _: None, copier.run) as lattices:
         for number, origin in enumerate(origins):
             await lattices.need(f"group-{number}", origin.address)
         yield
@@ -299,7 +299,7 @@ async def test_events_that_wait_for_long_are_warned_of(origin: Origin) -> None:
         forwarders.append(Forwarder(link, address, f"late-{address.lattice}", take, timings))
         await forwarders[0].run()
 
-    async with Lattices[str](CONNECTION, lambda _: None, beside) as lattices:
+    async with LatticeWatches[str](CONNECTION, lambda _: None, beside) as lattices:
         await lattices.need("group", origin.address)
         await origin.publish("manifest_published", {"n": 0})
         await eventually(lambda: forwarders and forwarders[0].late)

@@ -16,9 +16,9 @@ from support.suite.tcp_proxy import TcpProxy
 from trellis.bus.connection.connection import REFUSED
 from trellis.config.nats_credentials import CachedCredentials, Kind, identity_of, new_seed
 from trellis.lattice.connection.address import LatticeAddress, NatsAddress
-from trellis.lattice.connection.lattices import Lattices, Part
 from trellis.lattice.domain.hosts import Presence
 from trellis.lattice.domain.view import LatticeView
+from trellis.lattice.follow.lattice_watches import LatticeWatches, Part
 from trellis.lattice.timings import ConnectionTimings, HostWatchTimings, LatticeTimings, ModelWatchTimings
 from trellis_dev.localcluster.certs import write_pki
 from trellis_dev.localcluster.nats import NatsServer
@@ -35,7 +35,7 @@ class Watched:
     def __init__(self, link: ConnectionTimings = LINK) -> None:
         timings = LatticeTimings(connection=link, hosts=HOSTS, models=MODELS)
         self.changed: list[str] = []
-        self.lattices: Lattices[str] = Lattices(
+        self.lattices: LatticeWatches[str] = LatticeWatches(
             "trellis-test", self.changed.append, parts=(Part.HOSTS, Part.MODELS), timings=timings
         )
 

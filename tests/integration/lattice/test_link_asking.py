@@ -75,6 +75,6 @@ async def test_silence_is_told_from_an_outage(nats_server: NatsServer) -> None:
                 await link.ask("to.nobody", seconds=10)
     finally:
         await client.close()
-    with pytest.raises(NatsUnavailableError) as away:
+    with pytest.raises(NatsUnavailableError) as unavailable:
         await link.ask("to.nobody", seconds=10)
-    assert not isinstance(away.value, SilenceError)
+    assert not isinstance(unavailable.value, SilenceError)

@@ -16,9 +16,9 @@ from support.nats.buses import eventually
 from support.suite.tcp_proxy import TcpProxy
 from support.suite.tiers import first_of
 from trellis.lattice.connection.address import LatticeAddress, NatsAddress
-from trellis.lattice.connection.lattices import Lattices
 from trellis.lattice.connection.tls import NOT_LET_IN
 from trellis.lattice.domain.view import LatticeView
+from trellis.lattice.follow.lattice_watches import LatticeWatches
 from trellis.lattice.timings import ConnectionTimings, LatticeTimings
 from trellis_dev.localcluster.certs import KUBELET_CLIENT, write_pki
 from trellis_dev.localcluster.nats import NatsServer
@@ -29,7 +29,7 @@ SERVER = "kube-apiserver"
 class Watched:
     """One lattice that somebody needs, at an address that may change."""
 
-    def __init__(self, lattices: Lattices[str]) -> None:
+    def __init__(self, lattices: LatticeWatches[str]) -> None:
         self.lattices = lattices
 
     async def at(self, link: NatsAddress) -> None:
@@ -44,7 +44,7 @@ class Watched:
     async def linked(self) -> None:
         await eventually(lambda: self.view.connected_since is not None)
 
-    async def away(self, expected_text: str) -> str:
+    async def unavailable(self, expected_text: str) -> str:
         await eventually(lambda: self.view.connected_since is None and expected_text in self.view.reason)
         return self.view.reason
 
@@ -52,7 +52,7 @@ class Watched:
 @pytest.fixture
 async def watched() -> AsyncIterator[Watched]:
     timings = LatticeTimings(connection=ConnectionTimings(backoff_first=0.1, backoff_most=0.5))
-    lattices: Lattices[str] = Lattices("trellis-test", lambda _: None, timings=timings)
+    lattices: LatticeWatches[str] = LatticeWatches("trellis-test", lambda _: None, timings=timings)
     async with lattices:
         yield Watched(lattices)
 
@@ -106,7 +106,7 @@ async def test_a_server_that_demands_a_certificate_lets_in_who_has_one(
 ) -> None:
     with demanding(tmp_path, pki) as server:
         await watched.at(to(server.port, pki))
-        await watched.away(NOT_LET_IN)
+        await watched.unavailable(NOT_LET_IN)
         await watched.at(to(server.port, pki, certificate(pki)))
         await watched.linked()
         assert watched.lattices.connections == 1, "the one without it has ended"
@@ -117,14 +117,14 @@ async def test_a_rotated_certificate_is_shown_at_the_next_connect(tmp_path: Path
     other = authority(tmp_path / "other")
     with demanding(tmp_path, pki, of=other) as server:
         await watched.at(to(server.port, pki, certificate(pki)))
-        await watched.away("tls.crt")
+        await watched.unavailable("tls.crt")
         await watched.at(to(server.port, pki, certificate(other)))
         await watched.linked()
         # The servers' authority goes back: who is connected stays, until the server starts again.
         write_config(tmp_path / "nats.conf", pki, pki)
         server.stop()
         server.start()
-        await watched.away("tls.crt")
+        await watched.unavailable("tls.crt")
         await watched.at(to(server.port, pki, certificate(pki)))
         await watched.linked()
 
@@ -156,7 +156,7 @@ async def test_a_certificate_that_cannot_be_used_is_told_and_nobody_is_asked_for
     with demanding(tmp_path, pki) as server:
         text = made(pki)
         await watched.at(to(server.port, pki, text))
-        reason = await watched.away("leafTls")
+        reason = await watched.unavailable("leafTls")
         assert NOT_LET_IN not in reason
         assert not [line for line in text.splitlines() if line and line in reason]
         await watched.at(to(server.port, pki, certificate(pki)))

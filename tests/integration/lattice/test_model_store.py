@@ -180,7 +180,7 @@ async def test_a_status_is_heard_and_asked_for(world: World, wadm: WadmStandIn) 
         assert seen.store.status("web") == expected
         assert seen.store.status("made-up") is None, "there is no such application"
     async with followed(world.address) as seen:
-        await until(lambda: seen.following.store(seen.lattice_id) is not None and seen.store.status("web") == expected)
+        await until(lambda: seen.followers.store(seen.lattice_id) is not None and seen.store.status("web") == expected)
 
 
 async def test_a_status_that_was_missed_is_asked_for_after_an_outage(
@@ -246,7 +246,7 @@ async def test_the_rights_that_are_written_down_are_enough(users_server: NatsSer
         await seen.shows("web", "v1")
         await seen.wadm.delete("web")
         await seen.lacks("web", Proof.DELETED)
-        await until(lambda: seen.following.owner(seen.lattice_id) == "one")
+        await until(lambda: seen.followers.owner(seen.lattice_id) == "one")
         assert seen.store.reason == ""
 
 
@@ -270,7 +270,7 @@ async def test_who_may_not_read_the_bucket_asks_wadm_and_proves_nothing(
         await seen.lacks("web", Proof.UNKNOWN)
         await seen.shows("api", "v1")
         # It may not claim the lattice either: then it is this cluster's.
-        await until(lambda: seen.following.ours(seen.lattice_id))
+        await until(lambda: seen.followers.ours(seen.lattice_id))
 
 
 async def test_what_wadm_does_not_answer_takes_nothing_away(users_server: NatsServer, guarded: WadmStandIn) -> None:
@@ -305,8 +305,8 @@ async def test_of_a_lattice_with_more_than_is_kept_nothing_is_known_until_it_has
 
 async def joined(seen: Followed, address: LatticeAddress) -> Followed:
     """Follow another lattice of the same NATS by the same service."""
-    beside = Followed(seen.following, lattice_id=address.lattice)
-    await seen.following.follow(address.lattice, address)
+    beside = Followed(seen.followers, lattice_id=address.lattice)
+    await seen.followers.follow(address.lattice, address)
     await beside.synced()
     return beside
 
@@ -331,7 +331,7 @@ async def test_a_lattice_that_is_not_needed_any_more_takes_nothing_from_the_othe
     ours = LatticeAddress(NatsAddress(wadm.url), wadm.lattice)
     async with WadmStandIn(wadm.url, f"l-{secrets.token_hex(4)}") as other, followed(ours) as seen:
         beside = await joined(seen, LatticeAddress(NatsAddress(wadm.url), other.lattice))
-        await seen.following.follow(seen.lattice_id, None)
+        await seen.followers.follow(seen.lattice_id, None)
         await beside.wadm.put(manifest("web", "v1"))
         await beside.shows("web", "v1")
         await beside.wadm.delete("web")

@@ -25,12 +25,12 @@ from support.wadm.store_behaviour import StoreBehaviour, World, followed, manife
 from support.wadm.wadm_stand_in import WadmStandIn
 from trellis.lattice.connection.address import LatticeAddress, NatsAddress
 from trellis.lattice.connection.lattice_connection import LatticeConnection
-from trellis.lattice.connection.lattices import Lattices, Part
 from trellis.lattice.domain.replies import Status
 from trellis.lattice.domain.store import Proof
 from trellis.lattice.domain.subjects import STREAM_WADM
 from trellis.lattice.follow.comparison import Comparison
 from trellis.lattice.follow.forwarder import Forwarder, LatticeEvent
+from trellis.lattice.follow.lattice_watches import LatticeWatches, Part
 from trellis.lattice.timings import ComparisonTimings, LatticeTimings, ListingTimings
 from trellis_dev.localcluster.nats import NatsServer
 
@@ -113,10 +113,10 @@ async def test_clusters_claim_lattices_of_one_name_for_each_tenant(server: NatsS
         followed(from_wadms(server, lattice, EAST), "one") as east,
         followed(from_wadms(server, lattice, WEST), "two") as west,
     ):
-        await until(lambda: east.following.owner(east.lattice_id) == "one")
-        await until(lambda: west.following.owner(west.lattice_id) == "two")
+        await until(lambda: east.followers.owner(east.lattice_id) == "one")
+        await until(lambda: west.followers.owner(west.lattice_id) == "two")
         async with followed(from_wadms(server, lattice, EAST), "three") as third:
-            await until(lambda: third.following.owner(third.lattice_id) == "one")
+            await until(lambda: third.followers.owner(third.lattice_id) == "one")
 
 
 async def test_a_tenants_statuses_come_with_the_list_where_none_is_heard(server: NatsServer, lattice: str) -> None:
@@ -147,7 +147,7 @@ async def test_a_tenant_sees_what_it_does_and_what_it_hears_without_waiting_for_
 
 
 async def test_hosts_are_heard_and_asked_with_their_tenant_before_them(server: NatsServer, lattice: str) -> None:
-    lattices: Lattices[str] = Lattices("trellis-test", lambda _: None, parts=(Part.HOSTS,))
+    lattices: LatticeWatches[str] = LatticeWatches("trellis-test", lambda _: None, parts=(Part.HOSTS,))
 
     def ids(tenant: str) -> list[str]:
         view = lattices.view(tenant)
@@ -171,7 +171,7 @@ async def test_hosts_are_heard_and_asked_with_their_tenant_before_them(server: N
 
 
 async def test_a_host_in_wadms_own_account_is_heard_as_it_says_it(server: NatsServer, lattice: str) -> None:
-    lattices: Lattices[str] = Lattices("trellis-test", lambda _: None, parts=(Part.HOSTS,))
+    lattices: LatticeWatches[str] = LatticeWatches("trellis-test", lambda _: None, parts=(Part.HOSTS,))
     async with LatticeSpeaker(server.url, lattice, options=options()) as speaker, lattices:
         await lattices.need("group", from_wadms(server, lattice, EAST))
         await eventually(lambda: (view := lattices.view("group")) is not None and view.settled)
@@ -297,7 +297,7 @@ async def test_where_nothing_of_wadm_is_heard_it_is_asked_more_often(server: Nat
 async def test_the_rights_that_are_written_down_are_enough(server: NatsServer, lattice: str) -> None:
     viewer = NatsAddress(f"nats://viewer:{PASSWORD}@127.0.0.1:{server.port}")
     address = LatticeAddress(viewer, lattice, control_prefix(EAST))
-    lattices: Lattices[str] = Lattices("trellis-test", lambda _: None, parts=(Part.HOSTS,))
+    lattices: LatticeWatches[str] = LatticeWatches("trellis-test", lambda _: None, parts=(Part.HOSTS,))
     async with (
         wadm_of(server, lattice, EAST),
         LatticeSpeaker(server.url, lattice, options=options(EAST)) as host,
@@ -309,7 +309,7 @@ async def test_the_rights_that_are_written_down_are_enough(server: NatsServer, l
         await seen.shows("web", "v1")
         await seen.wadm.delete("web")
         await seen.lacks("web", Proof.DELETED)
-        await until(lambda: seen.following.owner(seen.lattice_id) == "one")
+        await until(lambda: seen.followers.owner(seen.lattice_id) == "one")
         assert seen.store.reason == ""
         host.add("N1")
         await lattices.need("group", address)

@@ -11,8 +11,8 @@ from nats.aio.msg import Msg
 
 from support.nats.buses import eventually
 from trellis.lattice.connection.address import LatticeAddress, NatsAddress
-from trellis.lattice.connection.lattices import Lattices, Part
 from trellis.lattice.domain.subjects import model_list_subject
+from trellis.lattice.follow.lattice_watches import LatticeWatches, Part
 from trellis.lattice.timings import LatticeTimings, ModelWatchTimings
 from trellis_dev.localcluster.nats import NatsServer
 
@@ -37,7 +37,7 @@ async def test_wadm_is_asked_again_within_thirty_seconds_after_the_permission_is
     with NatsServer(tmp_path / "server", config=config) as server:
         wadm = await nats.connect(server.url.replace("//", "//all:password@"))
         await wadm.subscribe(model_list_subject("default", ""), cb=answer)
-        async with Lattices[str]("trellis-test", lambda _: None, parts=(Part.MODELS,), timings=QUICK) as lattices:
+        async with LatticeWatches[str]("trellis-test", lambda _: None, parts=(Part.MODELS,), timings=QUICK) as lattices:
             link = NatsAddress(server.url.replace("//", "//link:password@"))
             await lattices.need("key", LatticeAddress(link, "default"))
 

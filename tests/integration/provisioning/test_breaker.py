@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from support.nodes.breakers import held_by
+from support.nodes.breakers import paused_by
 from support.nodes.fleet import Fleet, eventually
 from support.nodes.kubelets import kubelets
 from support.nodes.shims import Shim
@@ -62,12 +62,12 @@ async def test_a_mass_of_nodes_that_opt_out_is_held_whoever_leads_until_a_person
         held = set(events_of(fleet, DELETION_PAUSED))
         assert held == set(still_labelled(fleet, out))
         row = await breaker_of(fleet, "node-watcher")
-        assert (row["state"], row["held"]) == ("Open", 25)
+        assert (row["state"], row["paused"]) == ("Open", 25)
         assert "more than 5 of 40 nodes" in row["reason"]
         assert (await trellis(fleet, "circuit-breaker", "status"))[0] == 1
         _, metrics = await ask(port, "/metrics")
         assert 'trellis_circuit_breaker_open{kind="nodes",service="node_watcher"} 1.0' in metrics
-        assert 'trellis_circuit_breaker_held_total{kind="nodes",service="node_watcher"} 25.0' in metrics
+        assert 'trellis_circuit_breaker_paused_total{kind="nodes",service="node_watcher"} 25.0' in metrics
         assert (await ask(port, "/readyz"))[0] == 200
         assert log.read_text().count("breaker opened") == 1
         assert '"event":"failed' not in log.read_text()
@@ -109,20 +109,22 @@ async def test_a_held_node_that_opts_in_again_keeps_its_labels(fleet: Fleet, tmp
             fleet.annotate(name, "maybe")
         await eventually(lambda: len(events_of(fleet, DELETION_PAUSED)) == 3, "three are held", seconds=60)
         kept = still_labelled(fleet, nodes)
-        assert len(kept) == held_by(fleet, "node_watcher", "nodes") == 3
-        mark = fleet.mark()
+        assert len(kept) == paused_by(fleet, "node_watcher", "nodes") == 3
+        offset = fleet.audit_offset()
         for name in nodes:
             fleet.annotate(name, "true")
         await fleet.all_provisioned(nodes, seconds=60)
         await fleet.quiet()
         patched = {
             write["objectRef"]["name"]
-            for write in fleet.writes(mark)
+            for write in fleet.writes(offset)
             if write.get("objectRef", {}).get("resource") == "nodes"
             and "trellis-node-watcher" in write.get("userAgent", "")
         }
         assert patched == set(nodes) - set(kept), "nothing was done to those that were held"
-        await eventually(lambda: held_by(fleet, "node_watcher", "nodes") == 0, "open, and holds none of them any more")
+        await eventually(
+            lambda: paused_by(fleet, "node_watcher", "nodes") == 0, "open, and holds none of them any more"
+        )
 
 
 @pytest.mark.thorough
@@ -132,7 +134,7 @@ async def test_a_mass_of_running_installers_is_not_stopped_at_once(fleet: Fleet,
         await eventually(lambda: len(fleet.jobs()) == 9, "an installer each", seconds=60)
         for name in nodes:
             fleet.annotate(name, None)
-        await eventually(lambda: held_by(fleet, "provisioner", "jobs") == 4, "four are held", seconds=60)
+        await eventually(lambda: paused_by(fleet, "provisioner", "jobs") == 4, "four are held", seconds=60)
         await eventually(lambda: len(fleet.jobs()) == 4, "five are stopped", seconds=60)
         held = {job["metadata"]["name"] for job in fleet.jobs()}
         await eventually(

@@ -13,7 +13,7 @@ import nats
 import pytest
 
 from support.nodes.fleet import Fleet, eventually
-from support.suite.nursery import Child
+from support.suite.forkserver import Child
 from support.suite.typed import started
 from trellis import names
 from trellis.events.subjects import STREAM_EVENTS, escape
@@ -39,10 +39,10 @@ KILLED_AFTER = (3, 6)
 """Nodes that are provisioned when the process is killed."""
 
 
-def created_jobs(fleet: Fleet, mark: int) -> list[str]:
+def created_jobs(fleet: Fleet, offset: int) -> list[str]:
     return [
         write["objectRef"]["name"]
-        for write in fleet.writes(mark)
+        for write in fleet.writes(offset)
         if write["verb"] == "create"
         and write.get("objectRef", {}).get("resource") == "jobs"
         and write.get("objectRef", {}).get("namespace") == fleet.installers
@@ -52,7 +52,7 @@ def created_jobs(fleet: Fleet, mark: int) -> list[str]:
 
 @pytest.mark.thorough
 async def test_a_process_killed_in_mid_rollout_loses_nothing_and_repeats_no_job(fleet: Fleet) -> None:
-    mark = fleet.mark()
+    offset = fleet.audit_offset()
     nodes = fleet.add(*["node"] * 12)
     for wanted in KILLED_AFTER:
         async with process(fleet, max_unavailable="2") as running:
@@ -64,7 +64,7 @@ async def test_a_process_killed_in_mid_rollout_loses_nothing_and_repeats_no_job(
     async with process(fleet, max_unavailable="2"):
         await fleet.all_provisioned(nodes, seconds=90)
         await fleet.quiet()
-    made = created_jobs(fleet, mark)
+    made = created_jobs(fleet, offset)
     assert len(made) == len(set(made))
     # One that was made while its maker was killed has no answer: in the API server's log, too.
     assert len(nodes) - len(KILLED_AFTER) <= len(made) <= len(nodes)

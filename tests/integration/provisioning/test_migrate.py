@@ -83,11 +83,11 @@ class Former:
         own = [step for step in document["steps"] if self.fleet.id in step["object"]]
         return {step["object"]: step["do"] for step in own}
 
-    def nodes_of_jobs(self, mark: int) -> list[str]:
-        """Return the nodes of the installer Jobs that were made since a mark."""
+    def nodes_of_jobs(self, offset: int) -> list[str]:
+        """Return the nodes of the installer Jobs that were made since an audit offset."""
         return [
             write.get("objectRef", {}).get("name", "").rsplit("-", 3)[0]
-            for write in self.fleet.writes(mark)
+            for write in self.fleet.writes(offset)
             if write["verb"] == "create"
             and write.get("objectRef", {}).get("resource") == "jobs"
             and write.get("objectRef", {}).get("namespace") == self.fleet.installers
@@ -152,7 +152,7 @@ async def test_nodes_of_kwasm_are_taken_over_and_nothing_is_installed_again(flee
     assert set(again.values()) == {"leave"}
 
     fleet.annotate(broken, None)  # that one is to be installed, and is no matter of this test
-    mark = fleet.mark()
+    offset = fleet.audit_offset()
     async with fleet.services(handler="spin", installer_image=IMAGE):
         events = await fleet.published_events(4, seconds=60)
         assert sorted(event.event_name for event in events) == ["opted_in", "opted_in", "ready", "ready"]
@@ -161,7 +161,7 @@ async def test_nodes_of_kwasm_are_taken_over_and_nothing_is_installed_again(flee
         fleet.annotate(fresh, "true")
         await fleet.all_provisioned([fresh])
         await fleet.quiet()
-    assert former.nodes_of_jobs(mark) == [fresh], "what came last has a Job, and those before it have none"
+    assert former.nodes_of_jobs(offset) == [fresh], "what came last has a Job, and those before it have none"
     assert fleet.provisioned(proved)
     assert fleet.provisioned(unproved)
     assert fleet.labels(proved)[names.LABEL_WASM_READY] == names.WASM_READY
@@ -185,7 +185,7 @@ async def test_shims_are_taken_over_and_can_be_taken_away_again(fleet: Fleet, fo
     assert set((await former.steps("rcm", "--yes")).values()) == {"keep"}
     assert fleet.api.call("GET", f"{SHIMS}/{former.shim}")[1]["metadata"]["finalizers"] == [names.FINALIZER]
 
-    mark = fleet.mark()
+    offset = fleet.audit_offset()
     async with fleet.services():
 
         def found() -> Manifest:
@@ -209,7 +209,7 @@ async def test_shims_are_taken_over_and_can_be_taken_away_again(fleet: Fleet, fo
             later.apply()
             await eventually(lambda: later.has(fresh), "it has a Shim that came later", seconds=60)
         await fleet.quiet()
-        assert former.nodes_of_jobs(mark) == [fresh], "what came last has a Job, and those before it have none"
+        assert former.nodes_of_jobs(offset) == [fresh], "what came last has a Job, and those before it have none"
         assert fleet.labels(proved)[names.LABEL_WASM_READY] == names.WASM_READY
         assert names.LABEL_WASM_READY not in fleet.labels(unproved)
         assert found()["status"]["nodesReady"] == 2
@@ -219,7 +219,7 @@ async def test_shims_are_taken_over_and_can_be_taken_away_again(fleet: Fleet, fo
             lambda: fleet.labels(unproved).get(names.LABEL_WASM_READY) == names.WASM_READY, "proved by its handler"
         )
         assert fleet.annotations(unproved)[names.ANNOTATION_VERIFIED] == "handler"
-        assert former.nodes_of_jobs(mark) == [fresh]
+        assert former.nodes_of_jobs(offset) == [fresh]
 
         fleet.api.call("DELETE", f"{SHIMS}/{former.shim}")
         await eventually(lambda: fleet.job_of(proved), "a Job removes it", seconds=30)

@@ -77,7 +77,7 @@ async def test_a_shim_is_left_to_runtime_class_manager_until_that_is_gone(
     [node] = shim.add_nodes(1)
     operator.start()
     async with fleet.services(), kubelets(fleet):
-        mark = fleet.mark()
+        offset = fleet.audit_offset()
         shim.apply()
         await eventually(lambda: shim.condition(CONDITION) == ("True", "RuntimeClassManagerRuns"), CONDITION)
         assert "trellis migrate rcm --take-over" in message_of(shim)
@@ -89,7 +89,7 @@ async def test_a_shim_is_left_to_runtime_class_manager_until_that_is_gone(
         assert shim.runtime_class() is None
         assert not fleet.ledger()
         # Only here: of the test before, the controller manager may still be removing Jobs.
-        assert not [write for write in fleet.writes(mark) if place(write)[:2] == ("jobs", fleet.installers)]
+        assert not [write for write in fleet.writes(offset) if place(write)[:2] == ("jobs", fleet.installers)]
 
         operator.scale_to_0()
         await eventually(lambda: shim.has(node), "the node has it", seconds=60)

@@ -57,11 +57,11 @@ class Scene:
     def uid(self, node: str) -> str:
         return str(self.fleet.node(node)["metadata"]["uid"])
 
-    def removals(self, mark: int) -> set[str]:
-        """Return the nodes on which a removal of everything was begun since a mark."""
+    def removals(self, offset: int) -> set[str]:
+        """Return the nodes on which a removal of everything was begun since an audit offset."""
         created = {
             (write.get("objectRef") or {}).get("name", "")
-            for write in self.fleet.writes(mark)
+            for write in self.fleet.writes(offset)
             if write["verb"] == "create"
         }
         digest = Target(()).digest
@@ -216,7 +216,7 @@ def cases(points: list[Point], always: set[Point]) -> list[Any]:
     return [pytest.param(point, id=point.__name__, marks=() if point in always else thorough) for point in points]
 
 
-async def clean(scene: Scene, mark: int, nodes: list[str], installed: set[str]) -> None:
+async def clean(scene: Scene, offset: int, nodes: list[str], installed: set[str]) -> None:
     """Wait until nothing of the Shim is left on nodes, and see that it was removed from where it was, nowhere else."""
 
     def marks() -> dict[str, list[str]]:
@@ -228,7 +228,7 @@ async def clean(scene: Scene, mark: int, nodes: list[str], installed: set[str]) 
     await eventually(lambda: not marks() and not scene.fleet.jobs(), "no mark and no Job is left", seconds=SECONDS)
     await eventually(lambda: not scene.fleet.ledger(), "no slot is left")
     assert {node: scene.fleet.labels(node) for node in nodes} == {node: scene.before[node] for node in nodes}
-    assert scene.removals(mark) == installed & set(nodes)
+    assert scene.removals(offset) == installed & set(nodes)
     for node in nodes:
         shown = {item["name"] for item in scene.fleet.node(node)["status"].get("runtimeHandlers") or []}
         assert scene.shim.handler not in shown
@@ -237,19 +237,19 @@ async def clean(scene: Scene, mark: int, nodes: list[str], installed: set[str]) 
 @pytest.mark.parametrize("point", cases(POINTS, OF_DELETION))
 async def test_a_shim_deleted_in_the_middle_is_gone_within_seconds(scene: Scene, point: Point) -> None:
     installed = await point(scene)
-    mark = scene.fleet.mark()
+    offset = scene.fleet.audit_offset()
     scene.shim.delete()
     with contextlib.suppress(KeyError):
         if "unseen" in point.__name__ or "claimed" in point.__name__:
             await scene.start()
     await eventually(lambda: scene.shim.found() is None, "the Shim is gone", seconds=SECONDS)
-    await clean(scene, mark, scene.nodes, installed)
+    await clean(scene, offset, scene.nodes, installed)
 
 
 @pytest.mark.parametrize("point", cases(POINTS[2:], OF_OPTING_OUT))
 async def test_a_node_that_is_no_longer_meant_in_the_middle_is_clean_within_seconds(scene: Scene, point: Point) -> None:
     installed = await point(scene)
-    mark = scene.fleet.mark()
+    offset = scene.fleet.audit_offset()
     left = scene.nodes[0]
     scene.fleet.patch(left, {"metadata": {"labels": {"test": None}}})
     scene.before[left].pop("test")
@@ -264,7 +264,7 @@ async def test_a_node_that_is_no_longer_meant_in_the_middle_is_clean_within_seco
     await eventually(lambda: not marked(), "the node is clean", seconds=SECONDS)
     await eventually(lambda: scene.uid(left) not in scene.fleet.ledger(), "its slot is free")
     assert scene.fleet.labels(left) == scene.before[left]
-    assert (left in scene.removals(mark)) == (left in installed)
+    assert (left in scene.removals(offset)) == (left in installed)
     assert scene.shim.found() is not None
     scene.fleet.api.call("PATCH", f"{SHIMS}/{scene.shim.name}", {"spec": {"paused": False}})
     scene.shim.delete()

@@ -104,9 +104,9 @@ async def test_a_bus_that_is_away_is_one_warning_and_not_ready(fleet: Fleet, tmp
         await eventually(lambda: warnings_of(log, service.__name__), "work begins without the bus")
         _, body = await ask(port, "/readyz")
         assert "bus" in body
-        away = warnings_of(log, availability.__name__)
-        assert len(away) == 1
-        assert f"127.0.0.1:{nobody}" in away[0]["url"]
+        unavailable = warnings_of(log, availability.__name__)
+        assert len(unavailable) == 1
+        assert f"127.0.0.1:{nobody}" in unavailable[0]["url"]
         assert "s3cret" not in log.read_text() + body
 
 

@@ -307,12 +307,12 @@ async def test_a_deleted_node_frees_its_slot(fleet: Fleet) -> None:
 
 @pytest.mark.thorough
 async def test_never_more_nodes_are_in_work_than_the_limit(fleet: Fleet) -> None:
-    mark = fleet.mark()
+    offset = fleet.audit_offset()
     nodes = fleet.add(*["node"] * 10, *["flaky"] * 2)
     async with fleet.services(max_unavailable="3"):
         await fleet.all_provisioned(nodes)
         await fleet.quiet()
-    assert 1 <= fleet.most_in_work(mark) <= 3
+    assert 1 <= fleet.most_in_progress(offset) <= 3
 
 
 @pytest.mark.thorough
@@ -336,10 +336,10 @@ async def test_idle_services_write_nothing_but_their_leases(fleet: Fleet) -> Non
         await fleet.all_provisioned(nodes)
         await fleet.quiet()
         await eventually(lambda: fleet.events(f"odd-{fleet.id}"), "the odd one is answered")
-        mark = fleet.mark()
-        await eventually(lambda: len(_ours(fleet, mark)) >= 6, "six renewals")
-        assert {write["objectRef"]["resource"] for write in _ours(fleet, mark)} == {"leases"}
+        offset = fleet.audit_offset()
+        await eventually(lambda: len(_ours(fleet, offset)) >= 6, "six renewals")
+        assert {write["objectRef"]["resource"] for write in _ours(fleet, offset)} == {"leases"}
 
 
-def _ours(fleet: Fleet, mark: int) -> list[dict[str, Any]]:
-    return [write for write in fleet.writes(mark) if is_ours(write)]
+def _ours(fleet: Fleet, offset: int) -> list[dict[str, Any]]:
+    return [write for write in fleet.writes(offset) if is_ours(write)]

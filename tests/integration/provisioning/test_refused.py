@@ -94,10 +94,10 @@ async def test_a_pod_that_is_refused_is_reported_at_once_and_retried_within_seco
 
 async def tried_again(fleet: Fleet, times: int) -> None:
     """Wait until so many more Jobs were created."""
-    mark, path = fleet.mark(), f"/namespaces/{fleet.installers}/jobs"
+    offset, path = fleet.audit_offset(), f"/namespaces/{fleet.installers}/jobs"
 
     def more() -> bool:
-        made = [write for write in fleet.writes(mark) if write["verb"] == "create" and path in write["requestURI"]]
+        made = [write for write in fleet.writes(offset) if write["verb"] == "create" and path in write["requestURI"]]
         return len(made) >= times
 
     await eventually(more, "more attempts", seconds=30)

@@ -31,7 +31,7 @@ async def test_a_shim_goes_to_its_nodes_rolls_and_goes_away_again(fleet: Fleet, 
         await fleet.quiet()
 
         digests = {fleet.annotations(node)[names.ANNOTATION_SHIMS] for node in nodes}
-        mark = fleet.mark()
+        offset = fleet.audit_offset()
         shim.apply(sha256="cd" * 32)
         await eventually(
             lambda: {fleet.annotations(node)[names.ANNOTATION_SHIMS] for node in nodes}.isdisjoint(digests),
@@ -40,7 +40,7 @@ async def test_a_shim_goes_to_its_nodes_rolls_and_goes_away_again(fleet: Fleet, 
         )
         await eventually(lambda: shim.condition("Progressing") == ("False", "Updated"), "updated")
         await fleet.quiet()
-        assert fleet.most_in_work(mark) == 1
+        assert fleet.most_in_progress(offset) == 1
 
         shim.delete()
         await eventually(lambda: shim.found() is None, "the Shim is gone", seconds=60)

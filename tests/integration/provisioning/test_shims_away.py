@@ -62,21 +62,21 @@ async def test_shims_that_come_one_soon_after_another_are_one_change_of_a_node(f
     timings = replace(SHORT, settle=1.0, deletions=DeletionTimings(settle=2.0))
     async with fleet.services(timings), kubelets(fleet):
         await fleet.both_listen()
-        mark = fleet.mark()
+        offset = fleet.audit_offset()
         for item in (shim, *others):
             item.apply(max_update=3)
             await asyncio.sleep(0.2)
         await eventually(lambda: all(item.has(node) for item in (shim, *others) for node in nodes), "all", seconds=60)
-        assert jobs_created(fleet, mark) == len(nodes)
+        assert jobs_created(fleet, offset) == len(nodes)
         for item in (shim, *others):
             item.delete()
             await asyncio.sleep(0.2)
         await eventually(lambda: not any(item.found() for item in (shim, *others)), "all gone", seconds=60)
-        assert jobs_created(fleet, mark) == 2 * len(nodes)
+        assert jobs_created(fleet, offset) == 2 * len(nodes)
 
 
-def jobs_created(fleet: Fleet, mark: int) -> int:
-    """Count the installer Jobs made since a mark; one asked for again before it is seen is refused, and no Job."""
+def jobs_created(fleet: Fleet, offset: int) -> int:
+    """Count the installer Jobs made since an audit offset; one that is requested twice is refused, and no Job."""
     made = ("create", "jobs", fleet.installers, http.HTTPStatus.CREATED)
     return sum(
         (
@@ -86,43 +86,43 @@ def jobs_created(fleet: Fleet, mark: int) -> int:
             write["responseStatus"]["code"],
         )
         == made
-        for write in fleet.writes(mark)
+        for write in fleet.writes(offset)
     )
 
 
 async def test_a_node_that_is_not_ready_is_passed_by_and_named_until_it_is(fleet: Fleet, shim: Shim) -> None:
-    away, *others = shim.add_nodes(3)
-    await cut_off(fleet, away)
+    unavailable, *others = shim.add_nodes(3)
+    await cut_off(fleet, unavailable)
     async with fleet.services(), kubelets(fleet):
         shim.apply()
         await eventually(lambda: all(map(shim.has, others)), "the others have it", seconds=60)
-        await eventually(lambda: away in message(shim, "Progressing"), "it is named")
+        await eventually(lambda: unavailable in message(shim, "Progressing"), "it is named")
         assert shim.condition("Progressing") == ("True", "Updating")
         await fleet.quiet()
-        heal(fleet, away)
+        heal(fleet, unavailable)
         await eventually(lambda: shim.condition("Progressing") == ("False", "Updated"), "it has it, too", seconds=60)
-        assert away not in message(shim, "Progressing")
+        assert unavailable not in message(shim, "Progressing")
 
 
 async def test_a_node_that_goes_away_in_mid_work_gives_its_slot_back_when_its_time_is_up(
     fleet: Fleet, shim: Shim
 ) -> None:
-    others, away = shim.add_nodes(2), f"away-{fleet.id}"
-    fleet.add_named(away, opted_in=False, kubelet=False)
-    show_ready(fleet, away, "True")
-    fleet.patch(away, {"metadata": {"labels": {"test": fleet.id}}})
+    others, unavailable = shim.add_nodes(2), f"away-{fleet.id}"
+    fleet.add_named(unavailable, opted_in=False, kubelet=False)
+    show_ready(fleet, unavailable, "True")
+    fleet.patch(unavailable, {"metadata": {"labels": {"test": fleet.id}}})
     async with fleet.services(job_deadline=5), kubelets(fleet):
         shim.apply()
-        await eventually(lambda: fleet.job_of(away), "work begins")
-        show_ready(fleet, away, "Unknown")
+        await eventually(lambda: fleet.job_of(unavailable), "work begins")
+        show_ready(fleet, unavailable, "Unknown")
         await eventually(lambda: all(map(shim.has, others)), "the others have it", seconds=60)
-        failure = f"{away}: attempt 1: NodeNotReady: DeadlineExceeded"
+        failure = f"{unavailable}: attempt 1: NodeNotReady: DeadlineExceeded"
         await eventually(lambda: failure in message(shim, "Degraded"), "the failure is named")
-        await fleet.event(away, "ProvisionFailed")
-        show_ready(fleet, away, "True")
+        await fleet.event(unavailable, "ProvisionFailed")
+        show_ready(fleet, unavailable, "True")
 
         def provisioned() -> bool:
-            play_pods(fleet, away)
+            play_pods(fleet, unavailable)
             return shim.condition("Progressing") == ("False", "Updated")
 
         await eventually(provisioned, "it has it, too", seconds=60)

@@ -40,12 +40,12 @@ async def test_shims_that_are_applied_together_cost_a_node_one_job_and_go_one_by
     slight = make("slight")
     [node] = shim.add_nodes(1)
     async with fleet.services(replace(SHORT, settle=1.0)), kubelets(fleet) as disks:
-        mark = fleet.mark()
+        offset = fleet.audit_offset()
         shim.apply()
         slight.apply()
         await eventually(lambda: shim.has(node) and slight.has(node), "the node has both", seconds=60)
         await fleet.quiet()
-        assert jobs_made(fleet, mark) == 1
+        assert jobs_made(fleet, offset) == 1
         assert set(disks[node].shims) == {shim.handler, slight.handler}
 
         await deleted(shim)
@@ -53,13 +53,13 @@ async def test_shims_that_are_applied_together_cost_a_node_one_job_and_go_one_by
         assert set(disks[node].shims) == {slight.handler}
         assert slight.has(node)
         assert not shim.has(node)
-        assert jobs_made(fleet, mark) == 2
+        assert jobs_made(fleet, offset) == 2
         await deleted(slight)
         assert not disks[node].shims
 
 
-def jobs_made(fleet: Fleet, mark: int) -> int:
-    created = (write for write in fleet.writes(mark) if write["verb"] == "create")
+def jobs_made(fleet: Fleet, offset: int) -> int:
+    created = (write for write in fleet.writes(offset) if write["verb"] == "create")
     places = [(write.get("objectRef") or {}) for write in created]
     return sum(place.get("resource") == "jobs" and place.get("namespace") == fleet.installers for place in places)
 
@@ -145,12 +145,12 @@ async def test_recreate_is_all_nodes_at_once(fleet: Fleet, shim: Shim) -> None:
         shim.apply(rolloutStrategy=recreate)
         await eventually(lambda: shim.counts() == (4, 4, 4), "every node has it", seconds=60)
         await fleet.quiet()
-        mark = fleet.mark()
+        offset = fleet.audit_offset()
         shim.apply(path="take-5s", sha256=NEW, rolloutStrategy=recreate)
         await eventually(lambda: len(fleet.ledger()) == len(fleet.jobs()) == len(nodes), "all in work", seconds=30)
         await eventually(lambda: shim.condition("Progressing") == ("False", "Updated"), "updated", seconds=60)
         await fleet.quiet()
-        assert fleet.most_in_work(mark) == len(nodes)
+        assert fleet.most_in_progress(offset) == len(nodes)
         await deleted(shim)
 
 
@@ -176,14 +176,14 @@ async def test_a_handler_that_vanishes_is_installed_again(fleet: Fleet, shim: Sh
         shim.apply()
         await eventually(lambda: shim.has(node), "the node has it", seconds=60)
         await fleet.quiet()
-        mark = fleet.mark()
+        offset = fleet.audit_offset()
         disks[node].shims.clear()  # its /etc was made anew
         show(fleet, node, disks[node])
         message = await eventually(lambda: fleet.events(node).get("HandlerVanished"), "the node says so")
         assert shim.handler in message
         await eventually(lambda: set(disks[node].shims) == {shim.handler} and shim.has(node), "it is back", seconds=60)
         await fleet.quiet()
-        assert jobs_made(fleet, mark) == 1
+        assert jobs_made(fleet, offset) == 1
         await deleted(shim)
 
 

@@ -31,12 +31,12 @@ ALLOWED = Limits().objects
 ROUNDS = 3
 
 
-def changes(fleet: Fleet, mark: int) -> list[tuple[str, str, str]]:
-    """Return what our services wrote since a mark that nodes have, or are to have."""
+def changes(fleet: Fleet, offset: int) -> list[tuple[str, str, str]]:
+    """Return what our services wrote since an audit offset that nodes have, or are to have."""
     concerned = {"nodes", "jobs", "shims", "runtimeclasses"}
     return [
         (write["verb"], write["objectRef"]["resource"], write["objectRef"].get("name", ""))
-        for write in fleet.writes(mark)
+        for write in fleet.writes(offset)
         if is_ours(write) and write.get("objectRef", {}).get("resource") in concerned
     ]
 
@@ -47,14 +47,14 @@ def looks(service: LedService) -> float:
     return process_metrics().registry.get_sample_value("trellis_handler_seconds_count", labels) or 0.0
 
 
-async def nothing_changes(fleet: Fleet, mark: int, running: list[LedService], nodes: list[str]) -> None:
+async def nothing_changes(fleet: Fleet, offset: int, running: list[LedService], nodes: list[str]) -> None:
     """Change nodes, and see that both services look at each of them, several times, and write nothing."""
     for number in range(ROUNDS):
         enough = {service: looks(service) + len(nodes) for service in running}
         for node in nodes:
             fleet.patch(node, {"metadata": {"labels": {"test.example.com/round": str(number)}}})
         await eventually(lambda: all(looks(item) >= many for item, many in enough.items()), "all are looked at")  # noqa: B023 (waited for in this round)
-        assert changes(fleet, mark) == []
+        assert changes(fleet, offset) == []
 
 
 def unready_for_shims(service: LedService) -> bool:
@@ -115,16 +115,16 @@ async def test_shims_that_are_not_served_at_the_start_are_unknown_and_not_delete
             shim.apply(max_update="100%")
             await all_have(shim, nodes)
         proxy.withheld = "/apis/runtime.spinkube.dev/"
-        mark = fleet.mark()
+        offset = fleet.audit_offset()
         async with fleet.services(kubeconfig=path) as running:
             await eventually(lambda: all(map(unready_for_shims, running)), "not ready, with the reason")
             fleet.annotate(nodes[0], "true")
             more = shim.add_nodes(1)
-            await nothing_changes(fleet, mark, running, [*nodes, *more])
+            await nothing_changes(fleet, offset, running, [*nodes, *more])
             proxy.withheld = ""
             await all_have(shim, more)
             assert not any(map(unready_for_shims, running))
-        jobs = [name for verb, resource, name in changes(fleet, mark) if (verb, resource) == ("create", "jobs")]
+        jobs = [name for verb, resource, name in changes(fleet, offset) if (verb, resource) == ("create", "jobs")]
         assert len(jobs) == 1
         assert all(map(shim.has, nodes))
         shim.delete()
@@ -143,14 +143,14 @@ async def test_nodes_keep_what_they_have_while_there_is_no_crd_and_the_same_shim
         delete_definition(fleet)
         remove_finalizer(shim)
         await eventually(lambda: fleet.api.call("GET", SHIMS)[0] == http.HTTPStatus.NOT_FOUND, "not served")
-        mark = fleet.mark()
+        offset = fleet.audit_offset()
         async with fleet.services() as running:
             await eventually(lambda: all(map(unready_for_shims, running)), "not ready, with the reason")
-            await nothing_changes(fleet, mark, running, nodes)
+            await nothing_changes(fleet, offset, running, nodes)
             await define_again(fleet, manifest)
             await eventually(lambda: shim.condition("Available") == ("True", "AllNodesReady"), "adopted", seconds=40)
             await eventually(lambda: owner_of(shim) == (shim.found() or {})["metadata"]["uid"], "its RuntimeClass")
-            assert not [name for verb, resource, name in changes(fleet, mark) if resource in {"nodes", "jobs"}]
+            assert not [name for verb, resource, name in changes(fleet, offset) if resource in {"nodes", "jobs"}]
             shim.delete()
             await eventually(lambda: shim.found() is None, "uninstalled", seconds=60)
             assert not any(map(shim.has, nodes))
@@ -190,10 +190,10 @@ async def test_a_crd_that_is_deleted_takes_no_more_than_the_circuit_breaker_perm
         remove_finalizer(shim)
         await eventually(lambda: all(map(unready_for_shims, running)), "the CRD is gone", seconds=40)
         assert all(map(shim.has, kept))
-        mark = fleet.mark()
+        offset = fleet.audit_offset()
         await define_again(fleet, manifest)
         await all_have(shim, nodes)
-        jobs = [name for verb, resource, name in changes(fleet, mark) if (verb, resource) == ("create", "jobs")]
+        jobs = [name for verb, resource, name in changes(fleet, offset) if (verb, resource) == ("create", "jobs")]
         assert len(jobs) == ALLOWED, "those that kept it are not provisioned again"
         shim.delete()
 
@@ -237,13 +237,13 @@ async def test_a_shim_whose_finalizer_is_removed_by_hand_stays_on_its_nodes_for_
     async with fleet.services(timings), kubelets(fleet):
         shim.apply(max_update="100%")
         await all_have(shim, nodes)
-        manifest, mark = stored(shim), fleet.mark()
+        manifest, offset = stored(shim), fleet.audit_offset()
         shim.delete()
         remove_finalizer(shim)
         await eventually(lambda: all("ShimMissing" in fleet.events(node) for node in nodes), "reported on the nodes")
         assert fleet.api.call("POST", SHIMS, manifest)[0] == http.HTTPStatus.CREATED
         await eventually(lambda: shim.condition("Available") == ("True", "AllNodesReady"), "adopted")
-        assert not [name for verb, resource, name in changes(fleet, mark) if resource in {"nodes", "jobs"}]
+        assert not [name for verb, resource, name in changes(fleet, offset) if resource in {"nodes", "jobs"}]
         shim.delete()
         remove_finalizer(shim)
         await eventually(lambda: len(held(fleet, nodes)) == 2, "after the grace two are held")

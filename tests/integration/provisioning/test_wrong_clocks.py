@@ -122,7 +122,7 @@ async def proofs(fleet: Fleet, nodes: list[str]) -> Counter[str]:
 async def test_wrong_clocks_change_nothing(
     fleet: Fleet, shim: Shim, tmp_path: Path, begin: tuple[str, str], steps: tuple[tuple[str, str], ...]
 ) -> None:
-    mark = fleet.mark()
+    offset = fleet.audit_offset()
     async with pair(fleet, tmp_path, *begin) as replicas:
         acted, bad, *done = shim.add_nodes(1, "acted", "bad")
         shim.apply(max_update=4, verify={"canary": True})
@@ -142,7 +142,7 @@ async def test_wrong_clocks_change_nothing(
         assert found["metadata"]["uid"] == job["metadata"]["uid"], "its Job is at work, and nobody judged it"
         assert names.ANNOTATION_FAILURE not in fleet.annotations(acted)
         assert await proofs(fleet, done) == Counter(done)
-    records = fleet.writes(mark)
+    records = fleet.writes(offset)
     for service in SERVICES:
         assert late_writes(records, Lease(fleet.system, service)) == []
         assert terms(fleet, records, service) == list(REPLICAS)

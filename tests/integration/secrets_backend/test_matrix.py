@@ -64,12 +64,12 @@ async def test_no_right_is_missing_and_none_is_given_for_nothing(installed: Inst
     world = installed.world
     installed.may_be(names.SECRETS_ACCOUNT)
     world.grant("own", **{"from": [{"namespace": world.namespace}], "serviceAccounts": [names.SECRETS_ACCOUNT]})
-    mark = world.hosts.fleet.mark()
+    offset = world.hosts.fleet.audit_offset()
     async with installed.asking() as (host, service):
         assert value(await host.get("db", "password", namespace=world.namespace)) == "hunter2"
         await eventually(lambda: world.grant_reason("own") == "AccountsUsable", "its status")
         assert service.health.readiness().reasons == ()
-    records = world.hosts.fleet.writes(mark)
+    records = world.hosts.fleet.writes(offset)
     assert refused(records, installed.account.user) == []
     assert elsewhere(records, installed.account.user) == {"/readyz"}
     wanted, found = given(manifests("secrets-backend.yaml")), used(records, installed.account.user)

@@ -24,7 +24,7 @@ from support.cluster.api_proxy import ApiProxy
 from support.cluster.crd_deletion import delete_definition, restored
 from support.lattices.host_world import PATIENCE
 from support.lattices.reflected import QUICK, ReflectedWorld, Wadm
-from support.nodes.breakers import held_by
+from support.nodes.breakers import paused_by
 from support.nodes.fleet import eventually
 from support.wadm.manifests import manifest
 from trellis import names
@@ -237,7 +237,7 @@ async def test_a_mass_of_deletions_is_held_until_a_person_lets_it_go_on(world: R
         await eventually(lambda: identities(world).keys() == {*applications}, "Services", seconds=PATIENCE)
         for name in applications:
             await wadm.undeploy(name)
-        await eventually(lambda: "DestructionHeld" in reasons(world, "Service"), "an Event", seconds=PATIENCE)
+        await eventually(lambda: "DeletionPaused" in reasons(world, "Service"), "an Event", seconds=PATIENCE)
         await eventually(lambda: len(identities(world)) == 7, "five of twelve go", seconds=PATIENCE)
         # Others go on.
         await wadm.deploy(manifest("other"))
@@ -245,10 +245,12 @@ async def test_a_mass_of_deletions_is_held_until_a_person_lets_it_go_on(world: R
         assert len(identities(world)) == 8
         assert service.health.readiness().ok
         fleet = world.hosts.fleet
-        await eventually(lambda: held_by(fleet, "service_reflector", "services") == 7, "recorded", seconds=PATIENCE)
+        await eventually(lambda: paused_by(fleet, "service_reflector", "services") == 7, "recorded", seconds=PATIENCE)
         for name in applications:
             await wadm.deploy(manifest(name))
-        await eventually(lambda: held_by(fleet, "service_reflector", "services") == 0, "open, and holds none any more")
+        await eventually(
+            lambda: paused_by(fleet, "service_reflector", "services") == 0, "open, and holds none any more"
+        )
 
 
 class Unserved(ApiProxy):

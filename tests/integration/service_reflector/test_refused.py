@@ -48,9 +48,9 @@ async def refused(
         yield
 
 
-def writes(world: ReflectedWorld, mark: int, res: Resource) -> int:
-    """Return how often a kind was written in the test's namespace since a mark."""
-    refs = [write.get("objectRef", {}) for write in world.hosts.fleet.writes(mark)]
+def writes(world: ReflectedWorld, offset: int, res: Resource) -> int:
+    """Return how often a kind was written in the test's namespace since an audit offset."""
+    refs = [write.get("objectRef", {}) for write in world.hosts.fleet.writes(offset)]
     return sum((ref.get("resource"), ref.get("namespace")) == (res.plural, world.hosts.namespace) for ref in refs)
 
 
@@ -78,9 +78,9 @@ async def test_services_without_a_label_that_a_policy_demands_are_reported_and_t
             await wadm.deploy(manifest("labelled", **{f"{names.SERVICE_LABEL_PREFIX}team": "shop"}))
             await world.has_service("labelled", 8080)
             await world.leads_to("labelled", address)
-            mark = world.hosts.fleet.mark()
+            offset = world.hosts.fleet.audit_offset()
             await asyncio.sleep(OBSERVED)
-            assert writes(world, mark, SERVICES) <= MOST_WRITES
+            assert writes(world, offset, SERVICES) <= MOST_WRITES
             assert world.service("without") is None
             found = world.service("before")
             assert found is not None
@@ -103,9 +103,9 @@ async def test_endpoint_slices_that_are_refused_are_reported_and_follow_once_the
             await wadm.deploy(manifest("shop"))
             await world.has_service("shop", 8080)
             await reported(world)
-            mark = world.hosts.fleet.mark()
+            offset = world.hosts.fleet.audit_offset()
             await asyncio.sleep(OBSERVED)
-            assert writes(world, mark, ENDPOINT_SLICES) <= MOST_WRITES
+            assert writes(world, offset, ENDPOINT_SLICES) <= MOST_WRITES
         await eventually(lambda: world.addresses("shop") == {address}, "recovered", seconds=RECOVERY)
 
 
@@ -121,14 +121,14 @@ async def test_events_that_are_refused_keep_nothing_from_being_done(
         refused(world, EVENTS, world.hosts.namespace, body),
         world.reflector() as service,
     ):
-        mark = world.hosts.fleet.mark()
+        offset = world.hosts.fleet.audit_offset()
         taken = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "taken"}, "spec": {"ports": [{"port": 1}]}}
         world.hosts.call("POST", SERVICES, body=taken)
         await wadm.deploy(manifest("taken"))
         await wadm.deploy(manifest("shop"))
         await world.leads_to("shop", address)
         await asyncio.sleep(OBSERVED)
-        tried = writes(world, mark, EVENTS)
+        tried = writes(world, offset, EVENTS)
         assert 1 <= tried <= MOST_WRITES
         assert service.health.readiness().ok
         assert not [record for record in caplog.records if record.name == "trellis.bus.consume.queue"], (

@@ -200,8 +200,8 @@ async def test_applications_are_listed_and_compared_with_wadm(world: World, wadm
 async def test_a_lattice_that_is_away_is_said_and_kubernetes_is_shown_all_the_same(world: World) -> None:
     world.hosts(1)
     world.apply(V2)
-    away = await world.document("--live", "-n", world.namespace, code=1)
-    [row] = away["apps"]
+    unavailable = await world.document("--live", "-n", world.namespace, code=1)
+    [row] = unavailable["apps"]
     assert row["kubernetes"]["phase"] == "Deployed"
     assert row["differences"] == []
     assert "--nats nats://127.0.0.1:PORT" in row["unknown"]

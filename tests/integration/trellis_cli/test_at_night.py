@@ -15,7 +15,7 @@ import pytest
 
 from support.lattices.host_world import HostWorld
 from support.suite.typed import bare_environment, typed
-from trellis_cli.status.command import AWAY, UNACCEPTED
+from trellis_cli.status.command import API_UNAVAILABLE, UNACCEPTED
 from trellis_dev.localcluster import ClusterInfo
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.timeout(420)]
@@ -80,8 +80,8 @@ def test_an_api_server_that_is_away_is_told_once_and_the_bus_is_shown(night: Nig
     night.spoil("server", "https://127.0.0.1:1")
     found = night.status()
     assert "https://127.0.0.1:1" in found["kubernetes"]["problem"]
-    assert [found[row]["problem"] for row in ROWS] == [AWAY] * len(ROWS)
-    assert {service["problem"] for service in found["services"]} == {AWAY}
+    assert [found[row]["problem"] for row in ROWS] == [API_UNAVAILABLE] * len(ROWS)
+    assert {service["problem"] for service in found["services"]} == {API_UNAVAILABLE}
     assert found["bus"]["streams"] is not None
     refused = night.refused("explain", "node/x")
     assert "https://127.0.0.1:1" in refused

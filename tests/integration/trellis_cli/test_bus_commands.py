@@ -221,11 +221,11 @@ async def test_garbage_breaks_nothing(commands: Commands) -> None:
 
 @pytest.mark.parametrize("arguments", ["dead-letters replay --all", "events replay"])
 def test_without_a_bus_or_its_streams_it_is_one_line(commands: Commands, arguments: str) -> None:
-    away = commands.run(*arguments.split(), TRELLIS_NATS_URL=NOWHERE)
-    assert (away.returncode, away.stdout) == (1, "")
-    assert away.stderr.startswith("Error: ")
-    assert NOWHERE in away.stderr
+    unavailable = commands.run(*arguments.split(), TRELLIS_NATS_URL=NOWHERE)
+    assert (unavailable.returncode, unavailable.stdout) == (1, "")
+    assert unavailable.stderr.startswith("Error: ")
+    assert NOWHERE in unavailable.stderr
     empty = commands.run(*arguments.split())
     assert empty.returncode == 1
     assert f"stream {STREAM_EVENTS if arguments.startswith('events') else STREAM_DEAD}" in empty.stderr
-    assert (away.stderr.count("\n"), empty.stderr.count("\n")) == (1, 1)
+    assert (unavailable.stderr.count("\n"), empty.stderr.count("\n")) == (1, 1)

@@ -25,7 +25,7 @@ from trellis import names
 from trellis.bus.bus import Bus
 from trellis.events.node import NodeGone
 from trellis.kube.lease import new_lease, taken
-from trellis.limits.breaker import Destruction, Limits, State, ask
+from trellis.limits.breaker import Deletion, Limits, State, decide
 from trellis.limits.breaker_record import make_breakers
 from trellis.provisioning.ledger import Entry, Ledger, make_ledger
 from trellis.provisioning.nodes_and_jobs import view_node
@@ -194,8 +194,8 @@ async def test_status_is_fine_when_everything_is(world: World, tmp_path: Path) -
 
 
 def held_world(world: World) -> None:
-    held = [Destruction("nodes", f"node-{n}", f"uid-{n}", "it", "v1", "Node") for n in range(30)]
-    state, _ = ask(State(), held, 40, time.time(), Limits())
+    held = [Deletion("nodes", f"node-{n}", f"uid-{n}", "it", "v1", "Node") for n in range(30)]
+    state, _ = decide(State(), held, 40, time.time(), Limits())
     path = f"/api/v1/namespaces/{world.namespace}/configmaps"
     world.post(path, make_breakers("node_watcher", world.namespace, {"nodes": state}, None))
 
@@ -233,12 +233,12 @@ def test_an_open_breaker_is_shown_closed_once_and_signed(world: World) -> None:
     held_world(world)
     code, rows = breakers(world)
     row = rows["node-watcher"]
-    assert (code, row["state"], row["held"]) == (1, "Open", 25)
+    assert (code, row["state"], row["paused"]) == (1, "Open", 25)
     assert "5 of 40 nodes" in row["reason"]
     table = world.run("circuit-breaker", "status").stdout
     assert "trellis circuit-breaker close node-watcher nodes" in table
     status = json.loads(world.run("status", "-o", "json").stdout)
-    assert [(item["service"], item["held"]) for item in status["circuit_breakers"]["open"]] == [("node-watcher", 25)]
+    assert [(item["service"], item["paused"]) for item in status["circuit_breakers"]["open"]] == [("node-watcher", 25)]
     for named in ("node-watcher", "25 ", " nodes "):
         assert named in status["circuit_breakers"]["problem"]
     done = world.run("circuit-breaker", "close", "node-watcher", "nodes")
@@ -247,7 +247,7 @@ def test_an_open_breaker_is_shown_closed_once_and_signed(world: World) -> None:
         assert named in done.stdout
     code, rows = breakers(world)
     row = rows["node-watcher"]
-    assert (code, row["state"], row["closed"]["by"], row["leave"]["what"]) == (0, "Closed", "admin", "Held")
+    assert (code, row["state"], row["closed"]["by"], row["leave"]["what"]) == (0, "Closed", "admin", "Paused")
     assert closed_now(world, "node-watcher") == []
 
 

@@ -132,7 +132,7 @@ def test_a_kept_demo_runs_on_refuses_a_second_one_and_goes_with_dev_down(machine
     status, out, err = machine.run("demo", "--nodes", "4", "--keep", "-o", "json")
     assert status == 0, err
     found = json.loads(out)
-    assert (found["provisioned"], found["most_in_work"]) == (4, 1)
+    assert (found["provisioned"], found["most_in_progress"]) == (4, 1)
     assert found["trace"][0]["depth"] == 0
     assert (found["failed"]["name"], found["failed"]["reason"]) == (FAULTY, "HandlerMissing")
     assert {node["verified"] for node in found["nodes"]} == {"handler"}

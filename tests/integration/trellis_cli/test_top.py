@@ -221,13 +221,13 @@ async def test_on_a_terminal_a_change_is_drawn_keys_count_and_it_is_left_as_it_w
 def test_a_server_that_is_away_and_a_wrong_column_are_one_line(tmp_path: Path, cluster: ClusterInfo) -> None:
     given = yaml.safe_load(Path(cluster.kubeconfig).read_text())
     given["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"
-    away = tmp_path / "away"
-    away.write_text(yaml.safe_dump(given))
-    done = once(away, "--once")
+    unavailable = tmp_path / "away"
+    unavailable.write_text(yaml.safe_dump(given))
+    done = once(unavailable, "--once")
     assert (done.returncode, done.stdout) == (1, "")
     assert "https://127.0.0.1:1" in done.stderr
     assert "--kubeconfig" in done.stderr
-    wrong = once(away, "shims", "--sort", "wakes")
+    wrong = once(unavailable, "shims", "--sort", "wakes")
     assert wrong.returncode == 2
     for named in ("--sort: ", "'wakes'", "name", "state", "phase"):
         assert named in wrong.stderr

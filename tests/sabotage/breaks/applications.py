@@ -78,7 +78,7 @@ LIVES: Final = (
         "a model is deleted without asking the circuit breaker",
         "ADR 91: no model is deleted without asking the circuit breaker",
         "application_manager",
-        "destroys",
+        "deletes",
         "DeleteModel | DeleteObject",
         "DeleteObject",
         "tests/unit/application_manager/test_decide.py::"

@@ -14,7 +14,7 @@ ACKNOWLEDGEMENTS: Final = (
         "Ack.__call__",
         "if self.open:",
         "if not self._done:",
-        "tests/unit/bus/test_holding.py::test_what_is_done_is_not_said_to_another_life_of_the_stream",
+        "tests/unit/bus/test_in_flight.py::test_what_is_done_is_not_said_to_another_life_of_the_stream",
     ),
     Break(
         "a run covers messages that arrived after its start",
@@ -80,7 +80,7 @@ DEAD_LETTERS: Final = (
         "InFlight.hopeless",
         "dropped + min(unseen, self.crashes)",
         "dropped + unseen",
-        "tests/unit/bus/test_holding.py::test_what_nobody_here_saw_and_nobody_crashed_on_is_never_given_up",
+        "tests/unit/bus/test_in_flight.py::test_what_nobody_here_saw_and_nobody_crashed_on_is_never_given_up",
     ),
     Break(
         "a message in progress may be dead-lettered",
@@ -89,7 +89,7 @@ DEAD_LETTERS: Final = (
         "InFlight.hopeless",
         "is not None and reference() is not None",
         "is not None and reference() is None",
-        "tests/unit/bus/test_holding.py::test_what_is_held_is_in_work_however_often_it_is_delivered",
+        "tests/unit/bus/test_in_flight.py::test_what_is_held_is_in_work_however_often_it_is_delivered",
     ),
     Break(
         "a replay repeats the headers for the server",
@@ -98,7 +98,7 @@ DEAD_LETTERS: Final = (
         "replayed_headers",
         "if not name.lower().startswith(_SERVERS_HEADERS)",
         "if not name.startswith(_SERVERS_HEADERS)",
-        "tests/unit/bus/test_letters.py::test_the_originals_headers_come_back_but_those_for_the_server",
+        "tests/unit/bus/test_dead_letters.py::test_the_originals_headers_come_back_but_those_for_the_server",
     ),
     Break(
         "a message with a newer version is dead-lettered",

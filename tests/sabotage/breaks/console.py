@@ -14,7 +14,7 @@ DOORS: Final = (
         "Authentication._from_us",
         "if not origin or origin != host:",
         "if origin and origin != host:",
-        "tests/unit/console/test_doors.py::test_another_sites_page_neither_logs_in_nor_out",
+        "tests/unit/console/test_authentication.py::test_another_sites_page_neither_logs_in_nor_out",
     ),
     Break(
         "links of other sites send the cookie",
@@ -23,7 +23,7 @@ DOORS: Final = (
         "Authentication.log_in",
         'samesite="Strict"',
         'samesite="Lax"',
-        "tests/unit/console/test_doors.py::test_a_token_gives_a_cookie_that_says_nothing",
+        "tests/unit/console/test_authentication.py::test_a_token_gives_a_cookie_that_says_nothing",
     ),
     Break(
         "scripts can read the cookie",
@@ -32,7 +32,7 @@ DOORS: Final = (
         "Authentication.log_in",
         "httponly=True",
         "httponly=False",
-        "tests/unit/console/test_doors.py::test_a_token_gives_a_cookie_that_says_nothing",
+        "tests/unit/console/test_authentication.py::test_a_token_gives_a_cookie_that_says_nothing",
     ),
     Break(
         "attempts to guess tokens have no rate limit",
@@ -41,7 +41,7 @@ DOORS: Final = (
         "Authentication.log_in",
         "if not self._logins.take(time.monotonic()):",
         "if not self._logins.rate:",
-        "tests/unit/console/test_doors.py::test_who_tries_tokens_is_slowed_down",
+        "tests/unit/console/test_authentication.py::test_who_tries_tokens_is_slowed_down",
     ),
 )
 
@@ -80,14 +80,14 @@ VIEWERS: Final = (
         "ReviewedPermissions._find_out",
         "return False",
         "return True",
-        "tests/unit/console/test_rights.py::test_an_api_server_that_does_not_answer_allows_nothing_and_is_asked_again",
+        "tests/unit/console/test_permissions.py::test_an_api_server_that_does_not_answer_allows_nothing_and_is_asked_again",
     ),
     Break(
         "a message is shown before its access review",
         "security: a message of the bus is shown after a SelfSubjectAccessReview",
         "console",
         "Routes._send_events",
-        "if wanted.wants(item) and await rights.allowed(item.about.right):",
+        "if wanted.wants(item) and await permissions.allowed(item.about.right):",
         "if wanted.wants(item):",
         "tests/unit/console/test_events.py::test_each_message_is_for_who_may_see_what_it_is_about",
     ),

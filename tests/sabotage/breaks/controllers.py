@@ -70,7 +70,7 @@ COSTS: Final = (
         "ADR 59: the resources of a controller have a bound",
         "controller_host",
         "Acceptance.claim",
-        "if taken + size <= self.most.pinned_bytes:",
+        "if in_use + size <= self.most.pinned_bytes:",
         "if size <= self.most.pinned_bytes:",
         "tests/unit/controller_host/test_maximum_limits.py::"
         "test_a_namespace_pins_no_more_than_its_share_and_another_has_its_own",

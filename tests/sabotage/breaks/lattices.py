@@ -178,8 +178,8 @@ ENDPOINTS: Final = (
         "ADR 100: recorded addresses belong to one application of one lattice",
         "service_reflector",
         "_former",
-        "(kept.application, kept.lattice) == (mirror.application, mirror.lattice)",
-        "kept.application == mirror.application",
+        "(preserved.application, preserved.lattice) == (mirror.application, mirror.lattice)",
+        "preserved.application == mirror.application",
         "tests/unit/service_reflector/test_decide.py::test_what_was_kept_for_another_lattices_service_is_not_taken",
     ),
     Break(
@@ -197,8 +197,8 @@ ENDPOINTS: Final = (
         "ADR 100: no keeper is deleted while its Service exists",
         "service_reflector",
         "_removals",
-        "left = piece.kept and not (there is not None and belongs_to(piece, there.uid))",
-        "left = piece.kept and not (there is not None and there.application)",
+        "left = piece.preserved and not (there is not None and belongs_to(piece, there.uid))",
+        "left = piece.preserved and not (there is not None and there.application)",
         "tests/unit/service_reflector/test_decide.py::"
         "test_what_is_kept_goes_with_the_application_and_waits_for_its_lattice",
     ),
@@ -207,8 +207,8 @@ ENDPOINTS: Final = (
         "ADR 100: the owner of a keeper is the existing Service of the name",
         "trellis_cli",
         "KeptGuard.removal",
-        "if service is not None and (kept is None or view_service(service).application):",
-        "if service is not None and kept is None:",
+        "if service is not None and (preserved is None or view_service(service).application):",
+        "if service is not None and preserved is None:",
         "tests/unit/trellis_cli/test_uninstall.py::"
         "test_a_slice_goes_with_the_service_that_there_is_now_and_not_with_the_one_it_was_written_for",
     ),

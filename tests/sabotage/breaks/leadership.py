@@ -89,7 +89,7 @@ CIRCUIT_BREAKERS: Final = (
         "the base of the 10 % is the remaining number of objects",
         "ADR 11: the base of the 10 % is the highest number within the window",
         "trellis",
-        "_ask_target",
+        "_decide_one",
         "max([population, *(admission.population for admission in state.admissions)])",
         "population",
         "tests/unit/limits/test_breaker.py::"
@@ -110,7 +110,7 @@ CIRCUIT_BREAKERS: Final = (
         "trellis",
         "Breaker._answer_waiting",
         "request.error = error",
-        "request.may_go = True",
+        "request.permitted = True",
         "tests/unit/kube/test_breaker.py::test_an_api_server_that_refuses_means_that_nothing_goes",
     ),
     Break(

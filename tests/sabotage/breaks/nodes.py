@@ -120,7 +120,7 @@ SLOTS: Final = (
         "Cache.job_begins",
         "not slots or len(slots) < len(ledgers) or any(",
         "not slots or any(",
-        "tests/unit/provisioner/test_begun.py::"
+        "tests/unit/provisioner/test_in_progress.py::"
         "test_no_job_is_made_of_a_slot_that_goes_to_another_node_with_the_plan_being_written",
     ),
     Break(
@@ -137,8 +137,8 @@ SLOTS: Final = (
         "ADR 25: unavailable nodes are skipped",
         "provisioner",
         "_candidates",
-        "or not node.ready or",
-        "or",
+        "or not node.ready",
+        "",
         "tests/unit/provisioner/test_plan.py::test_a_node_that_is_not_ready_is_passed_by_until_it_is",
     ),
     Break(

@@ -47,10 +47,10 @@ ROLLOUT: Final = (
         "possible changes of an attempt are dropped with its Job",
         "ADR 79: possible changes of a deleted Job are unconfirmed",
         "provisioner",
-        "doubted",
+        "unconfirmed_shims",
         "if recorded or removed or any(",
         "if recorded or removed or not any(",
-        "tests/unit/provisioner/test_doubts.py::test_what_a_try_whose_job_is_gone_may_have_left",
+        "tests/unit/provisioner/test_unconfirmed.py::test_what_a_try_whose_job_is_gone_may_have_left",
     ),
     Break(
         "a Job that had a pod is replaced because of a refused pod",

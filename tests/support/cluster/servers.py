@@ -16,7 +16,7 @@ import pytest
 
 from support.nodes.installers import INSTALLER_STAGES
 from support.suite.suite_accounts import suite_accounts
-from support.suite.suite_rights import FOLDER_VARIABLE, write_seen
+from support.suite.suite_permissions import FOLDER_VARIABLE, write_seen
 from trellis_dev.localcluster import ClusterInfo, owned_cluster
 from trellis_dev.localcluster.api import Api
 from trellis_dev.localcluster.nats import NatsServer

@@ -23,7 +23,7 @@ from support.guests import built as guests
 from support.guests.controllers_world import CONFIG_MAPS, Host, Tenant, prebuilt, until
 from support.guests.wat_guests import beats
 from support.suite.service_process import free_port, get
-from support.suite.suite_rights import is_read_by_suite
+from support.suite.suite_permissions import is_read_by_suite
 from trellis_dev.localcluster import ClusterInfo
 
 RING = 4

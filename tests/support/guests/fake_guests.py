@@ -100,11 +100,11 @@ class FakeGuests:
     def module(self, sha256: str) -> Any:
         return self.modules.get(sha256)
 
-    def boot(self, module: Any, limits: Limits, host: Host, begun: Callable[[Any], None]) -> Any:
+    def boot(self, module: Any, limits: Limits, host: Host, on_start: Callable[[Any], None]) -> Any:
         self.booted += 1
         abi = module.abi or self.says_version
         instance = FakeInstance(module, limits, host, abi=abi)
-        begun(instance)
+        on_start(instance)
         if abi != 1:
             raise ModuleRefused(RefusalReason.UNSUPPORTED_ABI, f"it is made for version {abi} of the ABI")
         return instance

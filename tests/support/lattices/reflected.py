@@ -28,7 +28,7 @@ from trellis import names
 from trellis.events.subjects import SERVICE_REFLECTOR
 from trellis.kube.resources import ENDPOINT_SLICES, EVENTS, PODS, SERVICES
 from trellis.kube.watch_timings import WatchTimings
-from trellis.lattice.domain.kept import belongs_to
+from trellis.lattice.domain.preserved import belongs_to
 from trellis.lattice.domain.service_views import view_slice
 from trellis.lattice.timings import ComparisonTimings, ConnectionTimings, LatticeTimings
 from trellis.runtime.run import LedService

@@ -8,8 +8,8 @@ from trellis.limits.breaker_record import read_breakers
 from trellis.names import breaker_name
 
 
-def held_by(fleet: Fleet, service: str, kind: str) -> int | None:
-    """Return how many objects the record of a circuit breaker has as held, None if it is not open."""
+def paused_by(fleet: Fleet, service: str, kind: str) -> int | None:
+    """Return how many objects the record of a circuit breaker has as paused, None if it is not open."""
     path = CONFIGMAPS.path(fleet.system, breaker_name(service))
     state = read_breakers(fleet.api.call("GET", path)[1]).get(kind)
     return len(state.opening.paused) if state is not None and state.opening is not None else None

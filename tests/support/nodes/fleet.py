@@ -26,7 +26,7 @@ import node_watcher.timings
 import provisioner.app
 import provisioner.settings
 from provisioner.timings import NodeTimings, Timings
-from support.suite.suite_rights import is_read_by_suite
+from support.suite.suite_permissions import is_read_by_suite
 from trellis import names
 from trellis.bus.accounts.permissions import durables
 from trellis.bus.streams.tail import Selection, TailedEvent, Tally, replay, tail
@@ -297,26 +297,26 @@ class Fleet:
     # --- the API server's own history ---
 
     def writes(self, since: int = 0) -> list[Manifest]:
-        """Return the audited writes after a mark (see ``mark``) as records."""
+        """Return the audited writes after an audit offset (see ``offset``) as records."""
         assert self.info.audit_log is not None
         with Path(self.info.audit_log).open("rb") as log:
             log.seek(since)
             records = [orjson.loads(line) for line in log if line.endswith(b"\n")]
         return [record for record in records if not is_read_by_suite(record)]
 
-    def mark(self) -> int:
+    def audit_offset(self) -> int:
         """Return where the API server's history ends now."""
         assert self.info.audit_log is not None
         return Path(self.info.audit_log).stat().st_size
 
-    def most_in_work(self, mark: int) -> int:
-        """Return the most nodes in work at a time since a mark.
+    def most_in_progress(self, offset: int) -> int:
+        """Return the most nodes in work at a time since an audit offset.
 
         A node is in work from the creation of its Job until node_watcher writes proof or failure on the Node.
         """
         at_work: set[str] = set()
         most = 0
-        for write in self.writes(mark):
+        for write in self.writes(offset):
             reference = write.get("objectRef") or {}
             name, accepted = (
                 reference.get("name", ""),

@@ -12,15 +12,15 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from node_watcher.domain import decide as watching
-from node_watcher.domain.actions import Destroy as Unmark
+from node_watcher.domain.actions import GuardedDeletion as Unmark
 from node_watcher.domain.actions import PatchNode, PublishedState
 from node_watcher.domain.actions import Snapshot as NodeSnapshot
-from provisioner.domain.actions import Action, CreateJob, DeleteJob, Destroy, EndJob, JudgeFailed, Snapshot
+from provisioner.domain.actions import Action, CreateJob, DeleteJob, EndJob, GuardedDeletion, JudgeFailed, Snapshot
 from provisioner.domain.decide import decide
 from provisioner.domain.plan import FleetSnapshot, Plan, plan, target_of_slot
 from provisioner.domain.resources import make_installer_job
 from provisioner.domain.tasks import Rules, task_of
-from provisioner.domain.unconfirmed import doubted, with_unconfirmed
+from provisioner.domain.unconfirmed import unconfirmed_shims, with_unconfirmed
 from provisioner.settings import Settings
 from support.nodes.exploring import Remembered
 from trellis import names
@@ -125,7 +125,7 @@ class Seen(NamedTuple):
 
     nodes: tuple[NodeView, ...]
     jobs: tuple[JobView, ...]
-    begun: tuple[tuple[str, Entry, str], ...]
+    in_progress: tuple[tuple[str, Entry, str], ...]
     certain: frozenset[Try]
 
 
@@ -141,14 +141,16 @@ def planned(seen: Seen, opt_in: OptIn, book: Book, limit: str) -> Plan:
     for index, node in enumerate(nodes):
         entry = entries.get(node.uid)
         view, known = node, node.uid in slots or (entry and entry.tried(node.uid) in certain)
-        if entry and not known and (names_of := doubted(node, entry, by_uid.get(node.uid, ()))):
+        if entry and not known and (names_of := unconfirmed_shims(node, entry, by_uid.get(node.uid, ()))):
             unconfirmed[node.uid], view = names_of, with_unconfirmed(node, names_of)
             nodes = (*nodes[:index], view, *nodes[index + 1 :])
         if (target := target_on(view, opt_in)) is not None:
             targets[node.uid] = target
     limits = {name: ShimLimits(CountOrPercent.parse(limit)) for name in opt_in.names}
     return plan(
-        FleetSnapshot(nodes, targets, by_uid, book.ledger(), limits, RETRIES, NOW, begun=slots, unconfirmed=unconfirmed)
+        FleetSnapshot(
+            nodes, targets, by_uid, book.ledger(), limits, RETRIES, NOW, in_progress=slots, unconfirmed=unconfirmed
+        )
     )
 
 
@@ -157,7 +159,7 @@ def decided(
     node: NodeView, jobs: tuple[JobView, ...], entry: Entry | None, opt_in: OptIn, *, certain: bool
 ) -> tuple[Action, ...]:
     its = tuple(job for job in jobs if job.node_uid == node.uid)
-    unconfirmed = doubted(node, entry, its) if entry and not certain else frozenset[str]()
+    unconfirmed = unconfirmed_shims(node, entry, its) if entry and not certain else frozenset[str]()
     node = with_unconfirmed(node, unconfirmed) if unconfirmed else node
     target = target_of_slot(node, target_on(node, opt_in), entry)
     task = task_of(node, target, {shim.name: shim for shim in opt_in.shims()}, _RULES) if target and entry else None
@@ -165,7 +167,7 @@ def decided(
     snapshot = Snapshot(*given, unconfirmed=unconfirmed, task=task)
     steps: list[Action] = []
     for action in decide(snapshot):
-        steps += action.steps if isinstance(action, Destroy) else [action]
+        steps += action.steps if isinstance(action, GuardedDeletion) else [action]
     return tuple(step for step in steps if isinstance(step, CreateJob | DeleteJob | EndJob | JudgeFailed))
 
 

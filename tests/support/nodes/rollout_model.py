@@ -39,8 +39,8 @@ class _Replica:
     """A provisioner at work: what its informers showed it, the ledger as it knows it, and what it is about to write.
 
     ``current``: whether the API server still has the version of the ledger that it knows. ``writes``: the plan on its
-    way to the API server. ``runs``: by node name, what a run of that node has still to write. ``begun``: by Node uid,
-    the slot and the name of a Job that was asked for and is not in ``jobs`` yet. ``certain``: tries that made no
+    way to the API server. ``runs``: by node name, what a run of that node has still to write. ``in_progress``: by Node
+    uid, the slot and the name of a Job that was asked for and is not in ``jobs`` yet. ``certain``: tries that made no
     Job, or whose Job it deleted itself.
     """
 
@@ -51,7 +51,7 @@ class _Replica:
     current: bool = False
     writes: Book | None = None
     runs: tuple[tuple[str, tuple[Action, ...]], ...] = ()
-    begun: tuple[tuple[str, Entry, str], ...] = ()
+    in_progress: tuple[tuple[str, Entry, str], ...] = ()
     certain: frozenset[Try] = frozenset()
 
 
@@ -189,7 +189,7 @@ class Rollout:
         for node in replica.nodes:
             if node.name in busy:
                 continue
-            if job := next((job for uid, _, job in replica.begun if uid == node.uid), None):
+            if job := next((job for uid, _, job in replica.in_progress if uid == node.uid), None):
                 yield f"the leader looks for {job}", _with(state, self._finds(replica, node.uid, job, state.jobs))
             elif steps := self._decided(replica, node):
                 runs = (*replica.runs, (node.name, steps))
@@ -222,15 +222,15 @@ class Rollout:
         if not self.keeps_begun:
             yield f"the leader: CreateJob {action.node.name}", _with(made, after)
             return
-        if uid not in {started for started, *_ in replica.begun}:
+        if uid not in {started for started, *_ in replica.in_progress}:
             books = [book for book in (replica.ledger, replica.writes) if book is not None]
             slots = [dict(book.entries).get(uid) for book in books]
             slot = slots[-1] if slots else None
             if replica.ledger is None or slot is None or any(_not_for(slot, action) for slot in slots):
                 yield f"the leader finds no slot for {action.node.name}", _with(state, after)
             else:
-                started = tuple(sorted((*replica.begun, (uid, slot, job.name))))
-                sent = replace(replica, begun=started, certain=replica.certain - {job.tried})
+                started = tuple(sorted((*replica.in_progress, (uid, slot, job.name))))
+                sent = replace(replica, in_progress=started, certain=replica.certain - {job.tried})
                 yield f"the leader asks for {job.name}", _with(state, sent)
             return
         seen = self._finds(after, uid, job.name, made.jobs)
@@ -241,20 +241,24 @@ class Rollout:
 
     def _sees_jobs(self, replica: Replica, jobs: tuple[JobView, ...]) -> Replica:
         seen = {job.name for job in jobs}
-        return replace(replica, jobs=jobs, begun=tuple(started for started in replica.begun if started[2] not in seen))
+        return replace(
+            replica, jobs=jobs, in_progress=tuple(started for started in replica.in_progress if started[2] not in seen)
+        )
 
     def _finds(self, replica: Replica, uid: str, name: str, jobs: tuple[JobView, ...]) -> Replica:
         """A Job as the API server has it is shown before the watch does; where there is none, none is expected."""
         known = {job.name for job in replica.jobs}
         found = tuple(job for job in jobs if job.name == name and name not in known)
         shown = tuple(sorted((*replica.jobs, *found), key=lambda job: job.uid))
-        return replace(replica, jobs=shown, begun=tuple(started for started in replica.begun if started[0] != uid))
+        return replace(
+            replica, jobs=shown, in_progress=tuple(started for started in replica.in_progress if started[0] != uid)
+        )
 
     def _plan(self, state: State, replica: Replica) -> Iterator[tuple[str, State]]:
         known, current = (replica.ledger, replica.current) if replica.ledger is not None else (state.book, True)
         wanted = OptIn(self.shims, replica.version)
         certain = replica.certain if replica.ledger is not None else replica.certain & known.tries()
-        plan = planned(Seen(replica.nodes, replica.jobs, replica.begun, certain), wanted, known, self.limit)
+        plan = planned(Seen(replica.nodes, replica.jobs, replica.in_progress, certain), wanted, known, self.limit)
         outcome = Book.of(plan.ledger)
         knows = replace(replica, ledger=known, current=current, certain=certain)
         if outcome != known:

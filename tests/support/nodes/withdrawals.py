@@ -1,23 +1,23 @@
-"""A circuit breaker that records what is withdrawn from it."""
+"""A circuit breaker that pauses every deletion, and records those that are withdrawn."""
 
 from __future__ import annotations
 
-from trellis.limits.breaker import Destruction
+from trellis.limits.breaker import Deletion
 
-HELD_SECONDS = 600.0
+PAUSE_SECONDS = 600.0
 
 
-class Holding:
-    """Holds every destruction. ``held``: uids of what is held now."""
+class PausingBreaker:
+    """A circuit breaker that permits nothing. ``paused``: uids of the objects whose deletion is paused."""
 
     def __init__(self, *uids: str) -> None:
-        self.held = set(uids)
+        self.paused = set(uids)
 
-    async def hold(self, target: Destruction) -> float:
-        """Hold a destruction."""
-        self.held.add(target.uid)
-        return HELD_SECONDS
+    async def admit(self, target: Deletion) -> float:
+        """Pause a deletion; return the seconds until the next attempt."""
+        self.paused.add(target.uid)
+        return PAUSE_SECONDS
 
     def withdraw(self, _: str, uid: str) -> None:
-        """Take one back."""
-        self.held.discard(uid)
+        """Remove a paused deletion."""
+        self.paused.discard(uid)

@@ -21,7 +21,7 @@ import psutil
 from support.cluster.definitions import OURS, ensure_served
 from support.secrets.secrets_client import ClientError, SecretsClient
 from support.secrets.secrets_conformance.world import World
-from support.suite.nursery import Child
+from support.suite.forkserver import Child
 from support.suite.service_process import free_port, get
 from support.suite.typed import started
 from trellis.kube.resources import HOST_CONFIGS

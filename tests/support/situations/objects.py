@@ -34,8 +34,7 @@ from trellis.read_model.explain.shim import ShimSnapshot, explain_shim
 from trellis.read_model.explain.subject import Beside
 from trellis.read_model.health import Health
 from trellis.read_model.tables.nodes import rows_of, with_causes
-from trellis.read_model.tables.rollout import Phase, standing_of
-from trellis.read_model.tables.rollout import World as RolloutWorld
+from trellis.read_model.tables.rollout import Phase, RolloutSnapshot, standing_of
 from trellis_cli.top.model import Kind, Wanted, rows
 
 Manifest = dict[str, Any]
@@ -174,7 +173,7 @@ class Nodes:
     def shim_on_all(self, name: str = "spin") -> list[tuple[str, str]]:
         [raw] = [item for item in self.shims if item["metadata"]["name"] == name]
         snapshot = ShimSnapshot(raw, [view_node(self.node)], self.views, self.held, self.ledger)
-        world = RolloutWorld(
+        world = RolloutSnapshot(
             view_shim(raw), read_status(raw), tuple(self.views), (view_node(self.node),), self.ledger, causes=self.held
         )
         standing = standing_of(world)

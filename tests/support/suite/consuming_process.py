@@ -1,8 +1,8 @@
 """A process that consumes facts through the queue and writes the name of each finished node into a file.
 
 Run as a program by tests that kill it or cut it off: ``python consuming_process.py <nats url> <cluster> <file>``. It
-says ``consuming`` once it does, and ``away`` when it has noticed that the bus is. A name stands in the file, safe from
-any crash, before its message is acknowledged.
+says ``consuming`` once it does, and ``unavailable`` when it has noticed that the bus is. A name stands in the file,
+safe from any crash, before its message is acknowledged.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ async def main(url: str, cluster: str, path: str) -> None:
 
 
 async def report(bus: Bus) -> None:
-    """Say ``consuming`` and ``away`` in turn."""
+    """Say ``consuming`` and ``unavailable`` in turn."""
     while True:
-        for line, connected in (("consuming", False), ("away", True)):
+        for line, connected in (("consuming", False), ("unavailable", True)):
             while bus.connected.is_set() is connected:  # noqa: ASYNC110 (that it is away has no event)
                 await asyncio.sleep(0.05)
             sys.stdout.write(f"{line}\n")

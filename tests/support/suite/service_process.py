@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from support.suite.nursery import Child
+from support.suite.forkserver import Child
 from support.suite.typed import started
 
 

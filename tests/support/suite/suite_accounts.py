@@ -24,7 +24,7 @@ from typing import Final
 import yaml
 
 from support.cluster.grants import Manifest, manifests, until_given
-from support.suite.suite_rights import FILES
+from support.suite.suite_permissions import FILES
 from trellis.kube.resources import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,

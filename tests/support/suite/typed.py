@@ -20,7 +20,7 @@ from typing import Final
 
 import pytest
 
-from support.suite.nursery import Child, Nursery, nursery
+from support.suite.forkserver import Child, Forkserver, forkserver
 from support.suite.suite_accounts import KUBECONFIG_VARIABLE, SITE
 
 Done = subprocess.CompletedProcess[str]
@@ -54,14 +54,14 @@ async def typed_meanwhile(environment: Mapping[str, str], *arguments: str) -> Do
 
 def started(environment: Mapping[str, str], *arguments: str, log: Path, errors: Path | None = None) -> Child:
     """Start ``trellis`` with these words; what it prints goes to the end of files."""
-    return _nursery().start(environment, arguments, log, errors=errors, bare=True)
+    return _forkserver().start(environment, arguments, log, errors=errors, bare=True)
 
 
 @functools.cache
-def _nursery() -> Nursery:
+def _forkserver() -> Forkserver:
     # Services of its children come as their accounts, if a child's environment names a cluster that has some.
     paths = os.pathsep.join(map(str, (SITE, TESTS)))
-    return _held.enter_context(nursery("support.suite.typed_process", PYTHONPATH=paths, **{KUBECONFIG_VARIABLE: ""}))
+    return _held.enter_context(forkserver("support.suite.typed_process", PYTHONPATH=paths, **{KUBECONFIG_VARIABLE: ""}))
 
 
 @pytest.hookimpl

@@ -43,7 +43,7 @@ from trellis_dev.localcluster.nats import NatsServer
 Manifest = dict[str, Any]
 KUBECTL = "?fieldManager=kubectl"
 QUICK = Timings(
-    away=0.2,
+    unavailable=0.2,
     unreported=0.5,
     look=1.0,
     refused_first=0.2,

@@ -104,7 +104,7 @@ class KeptBehaviour:
             kept.apply("web", spec())
             before = await kept.synced("web")
             await wadm_has(wadm, "web", deployed_version=before["status"]["synced"]["wadmVersion"])
-            mark = kept.hosts.fleet.mark()
+            offset = kept.hosts.fleet.audit_offset()
             for _ in range(5):
                 kept.patch("web", {"spec": spec()})
             kept.patch("web", {"metadata": {"annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}"}}})
@@ -113,7 +113,7 @@ class KeptBehaviour:
             await kept.synced("later")
             writes = [
                 write["verb"]
-                for write in kept.hosts.fleet.writes(mark)
+                for write in kept.hosts.fleet.writes(offset)
                 if is_ours(write)
                 and (write["objectRef"].get("resource"), write["objectRef"].get("name")) == (APPLICATIONS.plural, "web")
                 and write["objectRef"].get("namespace") == kept.namespace

@@ -21,7 +21,7 @@ from trellis.lattice.domain.subjects import STREAM_MODELS
 
 Manifest = dict[str, Any]
 Act = Callable[[], Awaitable[None]]
-AWAY = {"Ready": ("Unknown", "WadmUnavailable"), "Synced": ("Unknown", "WadmUnavailable")}
+UNAVAILABLE = {"Ready": ("Unknown", "WadmUnavailable"), "Synced": ("Unknown", "WadmUnavailable")}
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ class Servers:
         await self.start_wadm()
 
 
-async def away(kept: KeptWorld, name: str) -> Manifest:
+async def unavailable(kept: KeptWorld, name: str) -> Manifest:
     """Wait until an Application says that wadm is away."""
-    return await kept.until(name, "away", lambda _: kept.conditions(name).items() >= AWAY.items())
+    return await kept.until(name, "away", lambda _: kept.conditions(name).items() >= UNAVAILABLE.items())
 
 
 async def newest_is_seen(kept: KeptWorld, name: str) -> Manifest:
@@ -82,8 +82,8 @@ class OutageBehaviour:
             await kept.synced("theirs", deployed=False)
             await servers.kill_wadm()
             try:
-                found = await away(kept, "mine")
-                await away(kept, "theirs")
+                found = await unavailable(kept, "mine")
+                await unavailable(kept, "theirs")
                 for field in ("phase", "versions", "deployedVersion", "synced"):
                     assert found["status"][field] == before["status"][field]
                 assert found["status"]["observedGeneration"] == found["metadata"]["generation"]
@@ -126,9 +126,9 @@ class OutageBehaviour:
                 kept.delete("deleted")
                 kept.apply("new", spec())
                 for name in ("changed", "new"):
-                    await away(kept, name)
+                    await unavailable(kept, name)
                     await newest_is_seen(kept, name)
-                await away(kept, "deleted")
+                await unavailable(kept, "deleted")
                 assert kept.find("deleted") is not None
             finally:
                 await servers.start_wadm()
@@ -150,8 +150,8 @@ class OutageBehaviour:
             await kept.synced("theirs", deployed=False)
             await servers.kill_nats()
             try:
-                await away(kept, "mine")
-                await away(kept, "theirs")
+                await unavailable(kept, "mine")
+                await unavailable(kept, "theirs")
                 kept.patch("mine", {"spec": spec("file:///none-2.wasm")})
             finally:
                 await servers.start_nats()
@@ -193,11 +193,13 @@ class OutageBehaviour:
             kept.apply("nowhere", spec(), labels=labels[1])
             kept.apply("web", spec(), labels=labels[0])
             await kept.synced("web")
-            await away(kept, "nowhere")
+            await unavailable(kept, "nowhere")
             kept.patch("web", {"spec": spec("file:///none-2.wasm")})
             await kept.synced("web")
             await wadm_has(wadm, "web")
             kept.delete("web")
             await kept.deleted("web")
             assert kept.find("nowhere") is not None
-            await eventually(lambda: AWAY.items() <= kept.conditions("nowhere").items(), "still away", seconds=PATIENCE)
+            await eventually(
+                lambda: UNAVAILABLE.items() <= kept.conditions("nowhere").items(), "still away", seconds=PATIENCE
+            )

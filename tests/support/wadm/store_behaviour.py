@@ -13,7 +13,7 @@ from typing import Any
 
 from nats.js.kv import KeyValue
 
-from application_manager.following import Following
+from application_manager.lattice_followers import LatticeFollowers
 from support.nats.buses import eventually
 from trellis.lattice.connection.address import LatticeAddress, NatsAddress
 from trellis.lattice.domain.projection import project
@@ -56,24 +56,24 @@ class World:
 class Followed:
     """What a service has of a lattice. ``notified``: names of which it was woken, None for all."""
 
-    following: Following
+    followers: LatticeFollowers
     notified: list[tuple[str, ...] | None] = field(default_factory=list)
     lattice_id: str = MARK
 
     @property
     def store(self) -> ModelStore:
-        found = self.following.store(self.lattice_id)
+        found = self.followers.store(self.lattice_id)
         assert found is not None
         return found
 
     @property
     def wadm(self) -> Wadm:
-        found = self.following.wadm(self.lattice_id)
+        found = self.followers.wadm(self.lattice_id)
         assert found is not None
         return found
 
     async def synced(self) -> None:
-        await until(lambda: self.following.store(self.lattice_id) is not None and self.store.synced_at is not None)
+        await until(lambda: self.followers.store(self.lattice_id) is not None and self.store.synced_at is not None)
 
     async def shows(self, name: str, *versions: str, deployed: str = "") -> None:
         """Wait until an application is seen with exactly these versions."""
@@ -110,10 +110,10 @@ async def followed(
     def wake(_: str, names: Iterable[str] | None) -> None:
         notified.append(None if names is None else tuple(sorted(names)))
 
-    made = Followed(Following(wake, cluster, timings), notified)
-    running = asyncio.create_task(made.following.run())
+    made = Followed(LatticeFollowers(wake, cluster, timings), notified)
+    running = asyncio.create_task(made.followers.run())
     try:
-        await made.following.follow(MARK, address)
+        await made.followers.follow(MARK, address)
         yield made
     finally:
         running.cancel()

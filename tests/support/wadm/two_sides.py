@@ -45,7 +45,7 @@ class TwoSides:
     object: Object | None = None
     model: Model | None = None
     lost: bool = True
-    away: bool = False
+    unavailable: bool = False
     bucket: str = "0"
     now: float = 0.0
     progress: Progress = SETTLED
@@ -98,8 +98,8 @@ class TwoSides:
     # application_manager.
 
     def snapshot(self) -> Snapshot:
-        absence = Absence.AWAY if self.away else Absence.LOST if self.lost else Absence.DELETED
-        wadm = self.model if self.model is not None and not self.away else absence
+        absence = Absence.UNAVAILABLE if self.unavailable else Absence.LOST if self.lost else Absence.DELETED
+        wadm = self.model if self.model is not None and not self.unavailable else absence
         newer = (self.model.newest, 0.0) if self.undecided and self.model is not None else None
         return Snapshot(self.object, wadm, now=self.now, progress=replace(self.progress, newer=newer))
 

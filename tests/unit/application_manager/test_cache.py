@@ -12,7 +12,7 @@ from application_manager.domain.actions import Announcement, Deploy, Reason
 from application_manager.domain.placement import Key
 from application_manager.domain.progress import SETTLED, Progress, State
 from application_manager.domain.views import ApplicationView, view_application
-from application_manager.following import Following
+from application_manager.lattice_followers import LatticeFollowers
 from support.wadm.application_objects import stored
 from trellis.kube.informer import Change, ChangeKind
 from trellis.lattice.domain.group_views import GroupView
@@ -32,7 +32,7 @@ def changed(old: Any, new: Any) -> Change[Any]:
 @pytest.fixture
 def cache() -> Cache:
     """One lattice and its application."""
-    made = Cache({VIEW.key: VIEW}, cast("Following", None))
+    made = Cache({VIEW.key: VIEW}, cast("LatticeFollowers", None))
     made.group_changed(changed(None, GROUP))
     made.application_changed(changed(None, VIEW))
     return made

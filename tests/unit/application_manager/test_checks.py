@@ -65,8 +65,8 @@ def test_finalizers_are_removed_from_all_objects_and_nothing_else_is_done() -> N
 @pytest.mark.parametrize(
     ("wadm", "model", "base", "revision"),
     [
-        (Absence.AWAY, None, BASE, 7),
-        (Absence.AWAY, None, None, None),
+        (Absence.UNAVAILABLE, None, BASE, 7),
+        (Absence.UNAVAILABLE, None, None, None),
         (Absence.DELETED, None, BASE, None),
         (Model((("v1", DIGEST),)), MODEL, BASE, 9),
         (Model((("v1", DIGEST),)), replace(MODEL, revision=0), BASE, 7),

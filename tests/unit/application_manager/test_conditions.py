@@ -145,9 +145,11 @@ def test_what_is_not_to_run_and_does_not_is_ready() -> None:
 def test_while_wadm_is_away_the_last_word_stays_and_nothing_is_known() -> None:
     before = status_of(seen())
     view = replace(VIEW, object=replace(VIEW.object, base=BASE), status=json.dumps(before))
-    waits = Decision(waits=Because(Reason.WADM_AWAY, "wadm does not answer"))
-    away = seen(view=view, decision=waits, snapshot=Snapshot(view.object, Absence.AWAY, now=NOW + 60), model=None)
-    status = status_of(away)
+    waits = Decision(waits=Because(Reason.WADM_UNAVAILABLE, "wadm does not answer"))
+    unavailable = seen(
+        view=view, decision=waits, snapshot=Snapshot(view.object, Absence.UNAVAILABLE, now=NOW + 60), model=None
+    )
+    status = status_of(unavailable)
     assert conditions_of(status)["Synced"] == ("Unknown", "WadmUnavailable")
     assert conditions_of(status)["Ready"] == ("Unknown", "WadmUnavailable")
     assert {key: status[key] for key in ("phase", "scalers", "versions")} == {
@@ -157,7 +159,7 @@ def test_while_wadm_is_away_the_last_word_stays_and_nothing_is_known() -> None:
 
 def test_without_a_lattice_it_waits_and_says_what_to_do() -> None:
     waits = Decision(waits=Because(Reason.NO_LATTICE, "none"))
-    snapshot = Snapshot(VIEW.object, Absence.AWAY, Standing.NO_LATTICE, NOW)
+    snapshot = Snapshot(VIEW.object, Absence.UNAVAILABLE, Standing.NO_LATTICE, NOW)
     status = status_of(seen(decision=waits, snapshot=snapshot, model=None, lattice_id="", reason="label it", view=VIEW))
     assert status["phase"] == "Waiting"
     assert conditions_of(status)["Reconciling"] == ("True", "NoLattice")
@@ -282,7 +284,7 @@ def test_whatever_is_known_one_of_ready_reconciling_and_stalled_holds(decision: 
     """kstatus reads Stalled as failed, Reconciling as in progress, Ready as current: two of them contradict."""
     for refused, reported, deployed in itertools.product(REFUSED, REPORTED, ("v1", "")):
         base = replace(BASE, deployed=bool(deployed))
-        for problem, wadm in (("", MODEL), ("it is no manifest", MODEL), ("", Absence.AWAY)):
+        for problem, wadm in (("", MODEL), ("it is no manifest", MODEL), ("", Absence.UNAVAILABLE)):
             view = replace(VIEW, object=replace(VIEW.object, base=base), problem=problem)
             snapshot = Snapshot(view.object, wadm, now=NOW)
             model = replace(STORED, deployed=deployed)

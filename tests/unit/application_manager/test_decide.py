@@ -22,7 +22,7 @@ from application_manager.domain.actions import (
     WriteSpec,
 )
 from application_manager.domain.compare import contended
-from application_manager.domain.decide import decide, destroys
+from application_manager.domain.decide import decide, deletes
 from application_manager.domain.progress import Progress
 from application_manager.domain.sides import Absence, Base, Model, Object, Side, Standing, Win
 from application_manager.domain.snapshot import Snapshot
@@ -68,7 +68,7 @@ def test_a_new_object_gets_its_finalizer_before_wadm_hears_of_it() -> None:
         (SAME, Model((("v1", A),), ""), ["Record"], W),
         (SAME, Absence.DELETED, ["DeleteObject"], W),
         (SAME, Absence.LOST, ["Put v1", "Deploy v1"], None),
-        (SAME, Absence.AWAY, [], None),
+        (SAME, Absence.UNAVAILABLE, [], None),
     ],
     ids=[
         "another manifest under the same version",
@@ -181,19 +181,19 @@ def test_deleting_an_object_deletes_the_model_first_and_waits_for_wadm() -> None
     assert did(decide(Snapshot(deleting, WADM))) == ["DeleteModel"]
     assert did(decide(Snapshot(deleting, Absence.DELETED))) == ["RemoveFinalizer"]
     assert did(decide(Snapshot(deleting, Absence.LOST))) == ["RemoveFinalizer"]
-    waits = decide(Snapshot(deleting, Absence.AWAY)).waits
+    waits = decide(Snapshot(deleting, Absence.UNAVAILABLE)).waits
     assert waits is not None
-    assert waits.reason is Reason.WADM_AWAY
+    assert waits.reason is Reason.WADM_UNAVAILABLE
     assert decide(Snapshot(replace(deleting, finalizer=False), WADM)) == Decision()
 
 
 def test_an_object_whose_lattice_is_not_known_any_more_is_let_go_and_remembered() -> None:
-    (action,) = decide(Snapshot(replace(SAME, deleting=True), Absence.AWAY, Standing.NO_LATTICE)).actions
+    (action,) = decide(Snapshot(replace(SAME, deleting=True), Absence.UNAVAILABLE, Standing.NO_LATTICE)).actions
     assert isinstance(action, RemoveFinalizer)
     assert action.tombstone
 
 
-@pytest.mark.parametrize("wadm", [WADM, Absence.DELETED, Absence.LOST, Absence.AWAY])
+@pytest.mark.parametrize("wadm", [WADM, Absence.DELETED, Absence.LOST, Absence.UNAVAILABLE])
 def test_without_a_group_of_hosts_nothing_is_done(wadm: Model | Absence) -> None:
     decision = decide(Snapshot(replace(SAME, digest=B), wadm, Standing.NO_LATTICE))
     assert decision.actions == ()
@@ -206,7 +206,7 @@ def test_without_a_group_of_hosts_nothing_is_done(wadm: Model | Absence) -> None
 def test_a_cluster_that_does_not_own_the_lattice_never_writes_to_wadm(
     found: Object | None, wadm: Model | Absence
 ) -> None:
-    actions = decide(Snapshot(found, wadm, Standing.OTHERS)).actions
+    actions = decide(Snapshot(found, wadm, Standing.OWNED_BY_OTHER)).actions
     assert not [
         action for action in actions if isinstance(action, Put | Deploy | Undeploy | DeleteModel | AddFinalizer)
     ]
@@ -215,13 +215,13 @@ def test_a_cluster_that_does_not_own_the_lattice_never_writes_to_wadm(
 
 def test_a_cluster_that_does_not_own_the_lattice_shows_what_wadm_has() -> None:
     newer = Model((("v1", A), ("v2", B)), "v2")
-    assert did(decide(Snapshot(SAME, newer, Standing.OTHERS))) == ["WriteSpec v2"]
-    assert isinstance(decide(Snapshot(None, newer, Standing.OTHERS)).actions[0], CreateObject)
-    assert isinstance(decide(Snapshot(SAME, Absence.DELETED, Standing.OTHERS)).actions[0], DeleteObject)
+    assert did(decide(Snapshot(SAME, newer, Standing.OWNED_BY_OTHER))) == ["WriteSpec v2"]
+    assert isinstance(decide(Snapshot(None, newer, Standing.OWNED_BY_OTHER)).actions[0], CreateObject)
+    assert isinstance(decide(Snapshot(SAME, Absence.DELETED, Standing.OWNED_BY_OTHER)).actions[0], DeleteObject)
 
 
 def test_a_change_of_what_another_cluster_keeps_stays_and_is_told() -> None:
-    decision = decide(Snapshot(replace(SAME, digest=C), Model((("v1", A), ("v2", B)), "v2"), Standing.OTHERS))
+    decision = decide(Snapshot(replace(SAME, digest=C), Model((("v1", A), ("v2", B)), "v2"), Standing.OWNED_BY_OTHER))
     assert decision.actions == ()
     assert decision.waits is not None
     assert decision.waits.reason is Reason.READ_ONLY
@@ -229,8 +229,8 @@ def test_a_change_of_what_another_cluster_keeps_stays_and_is_told() -> None:
 
 def test_what_deletes_one_side_for_the_other_needs_leave_of_the_circuit_breaker() -> None:
     for snapshot in (Snapshot(replace(SAME, deleting=True), WADM), Snapshot(SAME, Absence.DELETED)):
-        assert [destroys(action) for action in decide(snapshot).actions] == [True]
-    assert not any(map(destroys, decide(Snapshot(replace(SAME, undeploy=True), WADM)).actions))
+        assert [deletes(action) for action in decide(snapshot).actions] == [True]
+    assert not any(map(deletes, decide(Snapshot(replace(SAME, undeploy=True), WADM)).actions))
 
 
 def test_what_wadm_was_told_of_an_object_that_changed_back_is_no_change_of_wadms() -> None:

@@ -13,7 +13,7 @@ from application_manager.domain.actions import Announcement as Because
 from application_manager.domain.placement import Key
 from application_manager.domain.sides import Absence
 from application_manager.domain.snapshot import Snapshot
-from application_manager.following import Following
+from application_manager.lattice_followers import LatticeFollowers
 from application_manager.reconciler import Reconciler
 from trellis.lattice.connection.lattice_connection import NatsUnavailableError, TooLargeError
 from trellis.telemetry import Metrics, TraceSpans, setup
@@ -38,7 +38,7 @@ async def test_a_status_is_of_the_object_as_this_run_wrote_it(
     error: Exception, generation: int, expected: list[str]
 ) -> None:
     applications: dict[str, Any] = {}
-    cache = Cache(applications, cast("Following", None))
+    cache = Cache(applications, cast("LatticeFollowers", None))
 
     async def apply(snapshot: Snapshot, _: object) -> None:
         assert snapshot.view is not None

@@ -10,8 +10,8 @@ import pytest
 
 from application_manager import freshness
 from application_manager.cache import Cache
-from application_manager.following import Following
 from application_manager.freshness import GroupConditions, Verdict, verdict_of, with_condition
+from application_manager.lattice_followers import LatticeFollowers
 from application_manager.permissions import RIGHTS, remedy
 from support.suite.naming import lacking
 from trellis import names
@@ -52,7 +52,7 @@ class Store:
         raise AssertionError(name)
 
 
-AWAY, THERE, POOR = Store(None, "connection lost"), Store(1.0), Store(1.0, "the user may not read the storage")
+UNAVAILABLE, THERE, POOR = Store(None, "connection lost"), Store(1.0), Store(1.0, "the user may not read the storage")
 SILENT = Store(1.0, silent="nobody answers")
 
 
@@ -60,8 +60,8 @@ SILENT = Store(1.0, silent="nobody answers")
     ("store", "owner", "ours", "expected"),
     [
         (None, None, False, ("Unknown", "NotFollowed")),
-        (AWAY, "here", True, ("Unknown", "WadmUnavailable")),
-        (AWAY, None, False, ("Unknown", "WadmUnavailable")),
+        (UNAVAILABLE, "here", True, ("Unknown", "WadmUnavailable")),
+        (UNAVAILABLE, None, False, ("Unknown", "WadmUnavailable")),
         (SILENT, "here", True, ("Unknown", "WadmUnavailable")),
         (THERE, None, False, ("Unknown", "OwnerUnknown")),
         (THERE, "there", False, ("True", "ReadOnly")),
@@ -104,10 +104,10 @@ def test_the_time_is_that_of_the_last_change_of_status() -> None:
 
 def telling(kube: FakeKube, health: Health, *, remove_finalizers: bool = False) -> GroupConditions:
     """Return what tells every group there is of a lattice that is there."""
-    following = SimpleNamespace(store=lambda _: THERE, owner=lambda _: "here", ours=lambda _: True)
+    followers = SimpleNamespace(store=lambda _: THERE, owner=lambda _: "here", ours=lambda _: True)
     groups = [view_group(item) for item in kube.objects(HOST_CONFIGS)]
     cache = SimpleNamespace(
-        following=following, groups_to_follow=lambda _: groups, means=lambda *_: True, end_outage=lambda _: None
+        followers=followers, groups_to_follow=lambda _: groups, means=lambda *_: True, end_outage=lambda _: None
     )
     return GroupConditions(kube, cast("Cache", cache), MissingPermissions(health, remedy), remove_finalizers)
 
@@ -164,8 +164,8 @@ async def test_a_lattice_that_comes_back_after_its_last_group_went_has_the_whole
     manifest = {"metadata": {"name": "group", "namespace": "default"}, "spec": {}}
     kube.put(HOST_CONFIGS, manifest | {"status": {"apps": [], "app_count": 0, "conditions": [READY]}})
     group = replace(view_group(kube.objects(HOST_CONFIGS)[0]), lattice=lattice_id)
-    following = SimpleNamespace(store=lambda _: AWAY, owner=lambda _: "here", ours=lambda _: True)
-    cache = Cache({}, cast("Following", following))
+    followers = SimpleNamespace(store=lambda _: UNAVAILABLE, owner=lambda _: "here", ours=lambda _: True)
+    cache = Cache({}, cast("LatticeFollowers", followers))
     reconciler = GroupConditions(kube, cache, MissingPermissions(Health("application_manager"), remedy))
     monkeypatch.setattr(freshness, "time", SimpleNamespace(monotonic=lambda: now))
     cache.group_changed(Change(ChangeKind.ADDED, group.key, None, group))

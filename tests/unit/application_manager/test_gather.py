@@ -17,8 +17,8 @@ from application_manager.domain.progress import SETTLED, Awaited, Progress
 from application_manager.domain.sides import Absence, Base, Model, Standing
 from application_manager.domain.snapshot import Duty, Snapshot
 from application_manager.domain.views import ApplicationView, view_application
-from application_manager.following import Following
 from application_manager.gather import Gather
+from application_manager.lattice_followers import LatticeFollowers
 from application_manager.timings import Timings
 from application_manager.tombstones import Tombstones
 from support.wadm.application_objects import stored
@@ -123,7 +123,7 @@ class World:
 
 
 def world(lattice: Lattice, *views: ApplicationView) -> World:
-    made = World(Cache({view.key: view for view in views}, cast("Following", lattice)))
+    made = World(Cache({view.key: view for view in views}, cast("LatticeFollowers", lattice)))
     made.group(GroupView("team", "hosts", "u", "1", deleting=False, lattice=MARK))
     for view in views:
         made.cache.application_changed(Change(ChangeKind.ADDED, view.key, None, view))
@@ -147,8 +147,8 @@ UNKNOWN: dict[str, Lattice] = {
 @pytest.mark.parametrize("lattice", UNKNOWN.values(), ids=UNKNOWN.keys())
 async def test_nothing_is_done_before_it_is_known_what_wadm_has_and_who_keeps_it(lattice: Lattice) -> None:
     found = await world(lattice, deleted()).run()
-    assert found.wadm is Absence.AWAY
-    assert found.standing is Standing.OURS
+    assert found.wadm is Absence.UNAVAILABLE
+    assert found.standing is Standing.OWNED
     assert found.reason
     assert decide(found).actions == ()
 
@@ -157,7 +157,7 @@ async def test_nothing_is_done_before_it_is_known_which_groups_there_are() -> No
     made = world(Lattice(Store({"web": MODEL})), deleted())
     made.groups_known = False
     found = await made.run()
-    assert (found.wadm, found.standing) == (Absence.AWAY, Standing.OURS)
+    assert (found.wadm, found.standing) == (Absence.UNAVAILABLE, Standing.OWNED)
     assert decide(found).actions == ()
 
 
@@ -180,7 +180,7 @@ async def test_what_wadm_stores_counts_as_listed_while_wadm_may_still_list_it() 
 
 async def test_an_object_of_another_clusters_lattice_is_let_go_without_a_word_to_wadm() -> None:
     found = await world(Lattice(Store({"web": MODEL}), own="them"), deleted()).run()
-    assert found.standing is Standing.OTHERS
+    assert found.standing is Standing.OWNED_BY_OTHER
     assert [type(action) for action in decide(found).actions] == [RemoveFinalizer]
 
 
@@ -262,7 +262,7 @@ async def test_a_run_gathers_what_this_process_may_do(changes: dict[str, Any], d
     made.cache.controller = changes.pop("controller", None)
     found = await replace(made, **changes).run()
     assert found.duty is duty
-    assert (found.wadm is Absence.AWAY) is (duty is not Duty.RECONCILE)
+    assert (found.wadm is Absence.UNAVAILABLE) is (duty is not Duty.RECONCILE)
 
 
 @pytest.mark.parametrize(("model", "left"), [(MODEL, SETTLED), (None, Progress(requested="v1"))])

@@ -39,7 +39,7 @@ DEATHS = st.lists(st.integers(min_value=0, max_value=4), max_size=4)
 
 def settle(world: TwoSides, deaths: Sequence[int] = ()) -> State:
     """Let application_manager be killed and started again, and then finish; return what both sides have."""
-    world.away = False
+    world.unavailable = False
     for survive in deaths:
         with contextlib.suppress(Killed):
             world.sync(survive)
@@ -249,12 +249,12 @@ class Watched(TwoSides):
         super().mark(undeploy)
 
 
-def away(world: TwoSides) -> None:
-    world.away = True
+def unavailable(world: TwoSides) -> None:
+    world.unavailable = True
 
 
 def back(world: TwoSides) -> None:
-    world.away = False
+    world.unavailable = False
 
 
 def pass_time(world: TwoSides) -> None:
@@ -272,7 +272,7 @@ def sync(survive: int | None) -> Step:
 ANY: st.SearchStrategy[Step] = st.one_of(
     KUBERNETES,
     WASH,
-    st.sampled_from([away, back, pass_time]),
+    st.sampled_from([unavailable, back, pass_time]),
     st.builds(sync, st.none() | st.integers(min_value=0, max_value=4)),
 )
 

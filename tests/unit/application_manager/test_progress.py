@@ -39,7 +39,7 @@ LEADS_INTO: dict[State, Progress] = {
     State.CHANGING: SETTLED.decided(FOUND, Decision((PUT,), winner=Side.KUBERNETES)),
     State.AWAITED: AWAITED,
     State.REFUSED: REFUSED,
-    State.UNAVAILABLE: SETTLED.reporting(wait(Reason.WADM_AWAY, ""), 10.0),
+    State.UNAVAILABLE: SETTLED.reporting(wait(Reason.WADM_UNAVAILABLE, ""), 10.0),
     State.UNLISTED: SETTLED.list_read(listed=False, now=10.0),
     State.UNDECIDED: SETTLED.newest_read(Model((("v1", "a"), ("v2", "b")), "v1"), None, 10.0),
     State.FINALIZER_REMOVED: SETTLED.removed_by_user(view_application(stored())),
@@ -147,10 +147,10 @@ def test_a_change_that_is_not_carried_out_as_wadm_refused_it_wins_nothing() -> N
 
 
 def test_that_wadm_does_not_answer_is_reported_after_a_while() -> None:
-    away = SETTLED.reporting(wait(Reason.WADM_AWAY, ""), 10.0)
-    assert away.reporting(wait(Reason.WADM_AWAY, ""), 12.0) == away
-    assert away.unreported(12.0, TIMES) == TIMES.unreported - 2.0
-    assert away.unreported(10.0 + TIMES.unreported, TIMES) is None
+    unavailable = SETTLED.reporting(wait(Reason.WADM_UNAVAILABLE, ""), 10.0)
+    assert unavailable.reporting(wait(Reason.WADM_UNAVAILABLE, ""), 12.0) == unavailable
+    assert unavailable.unreported(12.0, TIMES) == TIMES.unreported - 2.0
+    assert unavailable.unreported(10.0 + TIMES.unreported, TIMES) is None
     assert SETTLED.unreported(12.0, TIMES) is None
 
 

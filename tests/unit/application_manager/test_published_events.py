@@ -66,7 +66,7 @@ def test_what_is_recorded_in_this_run_counts_already() -> None:
         (replace(SAME, base=None), Decision()),
         (SAME, Decision((Put(SYNCED, "v2"),))),
         (SAME, Decision((DeleteObject(SYNCED),))),
-        (SAME, Decision(waits=Announcement(Reason.WADM_AWAY, "wadm does not answer"))),
+        (SAME, Decision(waits=Announcement(Reason.WADM_UNAVAILABLE, "wadm does not answer"))),
         (replace(SAME, deleting=True), Decision()),
         (replace(SAME, digest=B), Decision((Record(SYNCED, replace(BASE, newest="v9")),))),
         (replace(SAME, undeploy=True), Decision((Record(SYNCED, replace(BASE, newest="v9")),))),
@@ -119,9 +119,9 @@ def test_a_refusal_that_was_mended_and_comes_back_is_said_again() -> None:
 
 def test_silence_about_one_that_waits_does_not_make_it_synced_anew() -> None:
     published = Published()
-    away = Decision(waits=Announcement(Reason.WADM_AWAY, "wadm does not answer"))
+    unavailable = Decision(waits=Announcement(Reason.WADM_UNAVAILABLE, "wadm does not answer"))
     assert publish(published, events_of(ABOUT, SAME, Decision())) == ["synced"]
-    assert publish(published, events_of(ABOUT, SAME, away)) == []
+    assert publish(published, events_of(ABOUT, SAME, unavailable)) == []
     assert publish(published, events_of(ABOUT, SAME, Decision())) == []
 
 

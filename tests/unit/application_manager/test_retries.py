@@ -10,7 +10,7 @@ import pytest
 from application_manager.cache import Cache
 from application_manager.domain.sides import Absence
 from application_manager.domain.snapshot import Snapshot
-from application_manager.following import Following
+from application_manager.lattice_followers import LatticeFollowers
 from application_manager.reconciler import Reconciler
 
 
@@ -19,7 +19,7 @@ def test_a_wall_clock_that_is_set_does_not_change_when_wadm_is_asked_again(
     monkeypatch: pytest.MonkeyPatch, step: float
 ) -> None:
     unused: Any = None
-    cache = Cache({}, cast("Following", None))
+    cache = Cache({}, cast("LatticeFollowers", None))
     reconciler = Reconciler(unused, cache, unused, unused, unused, unused)
     wall = time.time()
     monkeypatch.setattr(time, "time", lambda: wall + step)

@@ -12,7 +12,7 @@ from trellis.lattice.timings import LatticeTimings
 def test_the_production_timings_are_these() -> None:
     assert asdict(Timings()) == {
         "soon": 0.2,
-        "away": 2,
+        "unavailable": 2,
         "unreported": 5,
         "look": 5,
         "nowhere": 60,

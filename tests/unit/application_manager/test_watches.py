@@ -10,7 +10,7 @@ import pytest
 from application_manager.cache import Cache
 from application_manager.domain.placement import Key
 from application_manager.domain.views import view_application
-from application_manager.following import Following
+from application_manager.lattice_followers import LatticeFollowers
 from application_manager.watches import on_group
 from support.wadm.application_objects import stored
 from trellis.kube.informer import Change, ChangeKind
@@ -28,7 +28,7 @@ GROUP = GroupView("team", "hosts", "u", "1", deleting=False, lattice="red/1")
 def test_an_application_runs_under_the_key_that_it_has_now_and_the_one_that_it_had(
     new: GroupView | None, key: Key
 ) -> None:
-    cache = Cache({VIEW.key: VIEW}, cast("Following", None))
+    cache = Cache({VIEW.key: VIEW}, cast("LatticeFollowers", None))
     cache.group_changed(Change(ChangeKind.ADDED, GROUP.key, None, GROUP))
     keys: list[Key] = []
     lattices: list[str] = []

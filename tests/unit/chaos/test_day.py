@@ -9,9 +9,9 @@ from datetime import date
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chaos import day, misfortune, outcome, record, run, small_disk
-from chaos.misfortune import Fault
-from support.suite import suite_rights
+from chaos import day, fault_plan, outcome, record, run, small_disk
+from chaos.fault_plan import Fault
+from support.suite import suite_permissions
 from trellis.config.settings import PREFIX
 
 DAYS = st.dates(date(2000, 1, 1), date(2200, 1, 1))
@@ -65,7 +65,7 @@ def test_every_seed_that_found_something_has_its_day() -> None:
 
 
 def test_nothing_of_a_day_takes_more_than_every_machine_has() -> None:
-    acts = {step.act for number in range(500) for step in day.schedule_of(number).of(misfortune.PART)}
+    acts = {step.act for number in range(500) for step in day.schedule_of(number).of(fault_plan.PART)}
     assert Fault.NATS_FULL not in acts
     assert Fault.NATS_PARTED in acts
 
@@ -76,5 +76,5 @@ def test_a_day_may_be_had_again() -> None:
 
 
 def test_what_a_whole_run_inherits_is_no_setting_that_a_service_would_warn_of() -> None:
-    inherited = (day.VARIABLE, small_disk.OWN_MOUNTS, suite_rights.FOLDER_VARIABLE)
+    inherited = (day.VARIABLE, small_disk.OWN_MOUNTS, suite_permissions.FOLDER_VARIABLE)
     assert [name for name in inherited if name.startswith(PREFIX)] == []

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from chaos.fault_plan import REPLICAS, Fault
 from chaos.flat import MIB, Sample, judge, together
-from chaos.misfortune import REPLICAS, Fault
 from chaos.soak import GENTLE, soak_schedule
 from support.suite.naming import lacking
 

@@ -7,7 +7,7 @@ import json
 import re
 from pathlib import Path
 
-from chaos import misfortune
+from chaos import fault_plan
 from chaos.flat import Verdict
 from chaos.outcome import Outcome
 from chaos.record import MARK, RECORD, Line, SoakLine, append, met, page, read, read_soaks
@@ -63,6 +63,6 @@ def test_a_seed_of_the_record_still_has_what_went_wrong_in_its_run() -> None:
     lines = read(RECORD)
     assert lines
     for line in lines:
-        acts = [step.act for step in make_schedule(line.seed, line.seconds).of(misfortune.PART)]
+        acts = [step.act for step in make_schedule(line.seed, line.seconds).of(fault_plan.PART)]
         lost = {act: count for act, count in line.faults.items() if acts.count(act) < count}
         assert not lost, f"seed {line.seed} had {lost} more times than it has {acts}"

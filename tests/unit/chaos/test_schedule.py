@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from chaos import misfortune, node_work, run
-from chaos.misfortune import Fault
+from chaos import fault_plan, node_work, run
+from chaos.fault_plan import Fault
 from chaos.model import expected
 from chaos.node_work import NodeEnd, NodeModel
 from chaos.schedule import make_schedule
@@ -45,7 +45,7 @@ def test_steps_come_in_order_and_every_fault_is_over_in_time(seed: int, seconds:
 @given(SEEDS, SECONDS)
 def test_a_part_that_is_left_out_changes_nothing_of_the_others(seed: int, seconds: float) -> None:
     alone = make_schedule(seed, seconds, parts=())
-    assert alone.steps == tuple(make_schedule(seed, seconds).of(misfortune.PART))
+    assert alone.steps == tuple(make_schedule(seed, seconds).of(fault_plan.PART))
 
 
 @FEW
@@ -53,8 +53,8 @@ def test_a_part_that_is_left_out_changes_nothing_of_the_others(seed: int, second
 @example(2251075, 54.0)
 def test_whoever_has_a_fault_has_no_other_of_its_place_meanwhile(seed: int, seconds: float) -> None:
     by_place: dict[tuple[str, str], list[Step]] = {}
-    for step in make_schedule(seed, seconds).of(misfortune.PART):
-        by_place.setdefault((misfortune.place_of(step), step.on), []).append(step)
+    for step in make_schedule(seed, seconds).of(fault_plan.PART):
+        by_place.setdefault((fault_plan.place_of(step), step.on), []).append(step)
     for steps in by_place.values():
         assert all(before.until <= after.at for before, after in pairwise(steps))
 

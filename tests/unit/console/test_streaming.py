@@ -19,7 +19,7 @@ from console.timings import Timings
 from support.console.viewers import Page, messages
 from support.nats.buses import eventually
 from trellis.read_model.entities.journal import Journal
-from trellis.read_model.live.audience import News
+from trellis.read_model.live.audience import ChangeSignal
 from trellis.telemetry import Metrics, setup
 from trellis_dev.fakes.fake import FakeKube
 
@@ -32,7 +32,7 @@ class Source:
     def __init__(self) -> None:
         self.epoch = "ab"
         self.journal = Journal(50)
-        self.news = News()
+        self.news = ChangeSignal()
         self.over = False
 
     def write(self, **entities: Any) -> None:

@@ -18,7 +18,7 @@ def test_the_production_timings() -> None:
         "linger": 20.0,
         "sweep": 1.0,
         "recheck": 60.0,
-        "rights": 10.0,
+        "permissions": 10.0,
         "review": 5.0,
         "replay": 8.0,
         "probe": 10.0,

@@ -17,7 +17,7 @@ from controller_host.state.disk_space import DISK_FAILED, DISK_FULL, DiskSpace
 from controller_host.state.progress import LastCall, NotWritten, Progress, SeenVersions
 from controller_host.timings import DiskTimings, Timings, TurnTimings
 from support.guests import wat
-from support.guests.lives import COUNTING, LOOP, LOOPING, UID, Disk, Host, calls_of, delivery, text
+from support.guests.lifetimes import COUNTING, LOOP, LOOPING, UID, Disk, Host, calls_of, delivery, text
 
 WRITES = 12
 """More than suspending a guest takes here: pages, checksums, note, header, length, marks."""
@@ -55,13 +55,13 @@ def test_a_guest_that_the_disk_does_not_take_goes_on_with_what_it_had(
     put = host.life.suspend()
     assert put or host.life.instance is not None
     refused, disk.left = disk.refused, None
-    assert host.parts.room.refuses == bool(refused)
+    assert host.parts.disk_space.refuses == bool(refused)
     assert put or refused
     host.call("c")
     assert calls_of(host.life) == 4
     assert host.life.counters.cold_starts == 1
     assert host.life.suspend()
-    assert (host.done("a"), host.done("b"), host.parts.room.refuses) == (True, True, False)
+    assert (host.done("a"), host.done("b"), host.parts.disk_space.refuses) == (True, True, False)
     host.kill()
     host.life.adopt(host.prepared(FIRST))
     assert host.done("c")
@@ -139,7 +139,7 @@ def test_objects_that_are_new_wait_for_the_disk_and_others_do_not(host: Host, di
     assert [turn.key.name for turn, _ in served.done] == ["known", "known"]
     assert [turn.key.name for turn in served.later] == ["new"]
     assert "full" in served.unwritten
-    assert host.parts.room.reason == DISK_FULL
+    assert host.parts.disk_space.reason == DISK_FULL
     disk.left = None
     assert [turn.key.name for turn, _ in host.call("new").done] == ["new"]
 
@@ -247,7 +247,7 @@ def test_a_former_version_that_loops_while_it_saves_is_asked_again_by_the_next_h
     second = host.prepared(SECOND, **PATIENT)
     ended(lambda: host.life.adopt(second), host, 0.1)
     host.kill()
-    past = host.progress.recall(UID)
+    past = host.progress.load(UID)
     assert past is not None
     assert past.sha256 == host.prepared(wat.text(loops)).sha256
 
@@ -303,7 +303,7 @@ def test_a_full_sqlite_says_so_and_goes_on_when_there_is_room(tmp_path: Path) ->
             progress.meet("u", [f"v1 ConfigMap team-a {number:0100}" for number in range(500)])
         assert refused.value.full
     progress.commit("u", SeenVersions("sha", "c", "t2", {"a": LastCall("2")}))
-    assert progress.recall("u") == SeenVersions("sha", "c", "t2", {"a": LastCall("2")})
+    assert progress.load("u") == SeenVersions("sha", "c", "t2", {"a": LastCall("2")})
     progress.close()
 
 
@@ -324,7 +324,7 @@ def test_a_disk_that_takes_nothing_as_the_host_starts_is_no_reason_to_forget(
         with pytest.raises(OSError, match="database or disk is full"):
             Progress(tmp_path)
     later = Progress(tmp_path)
-    assert later.recall("u") == SeenVersions("sha", "c", "t", {"a": LastCall("1")})
+    assert later.load("u") == SeenVersions("sha", "c", "t", {"a": LastCall("1")})
     later.close()
 
 

@@ -19,7 +19,7 @@ from controller_host.state.garbage_collection import ExistingControllers, Garbag
 from controller_host.state.progress import KnownModule, LastCall, SeenVersions
 from controller_host.timings import DiskTimings, Timings
 from support.guests import wat
-from support.guests.lives import COUNTING, UID, Host
+from support.guests.lifetimes import COUNTING, UID, Host
 
 FIRST = wat.text(COUNTING)
 

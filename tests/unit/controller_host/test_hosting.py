@@ -119,7 +119,7 @@ async def test_who_is_gone_leaves_nothing(world: World) -> None:
         del world.views[KEY]
         world.queue.add(KEY)
         progress = world.hosting.parts.progress
-        await world.until(lambda: not world.hosting.hosted and progress.recall("uid-mirror") is None, "gone")
+        await world.until(lambda: not world.hosting.hosted and progress.load("uid-mirror") is None, "gone")
         assert world.guests.snapshots == {}
         assert world.watches.wanted == {}
 

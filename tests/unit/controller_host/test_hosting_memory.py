@@ -142,7 +142,7 @@ async def test_a_full_disk_leaves_it_awake_and_it_goes_there_when_there_is_room(
         for version in range(2, 6):
             world.watches.put("a", version)
             await world.until(lambda version=version: recorder.counts[-1] == version, "told again")
-        item, room = world.one(), world.hosting.parts.room
+        item, room = world.one(), world.hosting.parts.disk_space
         await world.until(lambda: room.refuses, "it was tried")
         assert (item.life.instance is not None, item.stopped, len(recorder.inits)) == (True, None, 1)
         assert room.reason == "DiskFull"
@@ -156,7 +156,7 @@ async def test_one_that_is_too_large_for_the_disk_tries_later_and_later_though_o
     world.watches.put("a")
     large, small = world.add("recorder", "large"), world.add("recorder", "small")
     async with world.running():
-        room, guests = world.hosting.parts.room, world.guests
+        room, guests = world.hosting.parts.disk_space, world.guests
         for tries in range(1, 6):
             await world.until(lambda tries=tries: guests.refused == tries and not world.one(large).busy, "it was tried")
             wait = world.one(large).not_to_disk_before - time.monotonic()
@@ -172,7 +172,7 @@ async def test_one_that_is_too_large_for_the_disk_tries_later_and_later_though_o
             world.one(large).not_to_disk_before = 0.0
             world.queue.add(large)
         await world.until(lambda: world.one(large).life.instance is None, "it goes there when there is room")
-        assert world.one(large).not_taken == 0
+        assert world.one(large).failed_writes == 0
 
 
 async def test_with_neither_memory_nor_disk_some_stay_and_the_rest_say_so_and_begin_when_there_is_room(
@@ -207,7 +207,7 @@ async def test_with_neither_memory_nor_disk_some_stay_and_the_rest_say_so_and_be
             )
         assert world.guests.booted == tries, "and the others do not push them out"
         world.guests.full = False
-        world.hosting.parts.room.took()
+        world.hosting.parts.disk_space.took()
         world.hosting.memory.recovered()
         await world.until(
             lambda: all(item.life.processed.get("v1 ConfigMap team-a a") == LastCall("u-a/11") for item in hosted),

@@ -121,7 +121,7 @@ async def test_what_went_while_everything_was_lost_is_still_told(world: World, r
             "stays": False,
             "goes": True,
         }
-        assert world.hosting.parts.progress.recall("uid-mirror") is not None
+        assert world.hosting.parts.progress.load("uid-mirror") is not None
     recorder.requests.clear()
     async with world.running():
         await world.at_rest()

@@ -17,7 +17,7 @@ from controller_host.module.loading import EngineUnavailable, Loading
 from controller_host.scheduler.guests import LocalGuests
 from controller_host.timings import Timings, TurnTimings
 from support.guests import wat
-from support.guests.lives import COUNTING, Host
+from support.guests.lifetimes import COUNTING, Host
 
 DEADLINE = 10.0
 
@@ -28,13 +28,13 @@ class Engine:
     def __init__(self, *failures: Exception) -> None:
         self.failures = list(failures)
         self.tries = 0
-        self.begun, self.let = threading.Event(), threading.Event()
+        self.started, self.let = threading.Event(), threading.Event()
         self.let.set()
         self.closed = False
 
     def load(self) -> Runtime:
         self.tries += 1
-        self.begun.set()
+        self.started.set()
         assert self.let.wait(DEADLINE)
         if self.failures:
             raise self.failures.pop(0)
@@ -51,7 +51,7 @@ def test_many_who_ask_at_once_have_the_same_and_one_loads_it() -> None:
     item = Loading(engine.load, reported.append)
     with ThreadPoolExecutor(8) as pool:
         requested = [pool.submit(item.get) for _ in range(8)]
-        assert engine.begun.wait(DEADLINE)
+        assert engine.started.wait(DEADLINE)
         engine.let.set()
         assert {id(answer.result(DEADLINE)) for answer in requested} == {id(engine)}
     assert (engine.tries, reported) == (1, [""])
@@ -77,7 +77,7 @@ def test_who_closes_while_it_is_loaded_has_it_closed() -> None:
     item = Loading(engine.load)
     with ThreadPoolExecutor(1) as pool:
         requested = pool.submit(item.get)
-        assert engine.begun.wait(DEADLINE)
+        assert engine.started.wait(DEADLINE)
         item.close()
         engine.let.set()
         requested.result(DEADLINE)
@@ -95,7 +95,7 @@ def test_nobody_loads_it_while_files_are_looked_after_without_it() -> None:
         with item.if_loaded() as there:
             assert there is None
             requested = pool.submit(item.get)
-            assert not engine.begun.wait(0.05)
+            assert not engine.started.wait(0.05)
         requested.result(DEADLINE)
     with item.if_loaded() as there:
         assert there is cast("Any", engine)

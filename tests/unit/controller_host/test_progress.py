@@ -43,25 +43,25 @@ def test_what_was_done_is_known_after_a_restart(progress: Progress, tmp_path: Pa
     )
     progress.commit("u", past)
     later = again(progress, tmp_path)
-    assert later.recall("u") == past
-    assert later.recall("other") is None
+    assert later.load("u") == past
+    assert later.load("other") is None
     later.close()
 
 
 def test_a_mark_replaces_a_former_one_and_what_is_gone_is_forgotten(progress: Progress) -> None:
     progress.commit("u", SeenVersions("sha", "c", "t", {"a": LastCall("1"), "b": LastCall("1"), "c": LastCall("1")}))
     progress.commit("u", SeenVersions("sha", "c", "t", {"a": LastCall("2"), "b": LastCall("")}))
-    found = progress.recall("u")
+    found = progress.load("u")
     assert found is not None
     assert found.processed == {"a": LastCall("2"), "c": LastCall("1")}
 
 
 def test_what_is_lost_is_not_done_and_its_keys_stay(progress: Progress) -> None:
     progress.meet("u", ["a", "b"])
-    assert progress.recall("u") == SeenVersions("", "", "", {"a": LastCall(NEVER), "b": LastCall(NEVER)})
+    assert progress.load("u") == SeenVersions("", "", "", {"a": LastCall(NEVER), "b": LastCall(NEVER)})
     progress.commit("u", SeenVersions("sha", "c", "t", {"a": LastCall("1", 5.0), "b": LastCall("")}))
     progress.lose("u")
-    assert progress.recall("u") == SeenVersions("", "", "", {"a": LastCall(NEVER)})
+    assert progress.load("u") == SeenVersions("", "", "", {"a": LastCall(NEVER)})
 
 
 def test_what_was_saved_stays_when_the_snapshot_is_lost_and_goes_with_the_controller(progress: Progress) -> None:
@@ -71,7 +71,7 @@ def test_what_was_saved_stays_when_the_snapshot_is_lost_and_goes_with_the_contro
     assert progress.saved("u") == Saved("sha", b"{}")
     progress.forget("u")
     assert progress.saved("u") is None
-    assert progress.recall("u") is None
+    assert progress.load("u") is None
 
 
 def test_a_sweep_forgets_controllers_that_are_no_more(progress: Progress) -> None:
@@ -79,8 +79,8 @@ def test_a_sweep_forgets_controllers_that_are_no_more(progress: Progress) -> Non
         progress.commit(uid, SeenVersions("sha", "c", "t", {"a": LastCall("1")}))
     progress.save("u3", Saved("sha", b"{}"))
     assert progress.sweep({"u1"}) == 2
-    assert progress.recall("u1") is not None
-    assert progress.recall("u2") is None
+    assert progress.load("u1") is not None
+    assert progress.load("u2") is None
     assert progress.saved("u3") is None
 
 
@@ -97,7 +97,7 @@ def test_a_damaged_file_is_begun_anew(tmp_path: Path, garbage: bytes) -> None:
     (tmp_path / "progress.sqlite").write_bytes(garbage)
     progress = Progress(tmp_path)
     progress.commit("u", SeenVersions("sha", "c", "t", {}))
-    assert progress.recall("u") == SeenVersions("sha", "c", "t", {})
+    assert progress.load("u") == SeenVersions("sha", "c", "t", {})
     progress.close()
 
 
@@ -110,7 +110,7 @@ def test_many_threads_at_once(progress: Progress) -> None:
     def work(number: int) -> bool:
         past = SeenVersions("sha", "c", "t", {str(number): LastCall("1")})
         progress.commit(f"u{number}", past)
-        return progress.recall(f"u{number}") == past
+        return progress.load(f"u{number}") == past
 
     with ThreadPoolExecutor(16) as pool:
         assert all(pool.map(work, range(200)))
@@ -139,7 +139,7 @@ def test_a_kill_in_the_middle_leaves_one_moment_or_none(tmp_path: Path) -> None:
                     os.kill(process.pid, signal.SIGKILL)
                     break
         progress = Progress(tmp_path)
-        past = progress.recall("u")
+        past = progress.load("u")
         assert past is not None
         assert past.processed["a"] == past.processed["b"]
         assert past.token == past.processed["a"].version
@@ -191,8 +191,8 @@ def test_a_file_that_is_damaged_as_the_host_runs_is_begun_anew(progress: Progres
         progress.meet("other", [f"new-{number}" for number in range(3000)])
     progress.meet("other", ["new"])
     later = again(progress, tmp_path)
-    assert later.recall("other") == SeenVersions("", "", "", {"new": LastCall(NEVER)})
-    assert later.recall("u") is None
+    assert later.load("other") == SeenVersions("", "", "", {"new": LastCall(NEVER)})
+    assert later.load("u") is None
     later.close()
 
 
@@ -207,11 +207,11 @@ def test_a_damaged_file_is_tried_to_be_replaced_until_it_can_be(
     with monkeypatch.context() as patch:
         patch.setattr(Progress, "_connect", refused)
         with pytest.raises(Damaged, match="malformed"):
-            progress.recall("u")
+            progress.load("u")
         with pytest.raises(NotWritten, match="Read-only file system"):
             progress.meet("other", ["new"])
     progress.meet("other", ["new"])
-    assert progress.recall("other") == SeenVersions("", "", "", {"new": LastCall(NEVER)})
+    assert progress.load("other") == SeenVersions("", "", "", {"new": LastCall(NEVER)})
 
 
 def test_who_comes_after_the_end_damages_nothing(progress: Progress, tmp_path: Path) -> None:
@@ -219,5 +219,5 @@ def test_who_comes_after_the_end_damages_nothing(progress: Progress, tmp_path: P
     later = again(progress, tmp_path)
     with pytest.raises(sqlite3.ProgrammingError):
         progress.meet("u", ["b"])
-    assert later.recall("u") == SeenVersions("", "", "", {"a": LastCall(NEVER)})
+    assert later.load("u") == SeenVersions("", "", "", {"a": LastCall(NEVER)})
     later.close()

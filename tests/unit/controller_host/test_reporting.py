@@ -41,11 +41,11 @@ SPEC = {
 class SomeBus:
     def __init__(self) -> None:
         self.published: list[EventData] = []
-        self.away = False
+        self.unavailable = False
 
     async def publish(self, event: EventData, *, dedup: str) -> None:
         assert dedup
-        if self.away:
+        if self.unavailable:
             raise BusUnavailable
         self.published.append(event)
 
@@ -222,12 +222,12 @@ async def test_facts_stand_for_all_since_the_last_of_their_kind(world: World) ->
 
 
 async def test_a_bus_that_is_away_delays_facts_and_no_status(world: World) -> None:
-    world.bus.away = True
+    world.bus.unavailable = True
     world.one.life.counters.traps, world.one.fault = 1, Fault("Trapped", "x", "2026-11-22T10:00:00Z")
     wait = await world.reporting.run(KEY, None)
     assert wait == 5
     assert world.patches == 1
-    world.bus.away = False
+    world.bus.unavailable = False
     await world.reporting.run(KEY, None)
     assert [event.event_name for event in world.bus.published] == ["trapped"]
 
@@ -238,14 +238,14 @@ async def test_the_next_process_writes_nothing_until_something_happens_and_count
     counters = world.one.life.counters
     counters.calls, counters.wakes, counters.traps, counters.snapshot_bytes = 7, 5, 1, 4096
     counters.woken(0.0004)
-    world.one.life._kept.snapshot = True
+    world.one.life._guest_state.snapshot = True
     world.one.fault = Fault("Trapped", "x", "2026-11-22T10:00:00Z")
     await world.reporting.run(KEY, None)
     written = world.status
     assert (written["calls"], written["wakes"], written["traps"]) == (7, 6, 1)
     (tmp_path / "next").mkdir()
     then = World(tmp_path / "next", world.kube)
-    then.one.life._kept.snapshot = True
+    then.one.life._guest_state.snapshot = True
     then.one.life.counters.snapshot_bytes = 4096 + 512  # the filesystem tells another size now
     await then.reporting.run(KEY, None)
     assert (then.status, then.patches) == (written, 1)

@@ -27,13 +27,13 @@ class World:
         self.kube.api.fault = self.answer
         self.granted = {("list", "jobs", "shop"), ("watch", "jobs", "shop")}
         self.requested: list[dict[str, object]] = []
-        self.away = False
+        self.unavailable = False
         self.now = 0.0
         self.reviews = Reviews(self.kube, clock=lambda: self.now)
 
     def answer(self, request: HttpRequest) -> Reply:
         assert request.path == "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-        if self.away:
+        if self.unavailable:
             raise ConnectionFailed("away")
         spec = orjson.loads(request.body or b"")["spec"]
         self.requested.append(spec)
@@ -128,20 +128,20 @@ async def test_all_who_ask_at_once_share_one_question_also_if_the_first_leaves()
 
 async def test_an_outage_refuses_nothing_and_is_not_asked_about_by_everyone() -> None:
     world = World()
-    world.away = True
+    world.unavailable = True
     assert await world.ask() is None
     requests = len(world.kube.api.requests)
     world.reviews._not_before = world.now + 1
     assert [await world.ask() for _ in range(10)] == [None] * 10
     assert len(world.kube.api.requests) == requests
-    world.away, world.now = False, 2.0
+    world.unavailable, world.now = False, 2.0
     assert await world.ask() is True
 
 
 async def test_what_was_allowed_before_an_outage_is_not_believed_for_longer() -> None:
     world = World()
     assert await world.ask() is True
-    world.away, world.now = True, ReviewTimings().keep
+    world.unavailable, world.now = True, ReviewTimings().keep
     assert await world.ask() is None
 
 

@@ -35,7 +35,7 @@ SELDOM = 600.0
 AT_ONCE = 0.1
 FIRST_STATUS = Timings().first_status
 CONNECTING = LatticeView(None, settled=False)
-AWAY = LatticeView(None, reason="connection refused (nats://nats:4222)", settled=True)
+UNAVAILABLE = LatticeView(None, reason="connection refused (nats://nats:4222)", settled=True)
 
 
 class Quiet:
@@ -153,7 +153,7 @@ async def test_a_group_looked_at_before_its_lattice_was_known_says_so_and_then_w
     await world.run()
     assert len(world.kube.writes) == before, "no news, no write"
 
-    world.followed.view = AWAY
+    world.followed.view = UNAVAILABLE
     await world.run()
     assert (world.condition("HostsReporting"), world.condition("ApplicationsKnown")) == (
         "LatticeUnreachable",

@@ -90,9 +90,9 @@ def test_applications_are_those_of_wadm_and_stay_while_it_is_away() -> None:
     cache = world(lattice=view(models=models))
     assert (status(cache)["apps"], status(cache)["app_count"]) == ([{"name": "shop", "version": "v2"}], 1)
     assert condition(cache, "ApplicationsKnown")[0] == "True"
-    away = replace(cache, status=status(cache), lattice=view(models=None, models_reason="wadm: nobody answers"))
-    assert status(away)["app_count"] == 1
-    assert condition(away, "ApplicationsKnown") == ("Unknown", "WadmUnavailable", "wadm: nobody answers")
+    unavailable = replace(cache, status=status(cache), lattice=view(models=None, models_reason="wadm: nobody answers"))
+    assert status(unavailable)["app_count"] == 1
+    assert condition(unavailable, "ApplicationsKnown") == ("Unknown", "WadmUnavailable", "wadm: nobody answers")
 
 
 def test_a_heartbeat_without_news_changes_nothing() -> None:
@@ -111,12 +111,14 @@ def test_a_lattice_that_is_away_is_unknown_and_takes_nothing_away() -> None:
     before = world(pod(), lattice=view(sighting()))
     before = replace(before, status=status(before))
     for hosts in ((sighting(),), ()):
-        away = replace(before, lattice=view(*hosts, connected_since=None, reason="connection refused (nats://n:4222)"))
-        assert condition(away)[:2] == ("Unknown", "LatticeUnreachable")
-        assert "connection refused (nats://n:4222)" in condition(away)[2]
-        (host,) = status(away)["hosts"]
+        unavailable = replace(
+            before, lattice=view(*hosts, connected_since=None, reason="connection refused (nats://n:4222)")
+        )
+        assert condition(unavailable)[:2] == ("Unknown", "LatticeUnreachable")
+        assert "connection refused (nats://n:4222)" in condition(unavailable)[2]
+        (host,) = status(unavailable)["hosts"]
         assert (host["reported"], host["id"]) == ("Unknown", "N-group-1")
-        assert status(away)["latticeHosts"] == before.status["latticeHosts"]
+        assert status(unavailable)["latticeHosts"] == before.status["latticeHosts"]
 
 
 def test_a_service_that_has_just_begun_says_what_was_said_before() -> None:

@@ -18,7 +18,7 @@ from trellis.kube.server_clock import ServerClock
 from trellis.kube.timings import BreakerTimings
 from trellis.kube.transport import HttpRequest
 from trellis.kube.unhurried_clock import UnhurriedClock
-from trellis.limits.breaker import Destruction, Limits, State, close
+from trellis.limits.breaker import Deletion, Limits, State, close
 from trellis.limits.breaker_record import decode, encode, make_breakers
 from trellis.telemetry import Metrics, setup
 from trellis_dev.fakes.fake import FakeKube, status_reply
@@ -70,8 +70,8 @@ class World:
         return registry.get_sample_value(name, {"service": "node_watcher", "kind": "nodes"})
 
 
-def target(n: int) -> Destruction:
-    return Destruction("nodes", f"node-{n}", f"uid-{n}", "taking labels away", "v1", "Node")
+def target(n: int) -> Deletion:
+    return Deletion("nodes", f"node-{n}", f"uid-{n}", "taking labels away", "v1", "Node")
 
 
 def held(world: World) -> set[str]:
@@ -84,7 +84,7 @@ def held(world: World) -> set[str]:
 
 async def deleted(breaker: Breaker, numbers: range) -> int:
     """Return how many of these may go, all asked at once."""
-    waits = await asyncio.gather(*(breaker.hold(target(n)) for n in numbers))
+    waits = await asyncio.gather(*(breaker.admit(target(n)) for n in numbers))
     return sum(wait is None for wait in waits)
 
 
@@ -110,7 +110,7 @@ async def test_more_than_the_limit_is_held_with_one_event_an_object(world: World
     assert {event["count"] for event in events} == {1}
     assert events[0]["type"] == "Warning"
     assert "trellis circuit-breaker close node-watcher nodes" in events[0]["message"]
-    assert world.sample("trellis_circuit_breaker_held_total") == 25
+    assert world.sample("trellis_circuit_breaker_paused_total") == 25
     assert world.sample("trellis_circuit_breaker_open") == 1
 
 
@@ -119,10 +119,10 @@ async def test_what_is_held_knows_how_long_and_asking_again_costs_nothing(world:
     await deleted(breaker, range(6))
     before = len(world.kube.api.requests)
     world.now += 100
-    assert [await breaker.hold(target(n)) for n in (5, 5)] == [500, 500]
+    assert [await breaker.admit(target(n)) for n in (5, 5)] == [500, 500]
     assert len(world.kube.api.requests) == before
     world.now += 500
-    assert await breaker.hold(target(5)) is None
+    assert await breaker.admit(target(5)) is None
 
 
 async def test_a_new_leader_goes_by_what_the_former_let_through(world: World) -> None:
@@ -138,9 +138,9 @@ async def test_a_lost_answer_is_no_leave_and_is_not_counted_twice(world: World) 
     await deleted(breaker, range(4))
     world.kube.fail_next(1, when=lambda request: request.method == "PUT")
     with pytest.raises(Unavailable):
-        await breaker.hold(target(4))
-    assert await breaker.hold(target(4)) is None
-    assert await breaker.hold(target(5)) is not None
+        await breaker.admit(target(4))
+    assert await breaker.admit(target(4)) is None
+    assert await breaker.admit(target(5)) is not None
 
 
 async def test_an_api_server_that_refuses_means_that_nothing_goes(world: World) -> None:
@@ -148,7 +148,7 @@ async def test_an_api_server_that_refuses_means_that_nothing_goes(world: World) 
         99, lambda _: status_reply(403, "Forbidden", "no"), when=lambda request: NAME in request.path
     )
     with pytest.raises(Forbidden):
-        await world.breaker().hold(target(1))
+        await world.breaker().admit(target(1))
 
 
 async def test_a_former_leader_gets_no_leave(world: World) -> None:
@@ -157,7 +157,7 @@ async def test_a_former_leader_gets_no_leave(world: World) -> None:
 
     breaker = replace(world.breaker(), kube=world.kube.guarded(lost))
     with pytest.raises(NotLeading):
-        await breaker.hold(target(1))
+        await breaker.admit(target(1))
 
 
 async def test_another_writer_is_heard_first(world: World) -> None:
@@ -223,11 +223,11 @@ async def test_what_is_held_is_what_there_is_and_still_is_to_go(world: World) ->
     world.present = {f"uid-{n}": f"node-{n}" for n in range(11)}
     breaker.withdraw("nodes", "uid-10")
     breaker.withdraw("nodes", "uid-9")
-    assert await breaker.hold(target(9)) is not None, "it is to go again"
+    assert await breaker.admit(target(9)) is not None, "it is to go again"
     running = asyncio.create_task(breaker.run())
     await until(lambda: len(held(world)) == 5, "those that are gone or not to go are left out")
     assert held(world) == {f"node-{n}" for n in range(5, 10)}
-    assert await breaker.hold(target(10)) is not None, "it stays open"
+    assert await breaker.admit(target(10)) is not None, "it stays open"
     await until(lambda: "node-10" in held(world), "held again")
     running.cancel()
 
@@ -299,8 +299,8 @@ async def test_a_cancelled_asker_leaves_the_others_their_answer(world: World) ->
         return await original(request)
 
     world.kube.api.send = send  # type: ignore[method-assign]
-    first = asyncio.create_task(breaker.hold(target(1)))
-    second = asyncio.create_task(breaker.hold(target(2)))
+    first = asyncio.create_task(breaker.admit(target(1)))
+    second = asyncio.create_task(breaker.admit(target(2)))
     await held.wait()
     first.cancel()
     assert await second is None
@@ -310,12 +310,12 @@ async def test_a_wall_clock_that_is_set_ahead_permits_nothing_more() -> None:
     wall, steady = [1_000_000.0], [0.0]
     world = World(ServerClock(lambda: wall[0], lambda: steady[0]))
     breaker = replace(world.breaker(), clock=None)
-    answers = [await breaker.hold(target(number)) for number in range(5)]
+    answers = [await breaker.admit(target(number)) for number in range(5)]
     assert answers == [None] * 5
     for wrong in (30 * 86_400.0, 60 * 86_400.0, -3600.0):
         wall[0] += wrong
         steady[0] += 1.0
-        assert await breaker.hold(target(5)) is not None, "no 60 s have passed, and it is open for 600 s"
+        assert await breaker.admit(target(5)) is not None, "no 60 s have passed, and it is open for 600 s"
 
 
 @pytest.mark.parametrize("wrong", [-3600.0, 3600.0, 30 * 86_400.0])
@@ -324,11 +324,11 @@ async def test_a_leader_whose_clock_is_wrong_from_the_start_keeps_what_another_o
     world = World(clock)
     former = world.breaker()
     for number in range(6):
-        await former.hold(target(number))
+        await former.admit(target(number))
     assert world.state().opening is not None
     clock.answered(formatdate(world.now, usegmt=True))
     leader = replace(world.breaker(), clock=None)
-    assert await leader.hold(target(5)) is not None
+    assert await leader.admit(target(5)) is not None
 
 
 async def test_one_of_several_api_servers_that_is_ahead_permits_nothing_more() -> None:
@@ -336,10 +336,10 @@ async def test_one_of_several_api_servers_that_is_ahead_permits_nothing_more() -
     clock = ServerClock(lambda: 1_000_000.0, lambda: steady[0])
     world = World(clock)
     breaker = replace(world.breaker(), clock=None)
-    assert [await breaker.hold(target(number)) for number in range(5)] == [None] * 5
+    assert [await breaker.admit(target(number)) for number in range(5)] == [None] * 5
     clock.answered(formatdate(1_100_000, usegmt=True))
     steady[0] += 1.0
-    assert await breaker.hold(target(5)) is not None
+    assert await breaker.admit(target(5)) is not None
 
 
 def test_a_clock_that_is_set_back_is_followed_and_one_that_is_set_ahead_is_not() -> None:

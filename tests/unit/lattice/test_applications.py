@@ -16,8 +16,8 @@ from trellis.lattice.domain.manifests import Application, read_application
 from trellis.lattice.domain.models import Model, read_models
 from trellis.lattice.timings import ComparisonTimings
 
-DOUBT, BUSY = ComparisonTimings().doubt, ComparisonTimings().busy
-LATER = DOUBT + 1
+UNCONFIRMED, BUSY = ComparisonTimings().unconfirmed, ComparisonTimings().busy
+LATER = UNCONFIRMED + 1
 
 
 def app(name: str = "shop", version: str = "v1", port: int = 8080) -> Application:
@@ -55,7 +55,7 @@ def test_what_is_unpublished_stays_while_wadm_says_that_it_is_deployed() -> None
     state.unpublished("shop", at(2), 1.0)
     state.listed([Model("shop", "v1", "v1")], state.events, 1.0)
     assert state.deployed()
-    assert state.recheck_in(1.0) == DOUBT, "that answer may have been old"
+    assert state.recheck_in(1.0) == UNCONFIRMED, "that answer may have been old"
     state.listed([Model("shop", "v1")], state.events, LATER + 1)
     assert not state.deployed()
 
@@ -92,7 +92,7 @@ def test_an_old_answer_just_after_an_event_is_doubted() -> None:
     state.listed([Model("shop", "v1", "v1")], state.events, 0.5)
     assert state.deployed() == {"shop": app(version="v2")}
     assert not state.wanted
-    assert state.recheck_in(0.5) == pytest.approx(DOUBT - 0.5)
+    assert state.recheck_in(0.5) == pytest.approx(UNCONFIRMED - 0.5)
     assert state.listed([], state.events, LATER)
     assert not state.deployed()
 
@@ -233,7 +233,7 @@ def test_while_events_keep_coming_wadm_is_asked_after_twenty_seconds_and_otherwi
     state.listed([], 0, 0.0)
     for second in range(30):
         state.published(app(f"shop-{second}"), at(second), float(second))
-        assert state.recheck_in(float(second)) == min(DOUBT, max(0.0, BUSY - second))
+        assert state.recheck_in(float(second)) == min(UNCONFIRMED, max(0.0, BUSY - second))
 
 
 def test_what_may_not_be_deployed_is_not_asked_for() -> None:

@@ -63,7 +63,7 @@ async def test_what_comes_within_the_bound_is_heard_to_the_last() -> None:
 
 async def test_a_link_that_was_flooded_is_there_again_later() -> None:
     liar = Liar(SMALL * 1000, 40)
-    async with met(liar, ConnectionTimings(flood=FloodTimings(away=0.05))) as link:
+    async with met(liar, ConnectionTimings(flood=FloodTimings(unavailable=0.05))) as link:
         await link.listen("loud", lambda *_: None)
         await until(lambda: lacking(link.reason, "loud") == [])
         liar.sent = b""
@@ -81,7 +81,7 @@ async def test_what_waits_unread_is_bounded_and_ends_the_connection_too(monkeypa
 def test_a_host_that_was_left_out_of_a_flood_is_unknown_and_not_silent() -> None:
     hosts = Hosts()
     hosts.process(Host("N"), now=0.0)
-    assert hosts.presence("N", 1000.0, connected_since=0.0) is Presence.SILENT
+    assert hosts.presence("N", 1000.0, connected_since=0.0) is Presence.HEARTBEAT_MISSING
     assert hosts.presence("N", 1000.0, connected_since=None) is Presence.UNKNOWN, "while the link is away for a flood"
     assert hosts.presence("N", 1000.0, connected_since=990.0) is Presence.UNKNOWN, "and when it is there again"
 

@@ -134,9 +134,9 @@ async def test_after_an_interruption_a_missing_heartbeat_proves_nothing(monkeypa
     nats.visits += [refused, first, second]
     assert nats.messages().error
     await nats.run()
-    away, back = found
-    assert away.error == "after 100 s: connection lost"
-    assert not away.missed(HOST, LEAST)
+    unavailable, back = found
+    assert unavailable.error == "after 100 s: connection lost"
+    assert not unavailable.missed(HOST, LEAST)
     assert (back.error, back.seconds) == ("", 1)
     assert not back.missed(HOST, LEAST)
 

@@ -111,12 +111,12 @@ LIMIT = LatticeTimings().silence
     ("last_message_at", "now", "linked", "expected"),
     [
         pytest.param(100.0, 100.0 + LIMIT, 0.0, Presence.PRESENT, id="heard just in time"),
-        pytest.param(100.0, 100.1 + LIMIT, 0.0, Presence.SILENT, id="not heard while we listened"),
+        pytest.param(100.0, 100.1 + LIMIT, 0.0, Presence.HEARTBEAT_MISSING, id="not heard while we listened"),
         pytest.param(100.0, 1000.0, None, Presence.UNKNOWN, id="our link is away"),
         pytest.param(100.0, 1000.0, 1000.0 - LIMIT, Presence.UNKNOWN, id="our link was away meanwhile"),
-        pytest.param(100.0, 1000.0, 999.9 - LIMIT, Presence.SILENT, id="our link is back for long enough"),
+        pytest.param(100.0, 1000.0, 999.9 - LIMIT, Presence.HEARTBEAT_MISSING, id="our link is back for long enough"),
         pytest.param(None, 10.0, 0.0, Presence.UNKNOWN, id="never heard, we have just begun"),
-        pytest.param(None, 100.0, 0.0, Presence.SILENT, id="never heard, though we listen"),
+        pytest.param(None, 100.0, 0.0, Presence.HEARTBEAT_MISSING, id="never heard, though we listen"),
         pytest.param(100.0, 101.0, None, Presence.UNKNOWN, id="heard a moment before the link broke"),
     ],
 )

@@ -20,33 +20,33 @@ PAUSE = OutageTimings().pause
 
 def test_the_first_reason_is_news_and_the_same_again_is_none() -> None:
     outage = Outage("not asked yet")
-    assert outage.away(REFUSES, 0.0)
-    assert [outage.away(REFUSES, float(at)) for at in (1, 100, 10_000)] == [False] * 3
+    assert outage.unavailable(REFUSES, 0.0)
+    assert [outage.unavailable(REFUSES, float(at)) for at in (1, 100, 10_000)] == [False] * 3
     assert outage.reason == REFUSES
 
 
 def test_another_reason_is_news_after_a_while() -> None:
     outage = Outage("")
-    outage.away(REFUSES, 0.0)
-    assert not outage.away(SILENT, PAUSE - 1)
+    outage.unavailable(REFUSES, 0.0)
+    assert not outage.unavailable(SILENT, PAUSE - 1)
     assert outage.reason == REFUSES
-    assert outage.away(SILENT, PAUSE)
+    assert outage.unavailable(SILENT, PAUSE)
     assert outage.reason == SILENT
 
 
 def test_a_vague_reason_gives_way_to_the_next_at_once_and_only_that() -> None:
     outage = Outage("")
-    assert outage.away("connection lost", 0.0, vague=True)
-    assert outage.away(REFUSES, 0.1)
-    assert not outage.away(SILENT, 0.2)
+    assert outage.unavailable("connection lost", 0.0, vague=True)
+    assert outage.unavailable(REFUSES, 0.1)
+    assert not outage.unavailable(SILENT, 0.2)
 
 
 def test_what_a_person_has_to_act_on_is_news_at_once_but_not_by_turns() -> None:
     outage = Outage("")
-    outage.away(REFUSES, 0.0)
-    assert outage.away(REFUSED, 1.0, urgent=True)
-    assert outage.away(REFUSES, 1.0 + PAUSE)
-    assert not outage.away(REFUSED, 2.0 + PAUSE, urgent=True)
+    outage.unavailable(REFUSES, 0.0)
+    assert outage.unavailable(REFUSED, 1.0, urgent=True)
+    assert outage.unavailable(REFUSES, 1.0 + PAUSE)
+    assert not outage.unavailable(REFUSED, 2.0 + PAUSE, urgent=True)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_what_a_person_has_to_act_on_is_news_at_once_but_not_by_turns() -> None:
 )
 def test_reasons_by_turns_are_news_ever_more_seldom(reasons: tuple[str, ...]) -> None:
     outage, turns = Outage(""), itertools.cycle(reasons)
-    news = [at for at in range(0, int(24 * HOUR), 15) if outage.away(next(turns), float(at), urgent=True)]
+    news = [at for at in range(0, int(24 * HOUR), 15) if outage.unavailable(next(turns), float(at), urgent=True)]
     assert len([at for at in news if at < HOUR]) <= 20
     assert len([at for at in news if at >= 12 * HOUR]) <= 12, "once an hour"
     assert news[-1] > 22 * HOUR, "and no reason is for ever"
@@ -62,10 +62,10 @@ def test_reasons_by_turns_are_news_ever_more_seldom(reasons: tuple[str, ...]) ->
 
 def test_an_outage_that_is_over_counts_no_more() -> None:
     outage = Outage("")
-    outage.away(REFUSES, 0.0)
+    outage.unavailable(REFUSES, 0.0)
     outage.over()
     assert outage.reason == ""
-    assert outage.away(REFUSES, 1.0)
+    assert outage.unavailable(REFUSES, 1.0)
 
 
 def test_a_link_that_fails_by_turns_tells_those_who_need_it_seldom(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -141,7 +141,7 @@ async def test_the_same_words_heard_again_count_for_the_new_version(lattice: Lat
 
 
 async def test_what_wadm_does_not_say_again_is_asked_for_after_a_while() -> None:
-    async with known(StatusTimings(doubt=0.2)) as lattice:
+    async with known(StatusTimings(unconfirmed=0.2)) as lattice:
         lattice.requested.clear()
         lattice.stores("web", "v2", v1=ONE, v2=OTHER)
         assert lattice.statuses.find("web") is None
@@ -164,7 +164,7 @@ async def test_what_wadm_says_of_an_application_that_was_deleted_is_not_told_of_
 
 
 async def test_an_answer_never_replaces_what_was_heard_after_it_was_asked_for() -> None:
-    async with known(StatusTimings(doubt=0.0)) as lattice:
+    async with known(StatusTimings(unconfirmed=0.0)) as lattice:
         await answered_late(lattice)
 
 
@@ -199,11 +199,11 @@ async def test_a_list_never_replaces_what_was_heard_after_it_was_asked_for(latti
     assert lattice.received_at == ["web", "api", "web"]
 
 
-@pytest.mark.parametrize(("doubt", "counts"), [(60.0, False), (0.0, True)])
+@pytest.mark.parametrize(("unconfirmed", "counts"), [(60.0, False), (0.0, True)])
 async def test_a_list_counts_for_another_version_once_wadm_would_have_said_something(
-    doubt: float, *, counts: bool
+    unconfirmed: float, *, counts: bool
 ) -> None:
-    async with known(StatusTimings(doubt=doubt)) as lattice:
+    async with known(StatusTimings(unconfirmed=unconfirmed)) as lattice:
         before = lattice.statuses.asking()
         lattice.stores("web", "v2", v1=ONE, v2=OTHER)
         before({"web": Status("failed")})
@@ -263,7 +263,7 @@ class TestAnswering:
 
 
 async def test_of_what_is_no_application_nothing_is_kept_and_of_one_that_comes_it_is_asked() -> None:
-    async with known(StatusTimings(doubt=0.2)) as lattice:
+    async with known(StatusTimings(unconfirmed=0.2)) as lattice:
         for number in range(1000):
             lattice.says(f"made-up-{number}", Status("deployed", "x" * 1000))
         assert lattice.statuses._statuses.keys() == {"web"}
@@ -288,7 +288,7 @@ async def test_what_is_said_of_all_applications_together_is_bounded_and_what_wen
 
 
 async def test_of_what_is_not_deployed_wadm_is_not_asked_and_of_a_deployment_only_if_it_says_nothing() -> None:
-    async with known(StatusTimings(doubt=0.3)) as lattice:
+    async with known(StatusTimings(unconfirmed=0.3)) as lattice:
         lattice.requested.clear()
         lattice.stores("put", "", v1=ONE)
         lattice.stores("silent", "v1", v1=ONE)
@@ -299,7 +299,7 @@ async def test_of_what_is_not_deployed_wadm_is_not_asked_and_of_a_deployment_onl
 
 
 async def test_what_is_undeployed_while_in_doubt_is_not_looked_at_again_because_of_that() -> None:
-    async with known(StatusTimings(doubt=0.1, every=600.0)) as lattice:
+    async with known(StatusTimings(unconfirmed=0.1, every=600.0)) as lattice:
         lattice.stores("silent", "v1", v1=ONE)
         lattice.stores("silent", "", v1=ONE)
         assert lattice.statuses._pause() == 600.0
@@ -313,7 +313,7 @@ async def test_what_is_undeployed_while_in_doubt_is_not_looked_at_again_because_
 async def test_of_what_wadm_cannot_tell_it_is_asked_ever_less_and_of_nothing_else_for_its_sake(
     error: Exception,
 ) -> None:
-    async with known(StatusTimings(again=0.05, doubt=0.0)) as lattice:
+    async with known(StatusTimings(again=0.05, unconfirmed=0.0)) as lattice:
         lattice.errors["unreadable"] = error
         lattice.stores("unreadable", "v1", v1=ONE)
         await eventually(lambda: "unreadable" in lattice.requested)
@@ -332,7 +332,7 @@ async def test_of_what_wadm_cannot_tell_it_is_asked_ever_less_and_of_nothing_els
 
 
 async def test_of_what_was_not_answered_it_is_asked_again_soon_and_of_nothing_else_for_its_sake() -> None:
-    async with known(StatusTimings(again=0.05, doubt=0.0)) as lattice:
+    async with known(StatusTimings(again=0.05, unconfirmed=0.0)) as lattice:
         lattice.errors["slow"] = SilenceError("no answer")
         lattice.stores("slow", "v1", v1=ONE)
         await eventually(lambda: lattice.requested.count("slow") == 4)
@@ -343,7 +343,7 @@ async def test_of_what_was_not_answered_it_is_asked_again_soon_and_of_nothing_el
 
 
 async def test_what_is_heard_of_an_application_ends_the_questions_about_it() -> None:
-    async with known(StatusTimings(again=0.05, doubt=0.0, every=600.0)) as lattice:
+    async with known(StatusTimings(again=0.05, unconfirmed=0.0, every=600.0)) as lattice:
         lattice.errors["unreadable"] = WadmRefusedError(Refusal.FAILED, "no manifest")
         lattice.stores("unreadable", "v1", v1=ONE)
         await eventually(lambda: "unreadable" in lattice.requested)

@@ -20,7 +20,7 @@ from trellis.lattice.connection.lattice_connection import LatticeConnection, Nat
 from trellis.lattice.follow.comparison import Comparison
 from trellis.lattice.timings import ComparisonTimings, LatticeTimings
 
-QUICK = ComparisonTimings(every=1.0, again=0.01, settle=0.001, rest=0.0, doubt=0.02, busy=0.05)
+QUICK = ComparisonTimings(every=1.0, again=0.01, settle=0.001, rest=0.0, unconfirmed=0.02, busy=0.05)
 GOOD = application("good", wasm_component("echo", "file:///echo.wasm"), version="v1")
 
 

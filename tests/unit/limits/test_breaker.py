@@ -12,12 +12,12 @@ from trellis.limits.breaker import (
     EXAMPLES,
     Admission,
     Closing,
-    Destruction,
+    Deletion,
     Limits,
     Opening,
     State,
-    ask,
     close,
+    decide,
     moment,
     paused_message,
     settled,
@@ -28,16 +28,16 @@ LIMITS = Limits()
 NOW = 1_000_000.0
 
 
-def targets(number: int, first: int = 0) -> list[Destruction]:
+def targets(number: int, first: int = 0) -> list[Deletion]:
     return [
-        Destruction("nodes", f"node-{n}", f"uid-{n}", "taking labels away", "v1", "Node")
+        Deletion("nodes", f"node-{n}", f"uid-{n}", "taking labels away", "v1", "Node")
         for n in range(first, first + number)
     ]
 
 
 def asking(state: State, number: int, population: int, now: float = NOW, first: int = 0) -> tuple[State, int]:
     """Return the next state, and how many of ``number`` objects may go."""
-    state, answers = ask(settled(state, now, LIMITS), targets(number, first), population, now, LIMITS)
+    state, answers = decide(settled(state, now, LIMITS), targets(number, first), population, now, LIMITS)
     return state, sum(answers)
 
 
@@ -196,8 +196,10 @@ def test_in_no_sixty_seconds_do_more_go_than_five_or_ten_percent(history: list[t
     for wait, wanted, population in history:
         now += wait
         requested = [target for n in wanted for target in targets(1, n)]
-        state, answers = ask(settled(state, now, LIMITS), requested, population, now, LIMITS)
-        went += [(now, target.uid, population) for target, may_go in zip(requested, answers, strict=True) if may_go]
+        state, answers = decide(settled(state, now, LIMITS), requested, population, now, LIMITS)
+        went += [
+            (now, target.uid, population) for target, permitted in zip(requested, answers, strict=True) if permitted
+        ]
         assert state.opening is None or now < state.opening.until
     for end, _, _ in went:
         within = [item for item in went if end - 60 < item[0] <= end]
@@ -213,7 +215,7 @@ def test_settling_is_idempotent_and_only_forgets(history: list[tuple[float, list
     state, now = State(), NOW
     for wait, wanted, population in history:
         now += wait
-        state, _ = ask(settled(state, now, LIMITS), targets(len(wanted)), population, now, LIMITS)
+        state, _ = decide(settled(state, now, LIMITS), targets(len(wanted)), population, now, LIMITS)
     state = close(state, by="x", now=now, everything_for=None, limits=LIMITS)
     once = settled(state, at, LIMITS)
     assert settled(once, at, LIMITS) == once

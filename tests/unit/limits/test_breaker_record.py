@@ -20,7 +20,7 @@ states = st.builds(
     st.lists(st.builds(Admission, times, st.integers(0, 10_000), tokens), max_size=4).map(tuple),
     st.none()
     | st.builds(
-        lambda span, reason, held, some: Opening(*span, reason, held, tuple(some)),
+        lambda span, reason, paused, some: Opening(*span, reason, paused, tuple(some)),
         spans, st.text(), tokens, st.lists(st.text(), max_size=3),
     ),
     st.none()
@@ -55,8 +55,8 @@ def test_a_broken_part_is_never_an_error(state: State, part: str, value: object)
 @pytest.mark.parametrize(
     "text",
     [
-        '{"admissions":[],"open":{"since":0,"until":1e9,"why":"","held":[],"examples":[]}}',
-        '{"admissions":[],"open":{"since":5,"until":4,"why":"","held":[],"examples":[]}}',
+        '{"admissions":[],"open":{"since":0,"until":1e9,"reason":"","paused":[],"examples":[]}}',
+        '{"admissions":[],"open":{"since":5,"until":4,"reason":"","paused":[],"examples":[]}}',
         '{"admissions":[{"at":NaN,"population":1,"objects":[]}]}',
         '{"admissions":[{"at":1e300,"population":1,"objects":[]}]}',
         '{"admissions":[{"at":1,"population":-1,"objects":[]}]}',
@@ -81,6 +81,6 @@ def test_a_configmap_holds_a_key_a_kind_and_is_found_by_its_label() -> None:
 
 
 def test_ten_thousand_held_objects_fit() -> None:
-    held = frozenset(f"{n:010x}" for n in range(10_000))
-    state = State(opening=Opening(0, 600, "why", held), closing=Closing(0, 600, "ada", permitted=held))
+    paused = frozenset(f"{n:010x}" for n in range(10_000))
+    state = State(opening=Opening(0, 600, "why", paused), closing=Closing(0, 600, "ada", permitted=paused))
     assert len(encode(state)) < 300_000

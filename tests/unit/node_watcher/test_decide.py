@@ -9,7 +9,7 @@ import pytest
 
 from node_watcher.domain.actions import (
     Action,
-    Destroy,
+    GuardedDeletion,
     PatchNode,
     Publish,
     PublishedState,
@@ -46,7 +46,7 @@ def events(actions: list[Action]) -> list[str]:
 
 def steps(actions: list[Action]) -> list[Action]:
     """Return the actions with what the breaker guards laid open."""
-    return [step for action in actions for step in (action.steps if isinstance(action, Destroy) else (action,))]
+    return [step for action in actions for step in (action.steps if isinstance(action, GuardedDeletion) else (action,))]
 
 
 def patch(actions: list[Action]) -> PatchNode:
@@ -204,7 +204,7 @@ def test_labels_of_a_ready_node_are_only_taken_with_leave_of_the_breaker() -> No
     ]
     for actions in guarded:
         assert not [action for action in actions if isinstance(action, PatchNode)]
-        [destroy] = [action for action in actions if isinstance(action, Destroy)]
+        [destroy] = [action for action in actions if isinstance(action, GuardedDeletion)]
         assert (destroy.target.kind, destroy.target.name) == ("nodes", "node-1")
 
 
@@ -339,7 +339,7 @@ def test_one_handler_of_two_is_no_proof() -> None:
 def test_one_of_two_shims_that_is_no_longer_wanted_loses_its_label_first_under_the_breaker() -> None:
     node = having(POOLED, {"spin": "d1", "slight": "d2"})
     [held] = deciding(node, published=replace(IN, ready=node.digest), shims=(SPIN,))
-    assert isinstance(held, Destroy)
+    assert isinstance(held, GuardedDeletion)
     assert written([held]) == {"labels/slight": None}
 
 

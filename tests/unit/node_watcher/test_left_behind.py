@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from node_watcher.domain.actions import Action, Destroy, PatchNode, PublishedState, Reason, RecordEvent, Snapshot
+from node_watcher.domain.actions import (
+    Action,
+    GuardedDeletion,
+    PatchNode,
+    PublishedState,
+    Reason,
+    RecordEvent,
+    Snapshot,
+)
 from node_watcher.domain.decide import decide
 from trellis import names
 from trellis.events.node import NodeReady
@@ -48,7 +56,9 @@ def deciding(node: NodeView, job: JobView | None, *shims: ShimView) -> list[Acti
 
 def written(actions: list[Action]) -> dict[str, Any]:
     """Return what the one patch writes, by the key's last path element; None for what it removes."""
-    steps = [step for action in actions for step in (action.steps if isinstance(action, Destroy) else (action,))]
+    steps = [
+        step for action in actions for step in (action.steps if isinstance(action, GuardedDeletion) else (action,))
+    ]
     [patch] = [step for step in steps if isinstance(step, PatchNode)]
     return {op["path"].rsplit("/", 1)[1].replace("~1", "/"): op.get("value") for op in patch.ops[2:]}
 
@@ -83,7 +93,7 @@ def test_so_it_does_when_nobody_wants_it_any_more_and_its_failure_comes_next() -
 def test_a_version_that_replaced_another_in_vain_costs_the_label_and_the_breaker_is_asked(job: JobView) -> None:
     node = having(spin="1", slight="1")
     [held] = deciding(node, job, SPIN, SLIGHT)
-    assert isinstance(held, Destroy)
+    assert isinstance(held, GuardedDeletion)
     patch = written([held])
     assert patch["spin"] is None
     assert patch[names.ANNOTATION_SHIMS] == "slight=1 spin=?1"
@@ -135,7 +145,7 @@ def test_a_deleted_shim_loses_its_labels_without_the_breaker() -> None:
     assert patch.reason is Reason.OPTED_OUT
     assert written([patch]) == {"spin": None}
     actions = deciding(having(spin="1"), None, replace(SPIN, deleting=True))
-    assert not any(isinstance(action, Destroy) for action in actions)
+    assert not any(isinstance(action, GuardedDeletion) for action in actions)
     assert written(actions)[names.LABEL_WASM_READY] is None
 
 
@@ -158,7 +168,7 @@ def test_a_deleted_shim_loses_its_labels_without_the_breaker() -> None:
     ],
 )
 def test_a_node_that_loses_its_opt_in_is_counted_by_the_breaker(node: NodeView, shims: tuple[ShimView, ...]) -> None:
-    assert any(isinstance(action, Destroy) for action in deciding(node, None, *shims))
+    assert any(isinstance(action, GuardedDeletion) for action in deciding(node, None, *shims))
 
 
 # --- the circuit breaker is asked only when a label goes ---
@@ -177,7 +187,7 @@ def test_a_patch_that_takes_a_label_of_a_ready_node_is_counted_whatever_it_recor
     node = replace(having(slight="1"), labels=(("slight", "provisioned"), ("spin", "provisioned")))
     job = a_job(node, JobState.COMPLETE, digest="both", installs="slight=1 spin=1", handlers=frozenset({"spin"}))
     [held] = deciding(node, job, replace(SPIN, deleting=True), SLIGHT)
-    assert isinstance(held, Destroy)
+    assert isinstance(held, GuardedDeletion)
     assert written([held])["spin"] is None
 
 
@@ -191,5 +201,5 @@ def test_the_proof_of_one_shim_takes_the_label_of_no_other_one() -> None:
     assert (event.reason, event.warning) == (Reason.PROVED, False)
     after = replace(having(slight="1", spin="1"), handlers=node.handlers)
     [held] = deciding(after, None, SPIN)
-    assert isinstance(held, Destroy)
+    assert isinstance(held, GuardedDeletion)
     assert written([held]) == {"slight": None}

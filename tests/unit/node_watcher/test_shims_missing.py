@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from node_watcher.domain.actions import Destroy, PatchNode, PublishedState, Reason, RecordEvent, Snapshot
+from node_watcher.domain.actions import GuardedDeletion, PatchNode, PublishedState, Reason, RecordEvent, Snapshot
 from node_watcher.domain.decide import decide
 from node_watcher.gather import Cache
 from trellis import names
@@ -89,7 +89,7 @@ def test_a_node_keeps_for_a_while_what_is_gone_without_having_been_uninstalled_a
     assert parts.snapshot().look_in == 1.0
     parts.now += 1.0
     [_, removal] = decide(parts.snapshot())
-    assert isinstance(removal, Destroy), "the circuit breaker is asked"
+    assert isinstance(removal, GuardedDeletion), "the circuit breaker is asked"
 
 
 def test_a_shim_that_comes_back_leaves_the_node_as_it_is_and_the_next_time_counts_anew() -> None:
@@ -122,4 +122,4 @@ def test_a_shim_that_is_deleted_with_others_is_held_by_the_circuit_breaker() -> 
     parts.shims["slight"] = a_shim("slight", deleting=True, deleted_at=1001)
     parts.delete(after=2.0)
     [_, removal] = decide(parts.snapshot())
-    assert isinstance(removal, Destroy)
+    assert isinstance(removal, GuardedDeletion)

@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from node_watcher.domain.actions import Action, Destroy, PatchNode, PublishedState, Reason, RecordEvent, Snapshot
+from node_watcher.domain.actions import (
+    Action,
+    GuardedDeletion,
+    PatchNode,
+    PublishedState,
+    Reason,
+    RecordEvent,
+    Snapshot,
+)
 from node_watcher.domain.decide import decide
 from trellis import names
 from trellis.provisioning.views import JobState, JobView, NodeView, Target, encode_digests
@@ -42,7 +50,7 @@ def deciding(node: NodeView, job: JobView | None = None, **changes: Any) -> list
 
 def written(actions: list[Action]) -> dict[str, str | None]:
     [destroy] = actions
-    assert isinstance(destroy, Destroy)  # a mass of them is held back by the breaker
+    assert isinstance(destroy, GuardedDeletion)  # a mass of them is held back by the breaker
     patch, event = destroy.steps
     assert isinstance(patch, PatchNode)
     assert isinstance(event, RecordEvent)
@@ -83,7 +91,9 @@ NODE = having("runc", spin="1", slight="2")
 )
 def test_the_marks_stay_where(node: NodeView, job: JobView | None, changes: dict[str, Any]) -> None:
     published = replace(READY, ready=node.marked_digest)
-    assert not any(isinstance(action, Destroy) for action in deciding(node, job, published=published, **changes))
+    assert not any(
+        isinstance(action, GuardedDeletion) for action in deciding(node, job, published=published, **changes)
+    )
 
 
 def test_the_failed_job_of_another_try_keeps_nobody_from_seeing_it() -> None:
@@ -94,6 +104,6 @@ def test_the_failed_job_of_another_try_keeps_nobody_from_seeing_it() -> None:
 def test_what_is_to_go_anyhow_is_left_to_its_removal() -> None:
     actions = deciding(NODE, wanted=frozenset({"slight"}))
     [destroy] = actions
-    assert isinstance(destroy, Destroy)
+    assert isinstance(destroy, GuardedDeletion)
     assert "slight" in destroy.steps[0].message
     assert "spin" not in destroy.steps[0].message.partition(":")[0]

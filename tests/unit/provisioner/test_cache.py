@@ -121,10 +121,10 @@ async def test_a_node_is_not_begun_while_it_bears_the_label_of_a_shim_that_is_to
     kube = FakeKube()
     cache = Cache(kube, Settings(), {node.name: node}, {})
     show_ledger(cache, Ledger({}))
-    assert Gather(kube, cache).fleet_snapshot().hands_off == {node.uid}
+    assert Gather(kube, cache).fleet_snapshot().other_controller == {node.uid}
     show_nodes(cache, [replace(node, labels=())])
     world = Gather(kube, cache).fleet_snapshot()
-    assert world.hands_off == frozenset()
+    assert world.other_controller == frozenset()
     assert world.targets[node.uid] == Target(())
 
 

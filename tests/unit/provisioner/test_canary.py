@@ -267,11 +267,11 @@ def test_the_verdict_comes_with_the_end_of_taking_back(state: JobState, failed_t
 
 
 def test_taking_back_on_a_node_that_went_away_is_given_up_when_its_time_is_up() -> None:
-    away = replace(LISTS, ready=False)
+    unavailable = replace(LISTS, ready=False)
     undo = a_shims_job(
-        away, JobState.ACTIVE, operation=UNDO, undoes="CanaryFailed: it broke", given_up="DeadlineExceeded"
+        unavailable, JobState.ACTIVE, operation=UNDO, undoes="CanaryFailed: it broke", given_up="DeadlineExceeded"
     )
-    judged = only(decide(a_snapshot(away, undo)), JudgeFailed)
+    judged = only(decide(a_snapshot(unavailable, undo)), JudgeFailed)
     assert judged.reason is Reason.CANARY_FAILED
     assert judged.message.startswith("it broke; ")
     assert "JudgeFailed" not in [type(action).__name__ for action in decide(a_snapshot(LISTS, undo))]

@@ -11,10 +11,10 @@ from provisioner.domain.actions import (
     Action,
     CreateJob,
     DeleteJob,
-    Destroy,
     EndJob,
     EvictPod,
     GiveBackSlot,
+    GuardedDeletion,
     JudgeFailed,
     LookAgain,
     Publish,
@@ -113,15 +113,15 @@ def test_a_job_deleted_by_hand_is_made_again_once_it_is_gone() -> None:
 
 
 def test_work_on_a_node_that_is_away_is_given_up_when_its_time_is_up() -> None:
-    away = replace(NODE, ready=False)
-    job = a_job(away, given_up="DeadlineExceeded: too long")
+    unavailable = replace(NODE, ready=False)
+    job = a_job(unavailable, given_up="DeadlineExceeded: too long")
     published = frozenset({f"{job.uid}.started"})
-    event, verdict = deciding(away, job, entry=SLOT, published=published)
+    event, verdict = deciding(unavailable, job, entry=SLOT, published=published)
     assert isinstance(event, Publish)
     assert isinstance(verdict, JudgeFailed)
     assert verdict.reason is Reason.NODE_NOT_READY
     assert verdict.message.startswith("DeadlineExceeded: too long; ")
-    assert deciding(away, replace(job, failure="judged"), entry=SLOT, published=published) == []
+    assert deciding(unavailable, replace(job, failure="judged"), entry=SLOT, published=published) == []
 
 
 @pytest.mark.parametrize(
@@ -290,7 +290,7 @@ def test_the_pod_is_read_only_when_it_has_something_to_say() -> None:
 def test_opting_out_takes_the_job_away_and_says_so() -> None:
     job = a_job(NODE)
     [destroy] = deciding(a_node(), job, entry=SLOT)
-    assert isinstance(destroy, Destroy)
+    assert isinstance(destroy, GuardedDeletion)
     assert (destroy.target.kind, destroy.target.uid) == ("jobs", job.uid)
     publish, delete = destroy.steps
     assert kinds([publish]) == ["removed"]
@@ -308,7 +308,7 @@ def of_spin(state: JobState = JobState.ACTIVE, digest: str = "d1", **changes: An
 
 def test_our_own_installer_is_told_to_end_so_that_what_it_did_stays_known() -> None:
     [destroy] = deciding(a_node(), of_spin(), entry=SLOT)
-    assert isinstance(destroy, Destroy)
+    assert isinstance(destroy, GuardedDeletion)
     assert destroy.steps == (EndJob(of_spin(), Reason.OPTED_OUT),)
     assert deciding(a_node(), of_spin(ends_now=True), entry=SLOT) == []
     assert kinds(deciding(a_node(), of_spin(JobState.FAILED))) == ["removed", "DeleteJob"]
@@ -323,7 +323,7 @@ def test_a_job_stays_until_the_node_names_what_it_left_there() -> None:
 
 def test_a_version_that_runs_when_the_shim_is_to_go_is_told_to_end_and_is_no_failure() -> None:
     node = with_shim()
-    assert kinds(removing(node, jobs=(of_spin(digest="d2"),))) == ["Destroy"]
+    assert kinds(removing(node, jobs=(of_spin(digest="d2"),))) == ["GuardedDeletion"]
     ended = of_spin(JobState.FAILED, "d2", ends_now=True)
     assert kinds(removing(node, jobs=(ended,))) == ["DeleteJob", "CreateJob"]
 

@@ -409,7 +409,7 @@ async def test_what_went_with_the_namespace_of_installers_is_told_with_what_to_d
     assert message in event["message"]
     assert APPLY_AGAIN in event["message"]
     assert effects.cache.refused.message_of(node.uid) == event["message"]
-    assert not effects.cache.begun()
+    assert not effects.cache.in_progress()
 
 
 async def test_a_refusal_names_what_is_recorded_on_the_node_and_is_told_again_when_that_changes(

@@ -110,8 +110,8 @@ def in_order(nodes: ShimNodes) -> ShimNodes:
     return replace(
         nodes,
         skipped=named(nodes.skipped),
-        leaving=named(nodes.leaving),
-        away=named(nodes.away),
+        to_remove=named(nodes.to_remove),
+        unavailable=named(nodes.unavailable),
         refused={reason: named(found) for reason, found in nodes.refused.items()},
     )
 

@@ -42,7 +42,7 @@ def planning(
     now: float = NOW,
     blocked: frozenset[str] = frozenset(),
     settles_in: float = 0.0,
-    hands_off: frozenset[str] = frozenset(),
+    other_controller: frozenset[str] = frozenset(),
 ) -> Plan:
     by_uid: dict[str, tuple[JobView, ...]] = {}
     for job in jobs or []:
@@ -50,7 +50,7 @@ def planning(
     held_to = held_to or limits()
     targets, before = kwasm(nodes), Ledger(ledger or {})
     world = FleetSnapshot(tuple(nodes), targets, by_uid, before, {KWASM: held_to}, RETRIES, now, blocked, settles_in)
-    return plan(replace(world, hands_off=hands_off))
+    return plan(replace(world, other_controller=other_controller))
 
 
 def fleet(count: int) -> list[NodeView]:
@@ -137,19 +137,21 @@ def test_work_that_was_given_up_on_a_node_that_is_away_is_not_adopted_again() ->
 
 
 def test_a_node_that_is_not_ready_is_passed_by_until_it_is() -> None:
-    away, *others = fleet(3)
-    away = replace(away, ready=False)
-    outcome = planning([away, *others], held_to=limits("1"))
+    unavailable, *others = fleet(3)
+    unavailable = replace(unavailable, ready=False)
+    outcome = planning([unavailable, *others], held_to=limits("1"))
     assert claimed(outcome) == ["node-001"]
-    assert planning([failed(away, at=1)]).claimed == ()
-    assert planning([away]).wake_in is None  # its next change wakes us
-    assert claimed(planning([replace(away, ready=True)])) == ["node-000"]
+    assert planning([failed(unavailable, at=1)]).claimed == ()
+    assert planning([unavailable]).wake_in is None  # its next change wakes us
+    assert claimed(planning([replace(unavailable, ready=True)])) == ["node-000"]
 
 
 def test_a_node_in_work_that_goes_away_keeps_its_slot() -> None:
-    away, *others = fleet(3)
-    away = replace(away, ready=False)
-    outcome = planning([away, *others], jobs=[a_job(away)], ledger={away.uid: entry()}, held_to=limits("1"))
+    unavailable, *others = fleet(3)
+    unavailable = replace(unavailable, ready=False)
+    outcome = planning(
+        [unavailable, *others], jobs=[a_job(unavailable)], ledger={unavailable.uid: entry()}, held_to=limits("1")
+    )
     assert (outcome.released, claimed(outcome)) == ((), [])
 
 
@@ -273,10 +275,12 @@ def test_a_slot_whose_job_was_asked_for_is_kept_whatever_the_node_is_to_have_now
     first, second = fleet(2)
     nodes, held_to = (replace(first, opt_in="false"), second), {KWASM: limits("1")}
     ledger = Ledger({first.uid: entry()})
-    world = FleetSnapshot(nodes, kwasm(list(nodes)), {}, ledger, held_to, RETRIES, NOW, begun={first.uid: entry()})
+    world = FleetSnapshot(
+        nodes, kwasm(list(nodes)), {}, ledger, held_to, RETRIES, NOW, in_progress={first.uid: entry()}
+    )
     assert plan(world).ledger == ledger
     assert plan(replace(world, ledger=Ledger({}))).ledger == ledger, "also one that somebody deleted"
-    assert claimed(plan(replace(world, begun={}))) == ["node-001"]
+    assert claimed(plan(replace(world, in_progress={}))) == ["node-001"]
 
 
 def test_the_failed_job_of_an_earlier_try_keeps_no_slot_of_one_that_nobody_will_make() -> None:
@@ -318,7 +322,7 @@ def test_a_node_that_is_held_back_is_looked_at_again_soon() -> None:
 
 def test_nothing_is_begun_where_another_controller_works_and_nobody_looks_again_by_the_clock() -> None:
     nodes = [*fleet(2), failed(opted_in(a_node("node-007")), at=1)]
-    outcome = planning(nodes, hands_off=frozenset(node.uid for node in nodes))
+    outcome = planning(nodes, other_controller=frozenset(node.uid for node in nodes))
     assert (claimed(outcome), outcome.wake_in, outcome.waiting) == ([], None, ())
 
 
@@ -326,7 +330,7 @@ def test_a_slot_goes_back_where_another_controller_works_unless_a_job_is_under_w
     [first, second] = fleet(2)
     ledger = {first.uid: entry(), second.uid: entry()}
     outcome = planning(
-        [first, second], jobs=[a_job(second)], ledger=ledger, hands_off=frozenset({first.uid, second.uid})
+        [first, second], jobs=[a_job(second)], ledger=ledger, other_controller=frozenset({first.uid, second.uid})
     )
     assert set(outcome.ledger.entries) == {second.uid}
     assert outcome.released == (first.uid,)

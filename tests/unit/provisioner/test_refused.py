@@ -10,8 +10,8 @@ from provisioner.domain.actions import (
     ClearRefusal,
     CreateJob,
     DeleteJob,
-    Destroy,
     GiveBackSlot,
+    GuardedDeletion,
     JudgeFailed,
     LookAgain,
     ReportRefusal,
@@ -92,7 +92,7 @@ def test_a_suspended_job_that_nobody_wants_any_more_is_deleted(operation: str, e
     """It ignores its deadline, by which others are ended."""
     job = a_job(NODE, suspended=True, operation=operation, installs="spin=d", ends_now=ends_now)
     actions = decide(a_snapshot(NODE, job, target=None, pod_refused=MESSAGE))
-    [held] = [action for action in actions if isinstance(action, Destroy)]
+    [held] = [action for action in actions if isinstance(action, GuardedDeletion)]
     assert [type(step) for step in held.steps] == [DeleteJob]
 
 

@@ -85,7 +85,7 @@ def test_a_lost_ledger_that_lets_a_second_wave_begin_is_caught(decisions: pytest
 
 def test_a_job_whose_deletion_makes_the_leader_forget_what_it_did_is_caught(decisions: pytest.MonkeyPatch) -> None:
     """As it was once: only the Job knew what is on the disk."""
-    decisions.setattr(rollout_decisions, "doubted", lambda *_: frozenset())
+    decisions.setattr(rollout_decisions, "unconfirmed_shims", lambda *_: frozenset())
     with pytest.raises(BrokenPromise, match=rf"{HOPELESS}[\s\S]*{TOO_LATE}"):
         explored(Rollout(), 1, Left(jobs_deleted=1, opt_outs=1))
 

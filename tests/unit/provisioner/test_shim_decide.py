@@ -112,8 +112,8 @@ def test_nodes_that_are_not_ready_are_named_while_there_is_something_to_do_there
         found = written(deciding(*nodes, **changes)).conditions
         return next(item.message for item in found if item.type == "Progressing")
 
-    away, done = replace(a_node("a"), ready=False), replace(having("b", wanted_shim().digest), ready=False)
-    waiting = progressing(away, done)
+    unavailable, done = replace(a_node("a"), ready=False), replace(having("b", wanted_shim().digest), ready=False)
+    waiting = progressing(unavailable, done)
     assert (lacking(waiting, "1 of 2 nodes", "0"), waiting.endswith(": a")) == ([], True)
     finished = progressing(done)
     assert (lacking(finished, "1 of 1 nodes", "0"), ";" in finished) == ([], False)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from provisioner.cache import Cache
-from provisioner.domain.actions import CreateJob, CreateUndo, DeleteJob, Destroy, EndJob, JudgeFailed, Snapshot
+from provisioner.domain.actions import CreateJob, CreateUndo, DeleteJob, EndJob, GuardedDeletion, JudgeFailed, Snapshot
 from provisioner.domain.canary import Canary, CanaryPod
 from provisioner.domain.decide import decide
 from provisioner.domain.plan import FleetSnapshot, plan
@@ -255,10 +255,12 @@ def test_the_first_run_that_failed_is_the_one_that_tells(statuses: list[dict[str
 
 
 @pytest.mark.parametrize(
-    ("deleting", "kind"), [(frozenset({"spin"}), EndJob), (frozenset[str](), Destroy)], ids=["deleted", "opted out"]
+    ("deleting", "kind"),
+    [(frozenset({"spin"}), EndJob), (frozenset[str](), GuardedDeletion)],
+    ids=["deleted", "opted out"],
 )
 def test_an_installer_that_a_deleted_shim_stops_is_not_counted_by_the_breaker(
-    deleting: frozenset[str], kind: type[EndJob | Destroy]
+    deleting: frozenset[str], kind: type[EndJob | GuardedDeletion]
 ) -> None:
     job = a_job(a_node(), installs="spin=1")
     snapshot = Snapshot(

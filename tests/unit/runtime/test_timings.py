@@ -25,7 +25,7 @@ def test_production_timings_of_a_service() -> None:
 
 def test_production_timings_of_a_process() -> None:
     assert asdict(ProcessTimings()) == {
-        "together": 3.0,
+        "barrier": 3.0,
         "health": {"beat": 1.0, "idle": 75.0, "shutdown": 1.0},
         "ending": {"echo": 1.0, "afterglow": 1.0},
     }

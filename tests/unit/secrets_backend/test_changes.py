@@ -27,7 +27,7 @@ class World:
     def __init__(self) -> None:
         self.version: tuple[str, str] | None = ("u", "1")
         self.events: list[tuple[SecretChanged, str]] = []
-        self.away = False
+        self.unavailable = False
         self.looks = 0
         self.changes = Changes(
             cast("Kube", self), cast("Bus", self), setup("secrets_backend", metrics=Metrics()), QUICK
@@ -46,7 +46,7 @@ class World:
         return {"metadata": {"uid": self.version[0], "resourceVersion": self.version[1]}}
 
     async def publish(self, event: SecretChanged, *, dedup: str) -> None:
-        if self.away:
+        if self.unavailable:
             raise BusUnavailable("away")
         self.events.append((event, dedup))
 
@@ -118,10 +118,10 @@ async def test_a_secret_that_is_deleted_is_said_when_it_is_there_again(world: Wo
 
 async def test_a_change_that_the_bus_did_not_take_is_said_again(world: World) -> None:
     world.give()
-    world.version, world.away = ("u", "2"), True
+    world.version, world.unavailable = ("u", "2"), True
     async with running(world):
         await world.look()
-        world.away = False
+        world.unavailable = False
         await world.look()
     assert len(world.events) == 1
 

@@ -17,9 +17,9 @@ from service_reflector.domain.snapshot import Snapshot
 from trellis import names
 from trellis.kube.errors import AlreadyExists
 from trellis.kube.resources import ENDPOINT_SLICES, SERVICES
-from trellis.lattice.domain.kept import read_kept
+from trellis.lattice.domain.preserved import read_preserved
 from trellis.lattice.domain.service_views import ServiceView, view_service, view_slice
-from trellis.limits.breaker import Destruction
+from trellis.limits.breaker import Deletion
 from trellis_dev.fakes.fake import FakeKube
 
 
@@ -28,9 +28,9 @@ class Breaker:
     """A circuit breaker with one answer: None, or the seconds for which it holds."""
 
     answer: float | None
-    requested: list[Destruction] = field(default_factory=list)
+    requested: list[Deletion] = field(default_factory=list)
 
-    async def hold(self, target: Destruction) -> float | None:
+    async def admit(self, target: Deletion) -> float | None:
         self.requested.append(target)
         return self.answer
 
@@ -41,7 +41,7 @@ async def test_a_service_that_the_circuit_breaker_holds_is_not_deleted(answer: f
     manifest = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "shop", "namespace": "default"}, "spec": {}}
     metadata = kube.put(SERVICES, manifest)["metadata"]
     found = ServiceView("default", "shop", metadata["uid"], metadata["resourceVersion"], "shop", "east/1", manifest={})
-    target = Destruction("services", "shop", found.uid, "deletion", "v1", "Service", "default")
+    target = Deletion("services", "shop", found.uid, "deletion", "v1", "Service", "default")
     parts: list[Any] = [SimpleNamespace(deleted=set()), None, None, None]
     effects = Effects(kube, cast("Any", None), *parts, cast("Any", breaker))
     assert await effects.apply("default", [RemoveService(found, "Unpublished", "why", target)]) == answer
@@ -102,9 +102,9 @@ async def test_a_keeper_without_its_label_is_repaired_beside_a_service_that_was_
     await effects.apply("default", [WriteSlice("shop", KEEPER)])
     [found] = kube.objects(ENDPOINT_SLICES)
     assert found["metadata"]["labels"][names.LABEL_SLICE_MANAGED_BY] == names.SLICE_MANAGED_BY
-    kept = read_kept(slices.written.kept)
-    assert kept is not None
-    assert (kept.uid, slices.written.owner) == (service.uid, "")
+    preserved = read_preserved(slices.written.preserved)
+    assert preserved is not None
+    assert (preserved.uid, slices.written.owner) == (service.uid, "")
 
 
 @pytest.mark.parametrize(

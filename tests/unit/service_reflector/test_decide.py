@@ -30,11 +30,11 @@ from service_reflector.domain.snapshot import Claim, Refused, Snapshot
 from support.suite.naming import lacking
 from support.wadm.manifests import ANY_HOST, capability, link, manifest
 from trellis import names
+from trellis.lattice.domain.cached_listeners import read_cached_listeners
 from trellis.lattice.domain.group_views import GroupView
 from trellis.lattice.domain.hosts import Host, Sighting, Unit
 from trellis.lattice.domain.manifests import Application, read_application
 from trellis.lattice.domain.provider_hosts import ProviderHosts
-from trellis.lattice.domain.reach import read_reach
 from trellis.lattice.domain.service_views import (
     PodView,
     RouteView,
@@ -239,7 +239,7 @@ def remembered(world: Snapshot, **changes: Any) -> Snapshot:
     """The world as it is while nothing is known of the lattice."""
     service = world.services["shop"].manifest
     assert service is not None
-    listeners = read_reach(service["annotations"][names.ANNOTATION_CACHED_LISTENERS])
+    listeners = read_cached_listeners(service["annotations"][names.ANNOTATION_CACHED_LISTENERS])
     found = claim(Application("shop", listeners=listeners), remembered=True, **changes)
     return replace(world, claims=(found,), unknown=frozenset({"east/1"}))
 
@@ -268,7 +268,7 @@ def test_a_finalizer_of_a_former_version_goes_though_nothing_is_known_of_the_lat
 
 @pytest.mark.parametrize("text", ["", "[", "{}", "[1]", '[{"component": 1}]', "null"])
 def test_an_edited_memory_is_none(text: str) -> None:
-    assert read_reach(text) == ()
+    assert read_cached_listeners(text) == ()
 
 
 def test_the_service_of_somebody_else_is_left_alone_and_told() -> None:
@@ -324,7 +324,7 @@ def of_a_former_version(world: Snapshot) -> Snapshot:
     service = world.services["shop"]
     assert service.manifest is not None
     held = replace(service, manifest={**service.manifest, "finalizers": [names.WASMCLOUD_OPERATOR_SERVICE]})
-    owned = tuple(replace(item, kept="", owner=service.uid) for item in world.slices["shop"])
+    owned = tuple(replace(item, preserved="", owner=service.uid) for item in world.slices["shop"])
     return replace(world, services={"shop": held}, slices={"shop": owned})
 
 
@@ -362,7 +362,7 @@ def test_one_of_several_slices_keeps_the_addresses_and_goes_on_to() -> None:
     both = replace(POD, addresses=("10.0.0.1", "fd00::1"))
     dual = app(capability("httpserver", link("[::]:8080"), ANY_HOST))
     world = after(snapshot(claim(dual, pods=(both,))))
-    assert sorted(bool(item.kept) for item in world.slices["shop"]) == [False, True]
+    assert sorted(bool(item.preserved) for item in world.slices["shop"]) == [False, True]
     assert {item.owner for item in world.slices["shop"]} == {"", world.services["shop"].uid}
     turned = replace(world, slices={"shop": world.slices["shop"][::-1]})
     assert decide(turned) == []
@@ -371,7 +371,7 @@ def test_one_of_several_slices_keeps_the_addresses_and_goes_on_to() -> None:
 def test_a_service_without_hosts_has_a_slice_for_its_addresses() -> None:
     world = after(snapshot(claim(pods=())))
     (piece,) = world.slices["shop"]
-    assert (piece.endpoints, bool(piece.kept)) == ((), True)
+    assert (piece.endpoints, bool(piece.preserved)) == ((), True)
     assert decide(world) == []
     (write,) = decide(replace(world, claims=(claim(),)))
     assert isinstance(write, WriteSlice)
@@ -399,7 +399,7 @@ def addressed(service: ServiceView) -> ServiceView:
     return replace(service, manifest={**service.manifest, "spec": {**ADDRESSES, "ports": ports}})
 
 
-def kept(world: Snapshot) -> Snapshot:
+def preserved(world: Snapshot) -> Snapshot:
     """The world once the Service had addresses, and was deleted by hand."""
     had = after(replace(world, services={"shop": addressed(world.services["shop"])}))
     return replace(had, services={})
@@ -407,7 +407,7 @@ def kept(world: Snapshot) -> Snapshot:
 
 @pytest.mark.parametrize("pods", [(POD,), ()], ids=["with hosts", "without"])
 def test_what_a_service_had_been_given_is_known_to_whoever_leads_next(pods: tuple[PodView, ...]) -> None:
-    world = kept(after(snapshot(claim(pods=pods))))
+    world = preserved(after(snapshot(claim(pods=pods))))
     world = replace(world, claims=(claim(app(**{names.ANNOTATION_SERVICE_TYPE: "NodePort"}), pods=pods),))
     create, *_ = decide(world)
     assert isinstance(create, CreateService)
@@ -417,7 +417,7 @@ def test_what_a_service_had_been_given_is_known_to_whoever_leads_next(pods: tupl
 
 def test_what_is_kept_goes_with_the_application_and_waits_for_its_lattice() -> None:
     had = after(snapshot(claim()))
-    world = kept(had)
+    world = preserved(had)
     (piece,) = world.slices["shop"]
     removed = replace(world, claims=())
     assert decide(removed) == [DeleteSlice(piece, "Unpublished")]
@@ -432,7 +432,7 @@ def test_what_is_kept_goes_with_the_application_and_waits_for_its_lattice() -> N
 
 
 def test_a_name_that_waits_with_its_addresses_is_given_to_no_other_lattice() -> None:
-    world = kept(after(snapshot(claim())))
+    world = preserved(after(snapshot(claim())))
     (piece,) = world.slices["shop"]
     younger = replace(world, claims=(claim(lattice="west/1"),), awaited=(piece,), unknown=frozenset({"east/1"}))
     create, *others = decide(younger)
@@ -442,7 +442,7 @@ def test_a_name_that_waits_with_its_addresses_is_given_to_no_other_lattice() -> 
 
 
 def test_a_slice_names_no_service_that_is_none_of_the_application() -> None:
-    world = kept(after(snapshot(claim())))
+    world = preserved(after(snapshot(claim())))
     (piece,) = world.slices["shop"]
     create, *_ = decide(replace(world, slices={"victim": (replace(piece, service="victim"),)}))
     assert isinstance(create, CreateService)
@@ -453,7 +453,7 @@ def test_a_slice_names_no_service_that_is_none_of_the_application() -> None:
 def test_an_uninstallation_leaves_endpoints_to_a_service_whatever_stands_on_its_slice(text: str) -> None:
     had = after(snapshot(claim()))
     (piece,) = had.slices["shop"]
-    world = replace(had, slices={"shop": (replace(piece, kept=text),)}, remove_finalizers=True)
+    world = replace(had, slices={"shop": (replace(piece, preserved=text),)}, remove_finalizers=True)
     assert kinds(decide(world)) == ["WriteSlice"]
 
 
@@ -461,15 +461,15 @@ def test_an_uninstallation_leaves_endpoints_to_a_service_whatever_stands_on_its_
     "text", ["", "{", "[]", "{}", '{"application":"shop","lattice":"east/1","spec":{"ports":[1]}}']
 )
 def test_what_is_kept_may_be_edited_by_anybody(text: str) -> None:
-    world = kept(after(snapshot(claim())))
+    world = preserved(after(snapshot(claim())))
     (piece,) = world.slices["shop"]
-    (create, *_) = decide(replace(world, slices={"shop": (replace(piece, kept=text),)}))
+    (create, *_) = decide(replace(world, slices={"shop": (replace(piece, preserved=text),)}))
     assert isinstance(create, CreateService)
     assert create.former is None
 
 
 def test_what_was_kept_for_another_lattices_service_is_not_taken() -> None:
-    world = kept(after(snapshot(claim())))
+    world = preserved(after(snapshot(claim())))
     (create, *_) = decide(replace(world, claims=(claim(lattice="west/2"),)))
     assert isinstance(create, CreateService)
     assert create.former is None
@@ -494,7 +494,7 @@ def test_uninstalling_leaves_no_slice_that_outlives_its_service() -> None:
     ]
     assert len(writes) == 2
     assert decide(after(world)) == []
-    removed = replace(kept(after(snapshot(claim()))), remove_finalizers=True)
+    removed = replace(preserved(after(snapshot(claim()))), remove_finalizers=True)
     assert kinds(decide(removed)) == ["DeleteSlice"]
 
 

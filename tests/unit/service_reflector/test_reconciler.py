@@ -17,8 +17,8 @@ from trellis import names
 from trellis.bus.consume.queue import KeyedQueue
 from trellis.events.services import ServiceReflected
 from trellis.kube.resources import ENDPOINT_SLICES, SERVICES
-from trellis.lattice.domain.kept import read_kept
 from trellis.lattice.domain.manifests import read_application
+from trellis.lattice.domain.preserved import read_preserved
 from trellis.lattice.domain.provider_hosts import ProviderHosts
 from trellis.lattice.domain.service_views import PodView, view_service, view_slice
 from trellis.telemetry import Metrics, TraceSpans, setup
@@ -75,7 +75,7 @@ async def test_one_run_makes_the_service_and_its_endpoints_and_publishes_it() ->
     [event] = [call.kwargs for call in recorder.record.await_args_list]
     assert (event["type"], event["reason"], event["regarding"].kind) == ("Normal", "ServiceReflected", "Service")
     [service], [endpoints] = world.kube.objects(SERVICES), world.kube.objects(ENDPOINT_SLICES)
-    kept = read_kept(endpoints["metadata"]["annotations"][names.ANNOTATION_PRESERVED])
+    kept = read_preserved(endpoints["metadata"]["annotations"][names.ANNOTATION_PRESERVED])
     assert kept is not None
     assert kept.uid == service["metadata"]["uid"]
     assert "finalizers" not in service["metadata"]

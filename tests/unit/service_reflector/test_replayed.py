@@ -116,7 +116,7 @@ def test_with_gaps_heartbeats_and_wadms_answer_end_in_the_same(messages: list[Me
     last = [message for message in ALIVE if message["subject"].endswith("host_heartbeat")][-2:]
     comparison, watch = run([item for index, item in enumerate(messages) if index not in lost] + last)
     state = comparison.applications
-    now = 10**9 + state.timings.doubt
+    now = 10**9 + state.timings.unconfirmed
     state.listed([Model(APPLICATION, VERSION, VERSION)], state.events, now)
     if APPLICATION in state.wanted:
         (published,) = [item for item in ALIVE if item["subject"].endswith("manifest_published")]

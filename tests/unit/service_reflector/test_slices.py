@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service_reflector.domain.slices import ENDPOINTS_MAX, Reach, Slice, pack
+from service_reflector.domain.slices import ENDPOINTS_MAX, EndpointSet, Slice, pack
 from trellis.lattice.domain.addresses import Family
 from trellis.lattice.domain.service_views import PodView, ServiceView, SliceView
 
@@ -22,8 +22,8 @@ def a_pod(number: int, *, serving: bool = True, terminating: bool = False, six: 
     return PodView("g", f"host-{number}", f"uid-{number}", "group", "node", addresses, serving, terminating, ())
 
 
-def reach(pods: Iterable[PodView], families: tuple[Family, ...] = (Family.IPV4,), port: int = 80) -> Reach:
-    return Reach("http", (("http", port, "http"),), families, tuple(pods))
+def endpoint_set(pods: Iterable[PodView], families: tuple[Family, ...] = (Family.IPV4,), port: int = 80) -> EndpointSet:
+    return EndpointSet("http", (("http", port, "http"),), families, tuple(pods))
 
 
 def stored(wanted: Sequence[Slice]) -> list[SliceView]:
@@ -38,7 +38,7 @@ def stored(wanted: Sequence[Slice]) -> list[SliceView]:
 
 def test_an_endpoint_tells_whether_it_is_ready_serves_or_ends() -> None:
     pods = [a_pod(1), a_pod(2, serving=False), a_pod(3, terminating=True), a_pod(4, serving=False, terminating=True)]
-    (piece,) = pack("shop", [reach(pods)], [])
+    (piece,) = pack("shop", [endpoint_set(pods)], [])
     assert [tuple(endpoint["conditions"].values()) for endpoint in piece.endpoints] == [
         (True, True, False),
         (False, False, False),
@@ -50,37 +50,39 @@ def test_an_endpoint_tells_whether_it_is_ready_serves_or_ends() -> None:
 
 
 def test_each_family_has_slices_of_its_own() -> None:
-    pieces = pack("shop", [reach([a_pod(1, six=True), a_pod(2)], BOTH)], [])
+    pieces = pack("shop", [endpoint_set([a_pod(1, six=True), a_pod(2)], BOTH)], [])
     found = {piece.family: [endpoint["addresses"] for endpoint in piece.endpoints] for piece in pieces}
     assert found == {"IPv4": [["10.0.0.2"], ["10.0.0.3"]], "IPv6": [["fd00::2"]]}
 
 
 def test_a_pod_without_an_address_is_no_endpoint() -> None:
-    assert pack("shop", [reach([replace(a_pod(1), addresses=()), replace(a_pod(2), addresses=("?",))])], []) == []
+    assert (
+        pack("shop", [endpoint_set([replace(a_pod(1), addresses=()), replace(a_pod(2), addresses=("?",))])], []) == []
+    )
 
 
 def test_ports_of_other_hosts_are_other_slices() -> None:
-    pieces = pack("shop", [reach([a_pod(1)]), replace(reach([a_pod(2)]), name="admin")], [])
+    pieces = pack("shop", [endpoint_set([a_pod(1)]), replace(endpoint_set([a_pod(2)]), name="admin")], [])
     assert len({piece.name for piece in pieces}) == 2
 
 
 def test_a_port_that_moves_changes_slices_and_makes_none() -> None:
-    before = stored(pack("shop", [reach([a_pod(1)])], []))
-    (piece,) = pack("shop", [reach([a_pod(1)], port=81)], before)
+    before = stored(pack("shop", [endpoint_set([a_pod(1)])], []))
+    (piece,) = pack("shop", [endpoint_set([a_pod(1)], port=81)], before)
     assert (piece.name, piece.ports[0]["port"]) == (before[0].name, 81)
     assert piece.differs(OWNER)
 
 
 def test_what_is_written_differs_no_more_unless_the_service_is_another() -> None:
     pods = [a_pod(number) for number in range(150)]
-    again = pack("shop", [reach(pods)], stored(pack("shop", [reach(pods)], [])))
+    again = pack("shop", [endpoint_set(pods)], stored(pack("shop", [endpoint_set(pods)], [])))
     assert not any(piece.differs(OWNER) for piece in again)
     assert all(piece.differs(ANOTHER) for piece in again)
 
 
 def test_a_slice_that_became_empty_stays_for_the_next() -> None:
-    before = stored(pack("shop", [reach([a_pod(1)])], []))
-    (piece,) = pack("shop", [reach([])], before)
+    before = stored(pack("shop", [endpoint_set([a_pod(1)])], []))
+    (piece,) = pack("shop", [endpoint_set([])], before)
     assert (piece.name, piece.endpoints) == (before[0].name, ())
 
 
@@ -92,7 +94,7 @@ class Packed:
     slices: list[SliceView] = field(default_factory=list)
 
     def step(self) -> int:
-        wanted = pack("shop", [reach(self.pods[number] for number in sorted(self.pods))], self.slices)
+        wanted = pack("shop", [endpoint_set(self.pods[number] for number in sorted(self.pods))], self.slices)
         deleted = {item.name for item in self.slices} - {item.name for item in wanted}
         writes = len(deleted) + sum(item.differs(OWNER) for item in wanted)
         self.slices = stored(wanted)
@@ -119,6 +121,6 @@ def test_a_change_of_one_pod_writes_one_slice(steps: list[tuple[str, int]]) -> N
 
 @pytest.mark.parametrize("count", [0, 1, 100, 101, 1000])
 def test_there_are_no_more_slices_than_needed(count: int) -> None:
-    pieces = pack("shop", [reach(a_pod(number) for number in range(count))], [])
+    pieces = pack("shop", [endpoint_set(a_pod(number) for number in range(count))], [])
     assert len(pieces) == -(-count // 100)
     assert len({piece.name for piece in pieces}) == len(pieces)

@@ -7,16 +7,16 @@ from typing import Any, cast
 
 import pytest
 
-from service_reflector.following import Following
 from service_reflector.gather import Cache
+from service_reflector.lattice_followers import LatticeFollowers
 from service_reflector.watches import on_service, on_slice
 from trellis.kube.changes import Change, ChangeKind
-from trellis.lattice.domain.kept import write_kept
+from trellis.lattice.domain.preserved import write_preserved
 from trellis.lattice.domain.service_views import ServiceView, SliceView
 
 SERVICE = ServiceView("g", "shop-2", "uid-shop", "1", "shop", "east/1")
 PIECE = SliceView(
-    "g", "shop-2-0", "uid-slice", "1", "shop-2", "", "IPv4", (), (), write_kept("shop", "east/1", SERVICE)
+    "g", "shop-2-0", "uid-slice", "1", "shop-2", "", "IPv4", (), (), write_preserved("shop", "east/1", SERVICE)
 )
 KEY = "g/shop"
 DELETED = ChangeKind.DELETED
@@ -26,7 +26,7 @@ class World:
     """What is known, and the keys that run."""
 
     def __init__(self) -> None:
-        self.cache = Cache(cast("Any", None), {}, {}, Following(lambda *_: None))
+        self.cache = Cache(cast("Any", None), {}, {}, LatticeFollowers(lambda *_: None))
         self.woken: list[str] = []
 
     def service(self, old: ServiceView | None, new: ServiceView | None) -> None:
@@ -52,15 +52,15 @@ def test_a_slice_is_kept_for_a_service_from_the_moment_on_in_which_that_is_gone(
         world.slice(None, PIECE)
     else:
         world.slice(None, PIECE)
-        assert (list(world.cache.kept), world.woken) == ([KEY], [KEY]), "nobody may make it again"
+        assert (list(world.cache.preserved_slices), world.woken) == ([KEY], [KEY]), "nobody may make it again"
         world.service(None, SERVICE)
-    assert world.cache.kept == {}, "news of a lattice runs no key because of it"
+    assert world.cache.preserved_slices == {}, "news of a lattice runs no key because of it"
     world.woken.clear()
     world.service(SERVICE, None)
-    assert list(world.cache.kept) == [KEY]
+    assert list(world.cache.preserved_slices) == [KEY]
     assert set(world.woken) == {KEY}
     world.slice(PIECE, None)
-    assert world.cache.kept == {}
+    assert world.cache.preserved_slices == {}
 
 
 def test_the_service_may_have_lost_its_marks_before_it_went() -> None:

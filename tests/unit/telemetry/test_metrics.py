@@ -22,7 +22,7 @@ def test_the_names_and_labels_are_those_of_the_dashboards() -> None:
     metrics.kube_requests_total.labels("s", "PATCH", "nodes", "200").inc()
     metrics.leader.labels("s").set(1)
     metrics.circuit_breaker_open.labels("s", "nodes").set(1)
-    metrics.circuit_breaker_held_total.labels("s", "nodes").inc()
+    metrics.circuit_breaker_paused_total.labels("s", "nodes").inc()
     metrics.queue("s", "q", lambda: 2, lambda: 3)
     metrics.watch_staleness("s", "jobs", "jobs in a", lambda: 4)
     metrics.watch_staleness("s", "jobs", "jobs in b", lambda: 5)
@@ -34,7 +34,7 @@ def test_the_names_and_labels_are_those_of_the_dashboards() -> None:
     assert sample(metrics, "trellis_kube_requests_total", service="s", verb="PATCH", resource="nodes", code="200") == 1
     assert sample(metrics, "trellis_leader", service="s") == 1
     assert sample(metrics, "trellis_circuit_breaker_open", service="s", kind="nodes") == 1
-    assert sample(metrics, "trellis_circuit_breaker_held_total", service="s", kind="nodes") == 1
+    assert sample(metrics, "trellis_circuit_breaker_paused_total", service="s", kind="nodes") == 1
     assert sample(metrics, "trellis_queue_depth", service="s", queue="q") == 2
     assert sample(metrics, "trellis_queue_oldest_seconds", service="s", queue="q") == 3
     for watch, seconds in (("jobs in a", 4), ("jobs in b", 5)):

@@ -27,7 +27,7 @@ def test_every_known_breaker_has_a_row_and_so_has_what_else_a_record_holds() -> 
 def test_an_open_one_says_since_when_until_when_how_many_why_and_what_to_do() -> None:
     document = OPEN.document()
     assert (document["since"], document["until"]) == ("1970-01-12T13:46:40Z", "1970-01-12T13:56:40Z")
-    assert (document["state"], document["held"], document["reason"]) == ("Open", 4, OPENING.reason)
+    assert (document["state"], document["paused"], document["reason"]) == ("Open", 4, OPENING.reason)
     assert "trellis circuit-breaker close node-watcher nodes" in OPEN.advice()
     assert lacking(OPEN.advice(), "w", "x", "y") == []
     assert "…" in OPEN.advice()
@@ -46,7 +46,7 @@ def test_a_record_that_makes_no_sense_is_not_shown_as_closed() -> None:
 
 def test_who_closed_it_stays_when_the_leave_is_over() -> None:
     state = State(closing=Closing(NOW, NOW + 600, "ada", permitted=frozenset("a")))
-    assert row_of("s", "k", state, NOW + 1).document()["leave"] == {"what": "Held", "until": "1970-01-12T13:56:40Z"}
+    assert row_of("s", "k", state, NOW + 1).document()["leave"] == {"what": "Paused", "until": "1970-01-12T13:56:40Z"}
     later = row_of("s", "k", state, NOW + 600).document()
     assert (later["leave"], later["closed"]["by"]) == (None, "ada")
 
@@ -55,12 +55,12 @@ def test_the_status_has_a_problem_while_one_is_open() -> None:
     assert breakers_part([replace(OPEN, position=Position.CLOSED, opening=None)]).problem == ""
     part = breakers_part([OPEN])
     assert lacking(part.problem, "node-watcher", "4", "nodes", "trellis circuit-breaker status") == []
-    assert part.data["open"][0]["held"] == 4
+    assert part.data["open"][0]["paused"] == 4
 
 
 def test_one_that_is_open_and_holds_nothing_any_more_is_no_problem() -> None:
     emptied = row_of("node-watcher", "nodes", State(opening=replace(OPENING, paused=frozenset(), examples=())), NOW + 1)
     part = breakers_part([emptied])
-    assert (part.problem, part.data["open"][0]["held"]) == ("", 0)
+    assert (part.problem, part.data["open"][0]["paused"]) == ("", 0)
     assert "1970-01-12T13:56:40Z" in emptied.advice()
     assert breakers_part([row_of("node-watcher", "nodes", None, NOW)]).problem != ""

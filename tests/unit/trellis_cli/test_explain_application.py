@@ -51,7 +51,7 @@ GROUP: Manifest = {
     "status": {"readyReplicas": 2, "desiredReplicas": 2, "conditions": []},
 }
 SERVICE = ServiceView("team", "web", "uid-web", "1", "web", "east/1")
-AWAY = condition("HostsReporting", "Unknown", "LatticeUnreachable", "refused")
+UNAVAILABLE = condition("HostsReporting", "Unknown", "LatticeUnreachable", "refused")
 SILENT = condition("HostsReporting", "False", "HeartbeatMissing", "none is heard")
 LED = Beside([Leader(MANAGER, "pod-1", "both sides are not kept equal")])
 UNLED = Beside([replace(LED.leaders[0], holder="")])

@@ -11,16 +11,16 @@ from service_reflector.domain.ownership import Undecided
 from support.suite.naming import lacking
 from trellis import names
 from trellis.lattice.domain.addresses import Family
+from trellis.lattice.domain.cached_listeners import write_cached_listeners
 from trellis.lattice.domain.group_views import GroupView
 from trellis.lattice.domain.manifests import Listener, Protocol
-from trellis.lattice.domain.reach import write_reach
 from trellis.lattice.domain.service_views import PodView, ServiceView, SliceView
 from trellis.read_model.explain.page import Explanation, Leader, Line
 from trellis.read_model.explain.service import (
     PRESERVED,
     REFLECTOR,
+    ServiceSnapshot,
     Warned,
-    World,
     explain_no_service,
     explain_service,
 )
@@ -38,7 +38,7 @@ SERVICE = ServiceView(
     "shop",
     "east/1",
     manifest={
-        "annotations": {names.ANNOTATION_CACHED_LISTENERS: write_reach((LISTENER,))},
+        "annotations": {names.ANNOTATION_CACHED_LISTENERS: write_cached_listeners((LISTENER,))},
         "spec": {"type": "ClusterIP", "clusterIP": "10.96.0.7", "ports": [{"name": "http", "port": 8080}]},
     },
 )
@@ -48,7 +48,7 @@ ENDPOINT = {"addresses": ["10.0.0.1"], "conditions": {"ready": True}, "targetRef
 SLICE = SliceView("g", "shop-x-0", "uid-slice", "1", "shop", "uid-shop", "IPv4", (ENDPOINT,), ())
 LED = Beside([Leader(REFLECTOR, "pod-1", "nothing follows")])
 UNLED = Beside([Leader(REFLECTOR, "", "nothing follows")])
-WELL = World(SERVICE, [SLICE], [GROUP], [POD], beside=LED)
+WELL = ServiceSnapshot(SERVICE, [SLICE], [GROUP], [POD], beside=LED)
 EMPTY = replace(SLICE, endpoints=())
 
 
@@ -68,7 +68,7 @@ def test_nothing_is_wrong_with_a_service_that_leads_to_a_host() -> None:
     assert "lattice east" in lines[1].text
 
 
-REASONS: dict[str, tuple[World, str, list[str]]] = {
+REASONS: dict[str, tuple[ServiceSnapshot, str, list[str]]] = {
     "no pods": (replace(WELL, pods=[], slices=[EMPTY]), "hosts", []),
     "not ready": (replace(WELL, pods=[replace(POD, serving=False)], slices=[EMPTY]), "host", ["g/host-1"]),
     "ending": (replace(WELL, pods=[replace(POD, terminating=True)], slices=[EMPTY]), "host", ["g/host-1"]),
@@ -88,7 +88,7 @@ REASONS: dict[str, tuple[World, str, list[str]]] = {
 
 
 @pytest.mark.parametrize(("world", "about", "named"), REASONS.values(), ids=REASONS)
-def test_what_is_wrong_is_named(world: World, about: str, named: list[str]) -> None:
+def test_what_is_wrong_is_named(world: ServiceSnapshot, about: str, named: list[str]) -> None:
     shown = [line.shown for line in explain_service(world).lines if line.about == about and line.well is False]
     assert [lacking(item, *named) for item in shown] == [[]]
 
@@ -97,7 +97,7 @@ LOOPBACK = [
     Warned(group, "LoopbackAddress", "application shop of lattice east: it listens on 127.0.0.1:80")
     for group in ("g/group", "g/second")
 ]
-CAUSES: dict[str, tuple[World, list[str]]] = {
+CAUSES: dict[str, tuple[ServiceSnapshot, list[str]]] = {
     "a host that is not ready": (
         replace(WELL, pods=[replace(POD, serving=False)], slices=[EMPTY]),
         ["g/host-1", "10.0.0.1", "kubectl describe pod -n g host-1"],
@@ -147,7 +147,7 @@ ABSENT: dict[str, tuple[Absence, list[Warned], Beside, list[str]]] = {
 
 
 @pytest.mark.parametrize(("world", "named"), CAUSES.values(), ids=CAUSES)
-def test_the_first_line_names_the_cause(world: World, named: list[str]) -> None:
+def test_the_first_line_names_the_cause(world: ServiceSnapshot, named: list[str]) -> None:
     page = explain_service(world)
     assert page.cause is not None
     assert lacking(page.headline, *named) == []

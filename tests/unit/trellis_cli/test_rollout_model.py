@@ -15,7 +15,7 @@ from trellis.provisioning.revisions import Revision
 from trellis.provisioning.shim_status import OTHER_CONTROLLER, Condition, Counts, Status
 from trellis.provisioning.shims import ShimView, wanted_shim_for
 from trellis.provisioning.views import NodeView, Target, encode_digests
-from trellis.read_model.tables.rollout import NodeStage, Phase, Standing, World, document, standing_of
+from trellis.read_model.tables.rollout import NodeStage, Phase, RolloutSnapshot, Standing, document, standing_of
 from trellis_cli.common.errors import CommandError
 from trellis_cli.rollout.change import pause, resume, undo
 from trellis_cli.rollout.read import Found
@@ -47,8 +47,8 @@ LEDGER = Ledger({"uid-busy": Entry(WANTED.digest, 1, 9, ("spin",))})
 HALTED = Ledger({}, halted=("spin",))
 
 
-def world(*nodes: NodeView, shim: ShimView = SPIN, ledger: Ledger | None = None, **changes: Any) -> World:
-    return replace(World(shim, SEEN, (shim,), nodes, ledger or Ledger({})), **changes)
+def world(*nodes: NodeView, shim: ShimView = SPIN, ledger: Ledger | None = None, **changes: Any) -> RolloutSnapshot:
+    return replace(RolloutSnapshot(shim, SEEN, (shim,), nodes, ledger or Ledger({})), **changes)
 
 
 def standing(*nodes: NodeView, **changes: Any) -> Standing:
@@ -62,7 +62,7 @@ def degraded(reason: str, generation: int = 1) -> Status:
 
 PAUSED = replace(SPIN, paused=True)
 BESIDE = Status(Counts(), (Condition(OTHER_CONTROLLER, "True", "RuntimeClassManagerRuns", "so it is"),), 1)
-PHASES: dict[str, tuple[World, Phase]] = {
+PHASES: dict[str, tuple[RolloutSnapshot, Phase]] = {
     "every node has it": (world(DONE), Phase.COMPLETE),
     "no node is to have it": (world(), Phase.COMPLETE),
     "every node has it, the spec was not looked at": (world(DONE, status=Status()), Phase.PROGRESSING),
@@ -104,7 +104,7 @@ PHASES: dict[str, tuple[World, Phase]] = {
 
 
 @pytest.mark.parametrize(("given", "phase"), PHASES.values(), ids=PHASES.keys())
-def test_each_world_has_its_phase(given: World, phase: Phase) -> None:
+def test_each_world_has_its_phase(given: RolloutSnapshot, phase: Phase) -> None:
     assert standing_of(given).phase is phase
 
 
@@ -113,7 +113,7 @@ def test_each_node_has_its_stage_and_the_reason() -> None:
     assert {node.name: (node.stage, node.message) for node in found.nodes} == {
         "done": (NodeStage.UPDATED, ""),
         "broken": (NodeStage.FAILED, "it broke"),
-        "busy": (NodeStage.IN_WORK, ""),
+        "busy": (NodeStage.IN_PROGRESS, ""),
         "waits": (NodeStage.WAITING, ""),
         "arm": (NodeStage.HELD, "NoSourceForPlatform"),
     }
@@ -136,7 +136,7 @@ def test_a_node_that_may_not_be_begun_is_held_and_says_why(changes: dict[str, An
 
 def test_a_node_that_is_to_lose_it_is_leaving_and_not_counted_as_wanted() -> None:
     found = standing(DONE, replace(OLD, opt_in="false"))
-    assert (found.counts[NodeStage.LEAVING], found.desired, found.phase) == (1, 1, Phase.PROGRESSING)
+    assert (found.counts[NodeStage.REMOVING], found.desired, found.phase) == (1, 1, Phase.PROGRESSING)
 
 
 def test_nodes_of_another_shim_are_no_concern() -> None:

@@ -14,7 +14,7 @@ from support.suite.naming import lacking
 from trellis.provisioning.ledger import Ledger
 from trellis.provisioning.revisions import Revision
 from trellis.provisioning.shim_status import Status
-from trellis.read_model.tables.rollout import NodeStage, Phase, ShimNode, Standing, World
+from trellis.read_model.tables.rollout import NodeStage, Phase, RolloutSnapshot, ShimNode, Standing
 from trellis_cli.common.errors import CommandError
 from trellis_cli.common.output import Format
 from trellis_cli.rollout.command import _show_history
@@ -22,9 +22,9 @@ from trellis_cli.rollout.views import Lines, OnTerminal, page
 from trellis_dev.testing.builders import a_node, a_shim
 
 CREATED = "2026-01-31T08:00:00Z"
-WORLD = World(a_shim(), Status(), (a_shim(),), (a_node(),), Ledger({}))
+WORLD = RolloutSnapshot(a_shim(), Status(), (a_shim(),), (a_node(),), Ledger({}))
 BROKEN = ShimNode("broken", NodeStage.FAILED, 2, "no [bold]space\nleft")
-BEGUN = Standing("spin", Phase.PROGRESSING, "", "", 1, 2, (ShimNode("a", NodeStage.IN_WORK, 1),))
+BEGUN = Standing("spin", Phase.PROGRESSING, "", "", 1, 2, (ShimNode("a", NodeStage.IN_PROGRESS, 1),))
 LATER = Standing("spin", Phase.HALTED, "too many", "resume it", 1, 2, (ShimNode("a", NodeStage.UPDATED), BROKEN))
 
 

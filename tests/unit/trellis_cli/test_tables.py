@@ -197,13 +197,13 @@ def test_the_rollout_names_the_cause_of_the_first_node_and_what_says_more() -> N
     part = rollout_part(ROLLOUT, {"busy": "its image cannot be pulled", "done": "what was, is no trouble any more"})
     assert lacking(part.problem, "busy: its image cannot be pulled", "trellis explain node/busy") == []
     assert part.data["causes"] == {"broken": "it broke", "busy": "its image cannot be pulled"}
-    away = Rollout(rows_of([opted_in(a_node("away", ready=False))], {}, Ledger({})), Ledger({}))
-    assert lacking(rollout_part(away).problem, "1", "away", "kubelet") == []
+    unavailable = Rollout(rows_of([opted_in(a_node("away", ready=False))], {}, Ledger({})), Ledger({}))
+    assert lacking(rollout_part(unavailable).problem, "1", "away", "kubelet") == []
 
 
 def test_of_a_thousand_nodes_one_is_named_and_all_are_in_the_document() -> None:
-    away = [opted_in(a_node(f"away-{number}", ready=False)) for number in range(1000)]
-    part = rollout_part(Rollout(rows_of(away, {}, Ledger({})), Ledger({})))
+    unavailable = [opted_in(a_node(f"away-{number}", ready=False)) for number in range(1000)]
+    part = rollout_part(Rollout(rows_of(unavailable, {}, Ledger({})), Ledger({})))
     assert lacking(part.problem, "1000", "away-0", "kubelet") == []
     assert part.problem.count("away-") == 2, "in the cause, and in the command"
     assert len(part.data["causes"]) == 1000

@@ -30,7 +30,7 @@ from trellis.kube.resources import (
     SERVICES,
     SHIMS,
 )
-from trellis.lattice.domain.kept import write_kept
+from trellis.lattice.domain.preserved import write_preserved
 from trellis.lattice.domain.service_views import view_service
 from trellis.read_model.reading.served import NotServedError
 from trellis_cli.common.errors import CommandError
@@ -224,7 +224,7 @@ def keeper_of(kube: FakeKube, text: str, name: str = SLICE, label: str = "shop")
 
 
 def kept_of(service: Manifest, uid: str = "") -> str:
-    return write_kept("shop", "east/1", replace(view_service(service), **({"uid": uid} if uid else {})))
+    return write_preserved("shop", "east/1", replace(view_service(service), **({"uid": uid} if uid else {})))
 
 
 def owners(kube: FakeKube) -> dict[str, list[tuple[str, str]]]:

@@ -251,7 +251,7 @@ def test_an_outage_does_not_change_what_is_ready_and_is_in_the_first_line() -> N
     """Without a request of the operator since, conditions are those of before."""
     snapshot = recording("13").snapshot(12)
     later = replace(snapshot, now=snapshot.now + 40)
-    assert Cluster(later).operator.state is State.SILENT
+    assert Cluster(later).operator.state is State.HEARTBEATS_MISSING
     ready = deployment(later, "hello")
     found = explain_deployment(later, replace(ready, replicas=4), Beside())
     assert (reason(found), found.verdict.health) == (STOPPED, Health.UNKNOWN)
@@ -266,7 +266,7 @@ def test_the_only_host_is_no_evidence_against_itself() -> None:
 
 def test_a_start_that_a_host_waits_for_is_no_outage() -> None:
     snapshot = recording("04b").snapshot(29, listened=21)
-    assert Cluster(snapshot).operator.state is not State.SILENT
+    assert Cluster(snapshot).operator.state is not State.HEARTBEATS_MISSING
 
 
 def test_silence_is_the_operators_if_heartbeats_arrive_and_hosts_are_not_recorded() -> None:

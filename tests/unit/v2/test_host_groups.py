@@ -179,8 +179,8 @@ def test_pods_show_that_the_silence_of_all_hosts_is_their_own() -> None:
     crashing = [host_pod("a", SON, "CrashLoopBackOff"), host_pod("b", COUNTRY, "CrashLoopBackOff")]
     recorded = recording("03").snapshot(20)
     for pods, expected, state in (
-        ((), Reason.HEARTBEATS_STOPPED, State.SILENT),
-        (both(), Reason.HEARTBEATS_STOPPED, State.SILENT),
+        ((), Reason.HEARTBEATS_STOPPED, State.HEARTBEATS_MISSING),
+        (both(), Reason.HEARTBEATS_STOPPED, State.HEARTBEATS_MISSING),
         (crashing, Reason.HEARTBEAT_MISSING, State.UNKNOWN),
     ):
         cluster = Cluster(replace(seen("03", 20, pods), now=recorded.now + 50))

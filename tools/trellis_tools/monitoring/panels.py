@@ -150,7 +150,9 @@ ROWS: Final[tuple[Row, ...]] = (
                 ((_max("trellis_circuit_breaker_open", "service", "kind"), "{{kind}}"),),
                 stat=True,
             ),
-            Panel("Paused deletions", ((_rate("trellis_circuit_breaker_held_total", "service", "kind"), "{{kind}}"),)),
+            Panel(
+                "Paused deletions", ((_rate("trellis_circuit_breaker_paused_total", "service", "kind"), "{{kind}}"),)
+            ),
         ),
     ),
     Row(

@@ -1,7 +1,7 @@
 """The state that the published events describe.
 
 In: events in the order of their publication, or the last one of each subject. Out: the state that ``decide`` compares
-with a snapshot. Called by ``decide``, ``host_manager.v2`` and, after a restart, ``recall``. Invariant: an event that is
+with a snapshot. Called by ``decide``, and by ``gather``, also after a restart. Invariant: an event that is
 noted twice changes nothing.
 """
 

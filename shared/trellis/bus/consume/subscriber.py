@@ -69,7 +69,7 @@ class Reader:
     origin: Origin
     telemetry: Telemetry
     bury: Callable[[Letter], Awaitable[None]]
-    room: Callable[[], int]
+    max_bytes: Callable[[], int]
     listeners: Listeners
     timings: BusTimings
 
@@ -306,7 +306,7 @@ class Subscription(Generic[M]):
                     reader=(origin.service, self.name),
                     reason=reason,
                     error=error,
-                    room=self._reader.room(),
+                    max_bytes=self._reader.max_bytes(),
                 )
             )
             await ack()

@@ -56,7 +56,7 @@ class Letter:
 
 
 def letter(
-    message: Delivered, *, cluster: str, reader: tuple[str, str], reason: Reason, error: str, room: int
+    message: Delivered, *, cluster: str, reader: tuple[str, str], reason: Reason, error: str, max_bytes: int
 ) -> Letter:
     """Return the dead letter of a message.
 
@@ -66,7 +66,7 @@ def letter(
         reader: name of the service that dead-letters the message, and of its subscription.
         reason: reason of the failure.
         error: reason as text for users, joined to one line and cut.
-        room: maximum of body and headers together in bytes.
+        max_bytes: maximum of body and headers together in bytes.
     """
     noun, key = _about(message.subject)
     headers = {
@@ -82,10 +82,10 @@ def letter(
         HEADER_HEADERS: orjson.dumps(dict(message.headers)).decode(),
     }
     body = message.body
-    excess = len(body) + header_bytes(headers) - room
+    excess = len(body) + header_bytes(headers) - max_bytes
     if excess > 0:
         headers[HEADER_TRUNCATED] = str(len(body))
-        body = body[: max(0, room - header_bytes(headers))]
+        body = body[: max(0, max_bytes - header_bytes(headers))]
     return Letter(dead_subject(cluster, reader[0], noun, key), body, headers)
 
 

@@ -79,10 +79,10 @@ class Publisher:
         broker = self.broker()
         if broker is None:
             raise nats.errors.ConnectionReconnectingError
-        room = client_of(broker).max_payload
-        if len(body) + header_bytes(headers) > room:
+        max_bytes = client_of(broker).max_payload
+        if len(body) + header_bytes(headers) > max_bytes:
             # The server would close the connection.
-            raise EventRefused(f"{subject} has {len(body)} bytes, the max_payload of the NATS server is {room}")
+            raise EventRefused(f"{subject} has {len(body)} bytes, the max_payload of the NATS server is {max_bytes}")
         try:
             stored: PubAck = await broker.config.connection_state.stream.publish(
                 subject, body, timeout=self.timings.publish_attempt, headers=dict(headers)

@@ -41,9 +41,9 @@ def jetstream_of(broker: NatsBroker) -> JetStreamContext:
 
 
 def _require_payload_size(broker: NatsBroker) -> None:
-    room = client_of(broker).max_payload
-    if room < LEAST_MESSAGE:
-        raise ServerTooNarrow(f"max_payload of NATS is {room} bytes: raise it to at least {LEAST_MESSAGE}")
+    max_bytes = client_of(broker).max_payload
+    if max_bytes < LEAST_MESSAGE:
+        raise ServerTooNarrow(f"max_payload of NATS is {max_bytes} bytes: raise it to at least {LEAST_MESSAGE}")
 
 
 async def _see_to_permissions(broker: NatsBroker, within: int) -> None:

@@ -44,4 +44,4 @@ class Flood:
         again = self._floods > 0 and now - self._at < self.timings.forgotten
         self._floods = self._floods + 1 if again else 1
         self._at = now
-        return Backoff(self.timings.away, self.timings.away_most).bound(self._floods)
+        return Backoff(self.timings.unavailable, self.timings.unavailable_most).bound(self._floods)

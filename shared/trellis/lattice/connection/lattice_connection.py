@@ -1,7 +1,7 @@
 """A connection to the NATS of lattices with its state: connected, lost, restored.
 
 In: an address with credentials, subjects to subscribe to. Out: messages, answers, and notifications of changes. Called
-by ``trellis.lattice.connection.lattices``, which pools connections. Invariants: reconnects never stop, with full
+by ``trellis.lattice.follow.lattice_watches``, which pools connections. Invariants: reconnects never stop, with full
 jitter, at most 0.5 to 30 s apart; an outage logs one warning; each connection is a separate client, so no state of a
 dead one remains; no caller waits for it: requests on a lost connection fail at once; a connection whose message rate
 exceeds the bound counts as unreachable.
@@ -322,7 +322,7 @@ class LatticeConnection:
         # A lost connection has a better reason soon: that of the failed reconnect. And a reset can precede a failed
         # authentication.
         urgent = reason == REFUSED or NOT_LET_IN in reason
-        news = self._outage.away(reason, time.monotonic(), vague=self.since is not None, urgent=urgent)
+        news = self._outage.unavailable(reason, time.monotonic(), vague=self.since is not None, urgent=urgent)
         self.since, self._tried = None, True
         self._arrived.clear()
         if not self._warned:

@@ -22,7 +22,7 @@ _REMEMBERED: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class ApplicationState:
     """The state of one application. ``published_at``: time of the newest event by the clock of wadm, in the form of
     ``event_time``, "" without an event.
 
@@ -46,7 +46,7 @@ class Applications:
     ``wanted``: versions by name of deployed applications whose manifest is missing.
     """
 
-    known: dict[str, Known] = field(default_factory=dict)
+    known: dict[str, ApplicationState] = field(default_factory=dict)
     wanted: dict[str, str] = field(default_factory=dict)
     complete: bool = False
     events: int = 0
@@ -68,12 +68,12 @@ class Applications:
 
         ``published_at``: time of the event, in the form of ``event_time``; ``now``: monotonic seconds.
         """
-        former = self.known.get(application.name, Known())
+        former = self.known.get(application.name, ApplicationState())
         if published_at <= former.published_at:
             return False
         self.events += 1
         self.wanted.pop(application.name, None)
-        self.known[application.name] = Known(application, published_at, now, self.events, sure=False)
+        self.known[application.name] = ApplicationState(application, published_at, now, self.events, sure=False)
         return former.application != application
 
     def unpublished(self, name: str, published_at: str, now: float) -> bool:
@@ -81,14 +81,14 @@ class Applications:
 
         Returns whether to query wadm: the event is new, and its application may be deployed.
         """
-        former = self.known.pop(name, Known())
+        former = self.known.pop(name, ApplicationState())
         # Moved to the end: the entry with the oldest event is dropped first.
         self.known[name] = former
         if published_at <= former.published_at:
             return False
         self.events += 1
         ask = former.application is not None or name in self.wanted or not self.complete
-        self.known[name] = Known(
+        self.known[name] = ApplicationState(
             former.application, published_at, now, self.events, deletion_published=ask, sure=not ask
         )
         self._forget()
@@ -109,11 +109,11 @@ class Applications:
 
     def _compared(self, name: str, version: str, events_at_query: int, now: float) -> bool:
         """Compare one application with the list; return whether anything changed."""
-        item = self.known.get(name, Known())
+        item = self.known.get(name, ApplicationState())
         if item.count > events_at_query:
             return False
         application = item.application
-        young = now - item.received_at < self.timings.doubt
+        young = now - item.received_at < self.timings.unconfirmed
         if not version:
             if application is None or item.deletion_published or not young:
                 self.known[name] = replace(item, application=None, deletion_published=False, sure=True)
@@ -130,7 +130,7 @@ class Applications:
 
     def got(self, application: Application, events_at_query: int) -> bool:
         """Process the manifest of an application that wadm listed as deployed; return whether anything changed."""
-        former = self.known.get(application.name, Known())
+        former = self.known.get(application.name, ApplicationState())
         if former.count > events_at_query:
             return False
         self.wanted.pop(application.name, None)
@@ -155,13 +155,13 @@ class Applications:
     def recheck_in(self, now: float) -> float | None:
         """Return the seconds until the next query of wadm, None if every event is confirmed.
 
-        The query is due after ``doubt`` seconds without an event; or ``busy`` seconds after the first of many.
+        The query is due after ``unconfirmed`` seconds without an event; or ``busy`` seconds after the first of many.
         Wanted manifests do not count: the next answer would be as unreadable as the last one.
         """
         received = [item.received_at for name, item in self.known.items() if not item.sure and name not in self.wanted]
         if not received:
             return None
-        return max(0.0, min(max(received) + self.timings.doubt, min(received) + self.timings.busy) - now)
+        return max(0.0, min(max(received) + self.timings.unconfirmed, min(received) + self.timings.busy) - now)
 
     def _forget(self) -> None:
         """Drop the oldest deleted applications: any client with permission to publish can invent names."""

@@ -36,10 +36,10 @@ APPLICATION: Final = "wasmcloud.dev/appspec"
 
 
 class Presence(StrEnum):
-    """Presence of a host. SILENT: its heartbeat is missing; UNKNOWN: it could not be received."""
+    """Presence of a host. HEARTBEAT_MISSING: after the timeout; UNKNOWN: it could not be received."""
 
     PRESENT = "Present"
-    SILENT = "Silent"
+    HEARTBEAT_MISSING = "HeartbeatMissing"
     UNKNOWN = "Unknown"
 
 
@@ -162,7 +162,11 @@ class Hosts:
 
     def forget_silent(self, now: float, connected_since: float | None) -> tuple[Host, ...]:
         """Remove and return the hosts whose heartbeat is missing: they count as stopped."""
-        deleted = [host_id for host_id in self._seen if self.presence(host_id, now, connected_since) is Presence.SILENT]
+        deleted = [
+            host_id
+            for host_id in self._seen
+            if self.presence(host_id, now, connected_since) is Presence.HEARTBEAT_MISSING
+        ]
         hosts = tuple(self._seen[host_id].host for host_id in sorted(deleted))
         for host in hosts:
             self.left(host.id)
@@ -186,7 +190,7 @@ def presence_of(last_message_at: float | None, now: float, connected_since: floa
         return Presence.UNKNOWN
     if last_message_at is not None and now - last_message_at <= silence:
         return Presence.PRESENT
-    return Presence.SILENT if now - connected_since > silence else Presence.UNKNOWN
+    return Presence.HEARTBEAT_MISSING if now - connected_since > silence else Presence.UNKNOWN
 
 
 def read_host(data: object) -> Host:

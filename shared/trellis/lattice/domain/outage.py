@@ -28,7 +28,7 @@ class Outage:
         self._vague = False
         self._repeats = 0
 
-    def away(self, reason: str, now: float, *, vague: bool = False, urgent: bool = False) -> bool:
+    def unavailable(self, reason: str, now: float, *, vague: bool = False, urgent: bool = False) -> bool:
         """Note the reason of an outage; return whether to report it.
 
         Args:

@@ -189,7 +189,7 @@ def _owner(metadata: Manifest) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SliceView:
-    """An EndpointSlice of Trellis. ``endpoints`` and ``ports``: unchanged; ``kept``: annotation of that module."""
+    """An EndpointSlice of Trellis. ``endpoints`` and ``ports``: unchanged; ``preserved``: text of its annotation."""
 
     namespace: str
     name: str
@@ -200,7 +200,7 @@ class SliceView:
     family: str
     endpoints: tuple[Manifest, ...]
     ports: tuple[Manifest, ...]
-    kept: str = ""
+    preserved: str = ""
 
     @property
     def service_key(self) -> str:
@@ -221,5 +221,5 @@ def view_slice(item: Manifest) -> SliceView:
         family=str(item.get("addressType") or ""),
         endpoints=tuple(item.get("endpoints") or ()),
         ports=tuple(item.get("ports") or ()),
-        kept=str((metadata.get("annotations") or {}).get(names.ANNOTATION_PRESERVED) or ""),
+        preserved=str((metadata.get("annotations") or {}).get(names.ANNOTATION_PRESERVED) or ""),
     )

@@ -1,6 +1,6 @@
 """The state of a lattice at one moment.
 
-Pure. Created by ``trellis.lattice.connection.lattices``, read by the domains of services.
+Pure. Created by ``trellis.lattice.follow.lattice_watches``, read by the domains of services.
 """
 
 from __future__ import annotations

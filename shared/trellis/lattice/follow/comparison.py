@@ -1,10 +1,10 @@
 """Compares the known applications of a lattice with wadm: at the start, after reconnects, after some events.
 
 In: a connection, the address of a lattice. Out: its applications, the hosts of their providers, and notifications of
-changes. Called by ``trellis.lattice.connection.lattices`` for each watch. Invariants: an event takes effect in the same
-turn of the event loop; wadm is queried only for what events do not prove: a deletion at once, the rest when events are
-quiet; an unreadable manifest is queried with increasing delays; a failed query removes nothing (see ``applications``);
-invalid data changes nothing.
+changes. Called by ``trellis.lattice.follow.lattice_watches`` for each watch. Invariants: an event takes effect in the
+same turn of the event loop; wadm is queried only for what events do not prove: a deletion at once, the rest when events
+are quiet; an unreadable manifest is queried with increasing delays; a failed query removes nothing (see
+``applications``); invalid data changes nothing.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Comparison:
         self._deaf = False
         self._received_something = True
         self._invalid_logged = -self._report
-        self._away = True
+        self._unavailable = True
         """True if a query of the last comparison had no answer."""
         self._garbled = False
         """True if the answer about an application was invalid."""
@@ -140,11 +140,11 @@ class Comparison:
         while not self._wanted:
             self._news.clear()
             now = time.monotonic()
-            doubts = self.applications.recheck_in(now)
+            confirm_in = self.applications.recheck_in(now)
             # While wadm does not answer, unconfirmed events do not shorten the wait.
-            left = until - now if doubts is None or self._away else min(until - now, doubts)
+            left = until - now if confirm_in is None or self._unavailable else min(until - now, confirm_in)
             if left <= 0:
-                if doubts is None:
+                if confirm_in is None:
                     self._configurations.invalidate_all()
                 break
             with contextlib.suppress(TimeoutError):
@@ -154,7 +154,7 @@ class Comparison:
 
     def _pause(self) -> float:
         """Return the seconds until the next query of wadm without events."""
-        if self._away:
+        if self._unavailable:
             return self._timings.again
         usual = self._timings.deaf if self._deaf else self._timings.every
         return min(usual, self._backoff.bound(self._unread)) if self._unread else usual
@@ -166,7 +166,7 @@ class Comparison:
         expected = self._received_something or on_another or self.applications.recheck_in(time.monotonic()) is not None
         self._received_something = False
         self._queried_on = self._connection.since
-        self._away = self._garbled = False
+        self._unavailable = self._garbled = False
         failed_before, self._failure = bool(self._failure), ""
         events_at_query, before, trouble = self.applications.events, self._shown(), (self.queried, bool(self.reason))
         try:
@@ -174,7 +174,7 @@ class Comparison:
                 await self._connection.ask(model_list_subject(*self._of), seconds=self._timings.answer)
             )
         except (NatsUnavailableError, LatticeDataError) as error:
-            self._away = True
+            self._unavailable = True
             self._failure = str(error)
             self.applications.refused(events_at_query)
         else:
@@ -191,7 +191,7 @@ class Comparison:
                 reason=self._failure,
             )
         took = time.monotonic() - began
-        self._rests_until = time.monotonic() + min(self._timings.rest * took, self._timings.doubt)
+        self._rests_until = time.monotonic() + min(self._timings.rest * took, self._timings.unconfirmed)
         after = self._shown()
         news = [name for name in before.keys() | after.keys() if before.get(name) != after.get(name)]
         if news:
@@ -310,7 +310,7 @@ class Comparison:
 
     def _missed(self, error: Exception) -> None:
         if isinstance(error, NatsUnavailableError):
-            self._away = True
+            self._unavailable = True
         else:
             self._garbled = True
 

@@ -1,8 +1,8 @@
 """Forwards the events of one lattice, each at least once, in the order of its streams.
 
 In: a connection, the address of a lattice. Out: events for a store that keeps them longer than the 70 s of wadm. Called
-by ``trellis.lattice.connection.lattices`` for each watch. Invariants: an event is acknowledged after it was stored; a
-re-created stream is read from its beginning; a fetch lasts at most 5 s, so that none outlives its server; a lattice
+by ``trellis.lattice.follow.lattice_watches`` for each watch. Invariants: an event is acknowledged after it was stored;
+a re-created stream is read from its beginning; a fetch lasts at most 5 s, so that none outlives its server; a lattice
 without wadm or an unreachable one delays nothing else; a lattice is read no faster than the bound.
 """
 

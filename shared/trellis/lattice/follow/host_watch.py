@@ -1,7 +1,7 @@
 """The hosts of one lattice, from their heartbeats and answers.
 
 In: a connection and the name of a lattice. Out: the current hosts, and notifications of changes. Called by
-``trellis.lattice.connection.lattices``. Invariants: hosts are known within a second of a connect, because they are
+``trellis.lattice.follow.lattice_watches``. Invariants: hosts are known within a second of a connect, because they are
 queried; a lost connection removes nothing; invalid messages are counted, logged once a minute, and change nothing.
 """
 

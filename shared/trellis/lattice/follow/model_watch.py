@@ -1,8 +1,8 @@
 """The applications of one lattice in wadm, followed by its events.
 
 In: a connection and the name of a lattice. Out: the current applications, and notifications of changes. Called by
-``trellis.lattice.connection.lattices``. Invariants: wadm is queried at the start, after each connect, and after events
-that do not contain the change; a lost connection or an unreachable wadm removes nothing.
+``trellis.lattice.follow.lattice_watches``. Invariants: wadm is queried at the start, after each connect, and after
+events that do not contain the change; a lost connection or an unreachable wadm removes nothing.
 """
 
 from __future__ import annotations
@@ -123,9 +123,9 @@ class ModelWatch:
             self._list.listed(read_models(await self._connection.ask(subject, seconds=self._timings.answer)))
             self._wadm.over()
         except NatsUnavailableError as error:
-            self._wadm.away(f"wadm: {error}", time.monotonic())
+            self._wadm.unavailable(f"wadm: {error}", time.monotonic())
         except LatticeDataError as error:
-            self._wadm.away(f"wadm's answer: {error}", time.monotonic())
+            self._wadm.unavailable(f"wadm's answer: {error}", time.monotonic())
         finally:
             self._list.unanswered()
         self._queried = True

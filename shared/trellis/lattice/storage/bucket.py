@@ -219,7 +219,7 @@ class Bucket:
         """Treat a lattice as unknown for a while, then retry."""
         self.leave(portion)
         _log.warning("wadm storage of the lattice cannot be read, retrying", key=portion.key, reason=str(error))
-        portion.away(str(error), news=True)
+        portion.unavailable(str(error), news=True)
         self._aside.add(portion)
         asyncio.get_running_loop().call_later(self._timings.too_many, self._take_back, portion)
 
@@ -247,7 +247,7 @@ class Bucket:
             self._warned = True
             _log.warning("wadm storage cannot be read, retrying", lattices=len(self._portions), reason=reason)
         for portion in [item for portions in self._portions.values() for item in portions]:
-            portion.away(reason, unreadable=unreadable)
+            portion.unavailable(reason, unreadable=unreadable)
 
 
 def list_keys(key: str) -> Iterator[str]:

@@ -79,13 +79,13 @@ class Portion:
 
     def complete(self, read_on: float, *, first: bool) -> None:
         """Note that all entries were processed. ``read_on``: start of that connection; ``first``: once per read."""
-        was_away = self.synced_at is None
+        was_unavailable = self.synced_at is None
         if first:  # later calls drop nothing, because the read contained all entries
             self._news |= self.stored.complete()
         self._synced = (read_on, time.time())
         self.reason = ""
         self.unreadable.clear()
-        if was_away:
+        if was_unavailable:
             self._news.clear()
             self._changed(None)
         else:
@@ -97,7 +97,7 @@ class Portion:
             news, self._news = self._news, set()
             self._changed(news)
 
-    def away(self, reason: str, *, unreadable: bool = False, news: bool = False) -> None:
+    def unavailable(self, reason: str, *, unreadable: bool = False, news: bool = False) -> None:
         """Note that the bucket cannot be read; ``news``: reports it even if it was not read before."""
         was_there, self._synced, self.reason = self._synced is not None, None, reason
         if unreadable:

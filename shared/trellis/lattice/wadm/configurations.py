@@ -47,22 +47,22 @@ class NamedConfigurations:
         self.known: dict[str, Mapping[str, str]] = {}
         self._address = address
         self._connection = connection
-        self._doubted: set[str] = set()
+        self._invalidated: set[str] = set()
 
     def invalidate(self, name: str) -> bool:
         """Invalidate a configuration, so that the next read queries it; return whether it is cached."""
         if name in self.known:
-            self._doubted.add(name)
+            self._invalidated.add(name)
         return name in self.known
 
     def invalidate_all(self) -> None:
         """Invalidate all configurations."""
-        self._doubted |= self.known.keys()
+        self._invalidated |= self.known.keys()
 
     def keep(self, names: Collection[str]) -> None:
         """Drop all other configurations."""
         self.known = {name: found for name, found in self.known.items() if name in names}
-        self._doubted &= self.known.keys()
+        self._invalidated &= self.known.keys()
 
     async def read(self, names: Collection[str]) -> None:
         """Read the configurations that are missing or invalidated.
@@ -77,9 +77,9 @@ class NamedConfigurations:
             async with gate:
                 found = await self._get(name)
             self.known[name] = found
-            self._doubted.discard(name)
+            self._invalidated.discard(name)
 
-        wanted = [name for name in names if name not in self.known or name in self._doubted]
+        wanted = [name for name in names if name not in self.known or name in self._invalidated]
         answers = await asyncio.gather(*map(read_missing, wanted), return_exceptions=True)
         for error in answers:
             if isinstance(error, BaseException):

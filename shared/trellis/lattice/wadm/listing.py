@@ -76,9 +76,9 @@ class Listing:
         try:
             while not readable():
                 self._wanted.clear()
-                was_away = self.synced_at is None
+                was_unavailable = self.synced_at is None
                 news = await self._compare()
-                if was_away != (self.synced_at is None):
+                if was_unavailable != (self.synced_at is None):
                     changed(None)
                 elif news:
                     changed(news)

@@ -77,7 +77,7 @@ class Statuses:
         self._received: dict[str, int] = {}
         self._deployed: dict[str, bytes] = {}  # digest of the deployed spec, empty if undeployed
         self._begun = False
-        self._doubted: dict[str, float] = {}  # until when, monotonic seconds
+        self._unconfirmed: dict[str, float] = {}  # until when, monotonic seconds
         self._missed: dict[str, _Missed] = {}
         self._count = 0
         self._wanted = asyncio.Event()
@@ -87,7 +87,7 @@ class Statuses:
 
     def find(self, name: str) -> Status | None:
         """Return the last status of the deployed version of an application, None if there is none."""
-        return None if name in self._doubted else self._statuses.get(name)
+        return None if name in self._unconfirmed else self._statuses.get(name)
 
     def models_changed(self, names: Iterable[str] | None) -> None:
         """Process changes of applications, None for all; invalidates statuses of a former deployed version."""
@@ -103,22 +103,22 @@ class Statuses:
             if now != former:
                 self._missed.pop(name, None)
             if now and now != former and self._begun:
-                self._doubted[name] = time.monotonic() + self._timings.doubt
+                self._unconfirmed[name] = time.monotonic() + self._timings.unconfirmed
         self._begun = self._begun or names is None
         self.want()
 
     def asking(self) -> Callable[[Mapping[str, Status]], None]:
         """Start a query; return the function that processes the statuses of its answer."""
-        count, at, doubted = self._count, time.monotonic(), dict(self._doubted)
+        count, at, unconfirmed_until = self._count, time.monotonic(), dict(self._unconfirmed)
 
         def answered(statuses: Mapping[str, Status]) -> None:
             for name, status in statuses.items():
                 self._missed.pop(name, None)
-                doubt = doubted.get(name)
-                settled = doubt is not None and doubt <= at and self._doubted.get(name) == doubt
+                unconfirmed = unconfirmed_until.get(name)
+                settled = unconfirmed is not None and unconfirmed <= at and self._unconfirmed.get(name) == unconfirmed
                 if self._received.get(name, 0) <= count:
                     if settled:  # otherwise a further version was deployed
-                        del self._doubted[name]
+                        del self._unconfirmed[name]
                     self._take(name, status, news=settled)
 
         return answered
@@ -147,7 +147,7 @@ class Statuses:
         """Return the seconds until the next query without a request."""
         # The status of an undeployed application stays invalidated, without a query.
         due = [item.until for name, item in self._missed.items() if self._deployed.get(name)]
-        due += [at for name, at in self._doubted.items() if self._deployed.get(name) and name not in self._missed]
+        due += [at for name, at in self._unconfirmed.items() if self._deployed.get(name) and name not in self._missed]
         return max(0.0, min([self._timings.every, *(at - time.monotonic() for at in due)]))
 
     async def _compare(self) -> None:
@@ -160,9 +160,9 @@ class Statuses:
         # wadm publishes the status of a deployment: it is queried only if none arrives for a while. Undeployed
         # applications need no status.
         running = {name for name in names if self._deployed.get(name)}
-        due = {name for name, until in self._doubted.items() if until <= now}
+        due = {name for name, until in self._unconfirmed.items() if until <= now}
         again = {name for name, item in self._missed.items() if item.until <= now}
-        unknown = ((running - self._statuses.keys() - self._doubted.keys()) | due) - self._missed.keys()
+        unknown = ((running - self._statuses.keys() - self._unconfirmed.keys()) | due) - self._missed.keys()
         gate = asyncio.Semaphore(_CONCURRENT_REQUESTS)
 
         async def query_status(name: str) -> None:
@@ -208,12 +208,12 @@ class Statuses:
         self._missed.pop(name, None)
         self._count += 1
         self._received[name] = self._count
-        self._take(name, status, news=self._doubted.pop(name, None) is not None)
+        self._take(name, status, news=self._unconfirmed.pop(name, None) is not None)
 
     def _forget(self, name: str) -> None:
         if (former_status := self._statuses.pop(name, None)) is not None:
             self._characters -= former_status.characters
-        for by_name in (self._received, self._doubted, self._missed):
+        for by_name in (self._received, self._unconfirmed, self._missed):
             by_name.pop(name, None)
 
     def _log_invalid(self, subject: str, error: LatticeDataError) -> None:

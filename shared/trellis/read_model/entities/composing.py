@@ -30,7 +30,15 @@ from trellis.read_model.entities.journal import Entity
 from trellis.read_model.explain.application import AppGroup
 from trellis.read_model.explain.page import Line
 from trellis.read_model.tables.nodes import row_of, with_causes
-from trellis.read_model.tables.rollout import Outlook, ShimNode, Standing, World, node_of, outlook_of, standing_with
+from trellis.read_model.tables.rollout import (
+    Outlook,
+    RolloutSnapshot,
+    ShimNode,
+    Standing,
+    node_of,
+    outlook_of,
+    standing_with,
+)
 
 _NO_LEDGER: Final = Ledger({})
 
@@ -172,8 +180,8 @@ class Composer:
         """
         shims, nodes = tuple(shim.view for shim in self.seen.shims.values()), self.seen.nodes
         ledger, causes = of_nodes
-        world = World(card.view, card.status, shims, tuple(nodes.values()), ledger, causes=causes)
-        outlook, former = outlook_of(world), self._rollouts.get(card.view.name)
+        snapshot = RolloutSnapshot(card.view, card.status, shims, tuple(nodes.values()), ledger, causes=causes)
+        outlook, former = outlook_of(snapshot), self._rollouts.get(card.view.name)
         if former is not None and former.outlook == outlook:
             rollout, to_read = former, set(dirty)
         else:
@@ -181,14 +189,14 @@ class Composer:
             to_read = {*nodes, *rollout.nodes, *dirty}
         for name in to_read:
             node = nodes.get(name)
-            stage = None if node is None else node_of(world, node, outlook)
+            stage = None if node is None else node_of(snapshot, node, outlook)
             if stage != rollout.nodes.get(name):
                 touched.add(name)
             if stage is None:
                 rollout.nodes.pop(name, None)
             else:
                 rollout.nodes[name] = stage
-        return standing_with(world, outlook, rollout.nodes.values())
+        return standing_with(snapshot, outlook, rollout.nodes.values())
 
     def _pending_causes(self) -> dict[str, Line]:
         """Return by name of a node the cause that the pod of its installer Job does not start."""

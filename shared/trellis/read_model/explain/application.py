@@ -50,10 +50,10 @@ class AppSnapshot:
     beside: Beside = field(default_factory=Beside)
 
 
-def explain_application(world: AppSnapshot) -> Explanation:
+def explain_application(snapshot: AppSnapshot) -> Explanation:
     """Return the page of an Application."""
-    verdict = application_health(app_state(world.app), _groups_of(world))
-    return SUBJECT.page(world.app, _chain(world), world.beside, verdict)
+    verdict = application_health(app_state(snapshot.app), _groups_of(snapshot))
+    return SUBJECT.page(snapshot.app, _chain(snapshot), snapshot.beside, verdict)
 
 
 def explain_no_application(name: str, namespace: str | None, absence: Absence, beside: Beside) -> Explanation:
@@ -123,22 +123,22 @@ def _cause(app: AppState, groups: Sequence[AppGroup] | None) -> Line | None:
     return cause_of([*app.troubles, *hosts] if app.paused else [*hosts, *app.troubles])
 
 
-def _groups_of(world: AppSnapshot) -> list[AppGroup] | None:
-    return None if world.groups is None else [app_group(group) for group in world.groups]
+def _groups_of(snapshot: AppSnapshot) -> list[AppGroup] | None:
+    return None if snapshot.groups is None else [app_group(group) for group in snapshot.groups]
 
 
-def _chain(world: AppSnapshot) -> Iterator[Line]:
-    item, status = world.app, world.app.get("status") or {}
+def _chain(snapshot: AppSnapshot) -> Iterator[Line]:
+    item, status = snapshot.app, snapshot.app.get("status") or {}
     yield _object(item["metadata"])
     yield looked_at(item, MANAGER)
     row = row_of(item)
-    hosts, sides = [*_hosts(_groups_of(world), row.namespace, row.lattice)], [*_sides(status, row.lattice)]
+    hosts, sides = [*_hosts(_groups_of(snapshot), row.namespace, row.lattice)], [*_sides(status, row.lattice)]
     yield from (*sides, *hosts) if is_paused(status) else (*hosts, *sides)
     yield from _besides(status)
     yield from _phase(item, status)
-    yield from _service(world, row.namespace, row.application, row.lattice)
+    yield from _service(snapshot, row.namespace, row.application, row.lattice)
     # A missing Service is the state of the Service, which has its own page.
-    yield from events_about(world.warnings, row.application, Rank.ASIDE)
+    yield from events_about(snapshot.warnings, row.application, Rank.ASIDE)
 
 
 def _object(metadata: Manifest) -> Line:
@@ -244,9 +244,9 @@ def _phase(item: Manifest, status: Manifest) -> Iterator[Line]:
         yield Line("scaler", text, well, rank=Rank.CAUSE, reason="ScalerFailed")
 
 
-def _service(world: AppSnapshot, namespace: str, application: str, lattice: str) -> Iterator[Line]:
+def _service(snapshot: AppSnapshot, namespace: str, application: str, lattice: str) -> Iterator[Line]:
     """Yield the Service that reflects it, which has its own page."""
-    for service in world.services:
+    for service in snapshot.services:
         reflects = service.application == application and lattice_name(service.lattice) == lattice
         if reflects and service.namespace == namespace:
             yield Line("service", f"{service.key}: `trellis explain service/{service.name} -n {service.namespace}`")

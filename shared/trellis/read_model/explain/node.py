@@ -81,32 +81,32 @@ class NodeSnapshot:
     beside: Beside = field(default_factory=Beside)
 
 
-def explain_node(world: NodeSnapshot) -> Explanation:
+def explain_node(snapshot: NodeSnapshot) -> Explanation:
     """Return the page of a node."""
-    view = view_node(dict(world.node))
-    jobs = tuple(view_job(dict(job)) for job in world.jobs)
-    stages = stages_of_node(view, tuple(world.shims), world.statuses, world.ledger)
-    row = row_of(view, jobs, world.ledger.entries.get(view.uid), world.shims, stages)
-    return SUBJECT.page(world.node, _chain(world, view, jobs, row), world.beside, row.verdict)
+    view = view_node(dict(snapshot.node))
+    jobs = tuple(view_job(dict(job)) for job in snapshot.jobs)
+    stages = stages_of_node(view, tuple(snapshot.shims), snapshot.statuses, snapshot.ledger)
+    row = row_of(view, jobs, snapshot.ledger.entries.get(view.uid), snapshot.shims, stages)
+    return SUBJECT.page(snapshot.node, _chain(snapshot, view, jobs, row), snapshot.beside, row.verdict)
 
 
-def _chain(world: NodeSnapshot, view: NodeView, jobs: tuple[JobView, ...], row: NodeRow) -> Iterator[Line]:
-    yield _kubelet(world.node, view)
+def _chain(snapshot: NodeSnapshot, view: NodeView, jobs: tuple[JobView, ...], row: NodeRow) -> Iterator[Line]:
+    yield _kubelet(snapshot.node, view)
     if view.skip is not None:
         reason = view.skip.reason.value
         yield Line("skipped", f"{reason}: {view.skip.message}", False, "", Rank.CAUSE, reason, Health.SUSPENDED)
-    yield from _deleting_shims(world, view)
-    yield _opted_in_line(world, view, concern=row.concern and row.opt_in_state is OptIn.IN)
-    yield from _shims(world, view, started=row.state in _STARTED)
+    yield from _deleting_shims(snapshot, view)
+    yield _opted_in_line(snapshot, view, concern=row.concern and row.opt_in_state is OptIn.IN)
+    yield from _shims(snapshot, view, started=row.state in _STARTED)
     job = newest(jobs)
-    raw = next((item for item in world.jobs if job is not None and item["metadata"]["uid"] == job.uid), None)
-    events = since_outcome(world.beside.events, view)
+    raw = next((item for item in snapshot.jobs if job is not None and item["metadata"]["uid"] == job.uid), None)
+    events = since_outcome(snapshot.beside.events, view)
     warnings = warnings_of(events_since(events, raw), view.uid)
-    yield from _obstacles(world, view, row.state, warnings)
+    yield from _obstacles(snapshot, view, row.state, warnings)
     if raw is not None and row.state is not NodeState.READY:
-        yield from job_lines(raw, world.pods, events)
+        yield from job_lines(raw, snapshot.pods, events)
     if row.state in {NodeState.WAITING, NodeState.PROVISIONING} and job is None:
-        refused = refused_job(events, view.uid, world.installers)
+        refused = refused_job(events, view.uid, snapshot.installers)
         if refused is not None:
             yield refused
     failure = (view.failure if view.failed and view.failed.digest != view.marked_digest else "") or (
@@ -128,20 +128,20 @@ def _kubelet(node: Manifest, view: NodeView) -> Line:
     return Line("kubelet", text, False, do, Rank.CAUSE, NODE_NOT_READY)
 
 
-def _deleting_shims(world: NodeSnapshot, view: NodeView) -> Iterator[Line]:
+def _deleting_shims(snapshot: NodeSnapshot, view: NodeView) -> Iterator[Line]:
     """Yield the Shims of the node that are being deleted, if the circuit breaker pauses that."""
-    for name in sorted(shim.name for shim in world.shims if shim.deleting and shim.name in world.stopped):
+    for name in sorted(shim.name for shim in snapshot.shims if shim.deleting and shim.name in snapshot.stopped):
         if name in view.installed:
-            yield _shim_obstacle(world, name, "it is being deleted and still installed here")
+            yield _shim_obstacle(snapshot, name, "it is being deleted and still installed here")
 
 
-def _shim_obstacle(world: NodeSnapshot, name: str, what: str) -> Line:
+def _shim_obstacle(snapshot: NodeSnapshot, name: str, what: str) -> Line:
     """Return why a Shim makes no progress; its own page has the resolution."""
-    text, reason = f"{name}: {what}: {world.stopped[name]}", world.stopped[name].partition(":")[0]
+    text, reason = f"{name}: {what}: {snapshot.stopped[name]}", snapshot.stopped[name].partition(":")[0]
     return Line("shim", text, False, f"`trellis explain shim/{name}`", Rank.CAUSE, reason)
 
 
-def _opted_in_line(world: NodeSnapshot, view: NodeView, *, concern: bool) -> Line:
+def _opted_in_line(snapshot: NodeSnapshot, view: NodeView, *, concern: bool) -> Line:
     if view.operating_system != SUPPORTED_OS:
         text = f"only {SUPPORTED_OS} nodes are provisioned, this one runs {view.operating_system}"
         return Line("opted in", text, False, "", Rank.CAUSE, UNSUPPORTED_OS, Health.SUSPENDED)
@@ -153,7 +153,7 @@ def _opted_in_line(world: NodeSnapshot, view: NodeView, *, concern: bool) -> Lin
         case OptIn.IN:
             return Line("opted in", f"by its annotation {names.ANNOTATION_OPT_IN}", well=True)
         case _:
-            chosen = [shim.name for shim in world.shims if is_for(shim, view, auto_provision=False)]
+            chosen = [shim.name for shim in snapshot.shims if is_for(shim, view, auto_provision=False)]
             if chosen:
                 return Line("opted in", f"by the nodeSelector of Shim {', '.join(sorted(chosen))}", well=True)
             if concern and view.opt_in is None:
@@ -169,13 +169,13 @@ def _out(view: NodeView) -> str:
     return f"it has no annotation {names.ANNOTATION_OPT_IN}, and no Shim's nodeSelector matches it"
 
 
-def _shims(world: NodeSnapshot, view: NodeView, *, started: bool) -> Iterator[Line]:
+def _shims(snapshot: NodeSnapshot, view: NodeView, *, started: bool) -> Iterator[Line]:
     """Yield the state of each Shim that selects the node; ``started``: an installer runs, or ran."""
     proved = proved_of(view.installed)
-    for shim in sorted(world.shims, key=lambda item: item.name):
+    for shim in sorted(snapshot.shims, key=lambda item: item.name):
         if shim.invalid or not is_for(shim, view, auto_provision=False):
             continue
-        wanted = wanted_shim_on(shim, view, world.shims, auto_provision=False, require_checksum=False)
+        wanted = wanted_shim_on(shim, view, snapshot.shims, auto_provision=False, require_checksum=False)
         has = proved.get(shim.name)
         if not isinstance(wanted, WantedShim):
             text = f"{shim.name} is not installed here, {wanted.value}"
@@ -184,29 +184,33 @@ def _shims(world: NodeSnapshot, view: NodeView, *, started: bool) -> Iterator[Li
             yield Line("shim", f"{shim.name}: verified by {view.verified}", well=True)
         else:
             text = "another version is verified here" if has else "not verified here yet"
-            stopped = shim.name in world.stopped and not started
+            stopped = shim.name in snapshot.stopped and not started
             yield (
-                _shim_obstacle(world, shim.name, text) if stopped else Line("shim", f"{shim.name}: {text}", well=False)
+                _shim_obstacle(snapshot, shim.name, text)
+                if stopped
+                else Line("shim", f"{shim.name}: {text}", well=False)
             )
 
 
-def _obstacles(world: NodeSnapshot, view: NodeView, state: NodeState, warnings: Sequence[Manifest]) -> Iterator[Line]:
+def _obstacles(
+    snapshot: NodeSnapshot, view: NodeView, state: NodeState, warnings: Sequence[Manifest]
+) -> Iterator[Line]:
     """Yield the obstacles of the node: a halt, a pause, another operator, a rejection.
 
     ``warnings``: the warnings about the node since its newest Job was created, newest first.
     """
-    entry = world.ledger.entries.get(view.uid)
+    entry = snapshot.ledger.entries.get(view.uid)
     if entry is not None:
         yield Line("rollout", f"it has a slot for {entry.digest}, attempt {entry.attempt}", well=True)
-    own = {shim.name for shim in world.shims if is_for(shim, view, auto_provision=False)}
-    halted = [name for name in world.ledger.halted if name in own or not own]
+    own = {shim.name for shim in snapshot.shims if is_for(shim, view, auto_provision=False)}
+    halted = [name for name in snapshot.ledger.halted if name in own or not own]
     if halted and entry is None and state is not NodeState.READY:
         text = (
             f"the rollout of {', '.join(halted)} is halted, because too many nodes failed, and this node waits for it"
         )
         do = f"`trellis explain shim/{halted[0]}` names the failure; then `trellis rollout resume {halted[0]}`"
         yield Line("rollout", text, False, do, Rank.CAUSE, Reason.HALTED.value, Health.SUSPENDED)
-    paused = [shim.name for shim in world.shims if shim.name in own and shim.paused]
+    paused = [shim.name for shim in snapshot.shims if shim.name in own and shim.paused]
     if paused and entry is None and state is NodeState.WAITING:
         text = f"the rollout of {', '.join(sorted(paused))} is paused by spec.paused"
         do = f"`trellis rollout resume {min(paused)}`"
@@ -215,7 +219,7 @@ def _obstacles(world: NodeSnapshot, view: NodeView, state: NodeState, warnings: 
         for item in warnings:
             message = str(item.get("message") or "")
             if item.get("reason") in _REPORTED_REASONS and NO_POD not in message:
-                do = refusal_advice(message, world.installers) if item.get("reason") == NODE_UPDATE_REFUSED else ""
+                do = refusal_advice(message, snapshot.installers) if item.get("reason") == NODE_UPDATE_REFUSED else ""
                 yield Line("event", reason_and_message(item), False, do, Rank.CAUSE, str(item.get("reason") or ""))
                 return
 

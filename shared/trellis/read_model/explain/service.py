@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from trellis import names
+from trellis.lattice.domain.cached_listeners import meets, read_cached_listeners
 from trellis.lattice.domain.group_views import GroupView, lattice_name
 from trellis.lattice.domain.manifests import Listener
-from trellis.lattice.domain.reach import meets, read_reach
 from trellis.lattice.domain.service_views import PodView, ServiceView, SliceView
 from trellis.read_model.explain.page import Explanation, Line, Rank, reason_and_message, warnings_of
 from trellis.read_model.explain.subject import Absence, Beside, Subject
@@ -40,7 +40,7 @@ class Warned:
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class ServiceSnapshot:
     """Objects in the cluster. ``groups``: None while the API server does not serve the kind."""
 
     service: ServiceView
@@ -51,13 +51,13 @@ class World:
     beside: Beside = field(default_factory=Beside)
 
 
-def explain_service(world: World) -> Explanation:
+def explain_service(snapshot: ServiceSnapshot) -> Explanation:
     """Return the page of a Service."""
-    item = world.service
+    item = snapshot.service
     metadata = {"namespace": item.namespace, "name": item.name, "uid": item.uid}
-    ready = sum(bool((each.get("conditions") or {}).get("ready")) for each in _by_pod(_pieces(world)).values())
+    ready = sum(bool((each.get("conditions") or {}).get("ready")) for each in _by_pod(_pieces(snapshot)).values())
     verdict = service_health(ready, deleting=item.deleting) if item.application else None
-    return SUBJECT.page({"metadata": metadata}, _chain(world), world.beside, verdict)
+    return SUBJECT.page({"metadata": metadata}, _chain(snapshot), snapshot.beside, verdict)
 
 
 def service_health(ready: int, *, deleting: bool) -> Verdict:
@@ -92,10 +92,10 @@ _UNTOLD = (
 )
 
 
-def _chain(world: World) -> Iterator[Line]:
-    item = world.service
+def _chain(snapshot: ServiceSnapshot) -> Iterator[Line]:
+    item = snapshot.service
     if not item.application:
-        lines = [*events_about(world.warnings, item.name, Rank.CAUSE)]
+        lines = [*events_about(snapshot.warnings, item.name, Rank.CAUSE)]
         text, do = f"{item.key} reflects no application", "it is not managed by Trellis; its owner maintains it"
         rank = Rank.SYMPTOM if lines else Rank.CAUSE
         yield Line("service", text, False, do, rank, "NotReflected", Health.UNKNOWN)
@@ -108,50 +108,50 @@ def _chain(world: World) -> Iterator[Line]:
     yield Line("service", f"{text}; it is being deleted" if item.deleting else text, well=not item.deleting)
     lattice = lattice_name(item.lattice)
     yield Line("application", f"{item.application} of lattice {lattice}")
-    groups = [group for group in world.groups or () if group.lattice == item.lattice]
-    group_line = _groups(world, groups)
+    groups = [group for group in snapshot.groups or () if group.lattice == item.lattice]
+    group_line = _groups(snapshot, groups)
     keys = {group.key for group in groups}
-    pods = [pod for pod in world.pods if pod.group_key in keys]
-    endpoints = [*_endpoints(world, item, pods)]
+    pods = [pod for pod in snapshot.pods if pod.group_key in keys]
+    endpoints = [*_endpoints(snapshot, item, pods)]
     # An Event stays for an hour: while there are ready endpoints, its cause can be gone.
     leads = any(line.about == "endpoints" and line.well for line in endpoints)
     yield replace(group_line, rank=Rank.ASIDE) if leads else group_line
     yield from endpoints
-    yield from events_about(world.warnings, item.application, Rank.ASIDE if leads else Rank.CAUSE)
+    yield from events_about(snapshot.warnings, item.application, Rank.ASIDE if leads else Rank.CAUSE)
 
 
-def _groups(world: World, groups: Sequence[GroupView]) -> Line:
+def _groups(snapshot: ServiceSnapshot, groups: Sequence[GroupView]) -> Line:
     """Return the host groups of a Service's lattice; without one, the reason that the Service exists."""
-    item = world.service
+    item = snapshot.service
     lattice = lattice_name(item.lattice)
-    if world.groups is None:
+    if snapshot.groups is None:
         text = f"the host groups of lattice {lattice} are unknown, and the Service is kept until they are known"
         do = "`trellis crds check` shows the state of the kind"
         return Line("groups", text, False, do, Rank.CAUSE, "HostGroupsUnknown")
-    preserved = (event for event in warnings_of(world.beside.events, item.uid) if event.get("reason") in PRESERVED)
+    preserved = (event for event in warnings_of(snapshot.beside.events, item.uid) if event.get("reason") in PRESERVED)
     if groups:
         return Line("groups", ", ".join(sorted(group.key for group in groups)), well=True)
     if (event := next(preserved, None)) is not None:
         return Line(
             "groups", reason_and_message(event), well=False, rank=Rank.CAUSE, reason=str(event.get("reason") or "")
         )
-    if world.beside.notes:
+    if snapshot.beside.notes:
         return Line("groups", f"none of lattice {lattice} that this account can read")
     text = f"no host group has lattice {lattice} with the NATS address and credentials that the Service was created for"
     return Line("groups", text, well=False, rank=Rank.CAUSE, reason="HostGroupMissing")
 
 
-def _endpoints(world: World, service: ServiceView, pods: Sequence[PodView]) -> Iterator[Line]:
-    pieces = _pieces(world)
+def _endpoints(snapshot: ServiceSnapshot, service: ServiceView, pods: Sequence[PodView]) -> Iterator[Line]:
+    pieces = _pieces(snapshot)
     endpoints = _by_pod(pieces)
     ready = sum(bool((each.get("conditions") or {}).get("ready")) for each in endpoints.values())
     text = f"{ready} of {len(endpoints)} ready, in {len(pieces)} slices"
     yield Line("endpoints", text, well=ready > 0, reason=NO_ENDPOINTS, state=Health.DEGRADED)
-    if not pods and not world.beside.notes:
+    if not pods and not snapshot.beside.notes:
         do = "`trellis explain hostgroup/NAME` shows the cause"
         yield Line("hosts", "its host groups have no pods", False, do, Rank.ASIDE if ready else Rank.CAUSE, "NoHosts")
     annotations = (service.manifest or {}).get("annotations") or {}
-    listeners = read_reach(annotations.get(names.ANNOTATION_CACHED_LISTENERS, ""))
+    listeners = read_cached_listeners(annotations.get(names.ANNOTATION_CACHED_LISTENERS, ""))
     lines = [_host(pod, listeners, endpoints.get(pod.uid)) for pod in sorted(pods, key=lambda pod: pod.key)]
     if len(lines) > _SHOWN:
         lines = sorted(lines, key=lambda line: bool(line.well))
@@ -162,8 +162,8 @@ def _endpoints(world: World, service: ServiceView, pods: Sequence[PodView]) -> I
         yield Line("host", f"and {len(lines) - _SHOWN} more, {more} of them endpoints")
 
 
-def _pieces(world: World) -> list[SliceView]:
-    return [piece for piece in world.slices if piece.service_key == world.service.key]
+def _pieces(snapshot: ServiceSnapshot) -> list[SliceView]:
+    return [piece for piece in snapshot.slices if piece.service_key == snapshot.service.key]
 
 
 def _by_pod(pieces: Iterable[SliceView]) -> dict[str, Mapping[str, Any]]:

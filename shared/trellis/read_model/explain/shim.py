@@ -20,7 +20,7 @@ from trellis.read_model.explain.page import Explanation, Line, Rank, condition, 
 from trellis.read_model.explain.subject import Beside, Subject, looked_at
 from trellis.read_model.health import Health
 from trellis.read_model.tables.nodes import NODE_NOT_READY
-from trellis.read_model.tables.rollout import NodeStage, Phase, ShimNode, Standing, World, standing_of
+from trellis.read_model.tables.rollout import NodeStage, Phase, RolloutSnapshot, ShimNode, Standing, standing_of
 
 Manifest = Mapping[str, Any]
 
@@ -48,16 +48,23 @@ class ShimSnapshot:
     beside: Beside = field(default_factory=Beside)
 
 
-def explain_shim(world: ShimSnapshot) -> Explanation:
+def explain_shim(snapshot: ShimSnapshot) -> Explanation:
     """Return the page of a Shim."""
-    standing = _standing(world)
-    return SUBJECT.page(world.shim, _chain(world, standing), world.beside, standing.verdict)
+    standing = _standing(snapshot)
+    return SUBJECT.page(snapshot.shim, _chain(snapshot, standing), snapshot.beside, standing.verdict)
 
 
-def _standing(world: ShimSnapshot) -> Standing:
-    view, status = view_shim(dict(world.shim)), read_status(dict(world.shim))
+def _standing(snapshot: ShimSnapshot) -> Standing:
+    view, status = view_shim(dict(snapshot.shim)), read_status(dict(snapshot.shim))
     return standing_of(
-        World(view, status, tuple(world.shims) or (view,), tuple(world.nodes), world.ledger, causes=world.causes)
+        RolloutSnapshot(
+            view,
+            status,
+            tuple(snapshot.shims) or (view,),
+            tuple(snapshot.nodes),
+            snapshot.ledger,
+            causes=snapshot.causes,
+        )
     )
 
 
@@ -76,16 +83,16 @@ def stopped_shims(shims: Iterable[Manifest]) -> dict[str, str]:
     }
 
 
-def _chain(world: ShimSnapshot, standing: Standing) -> Iterator[Line]:
-    view, status = view_shim(dict(world.shim)), world.shim.get("status") or {}
+def _chain(snapshot: ShimSnapshot, standing: Standing) -> Iterator[Line]:
+    view, status = view_shim(dict(snapshot.shim)), snapshot.shim.get("status") or {}
     text = f"handler {view.handler or 'unknown'}, RuntimeClass {view.runtime_class or 'unknown'}"
     if view.deleting:
-        left = sum(view.name in node.installed for node in world.nodes)
+        left = sum(view.name in node.installed for node in snapshot.nodes)
         text = f"it is being deleted, and stays until it is removed from {left} nodes; {text}"
     yield Line("shim", text, well=not view.deleting, reason=Reason.REMOVING.value)
-    yield looked_at(world.shim, "provisioner")
+    yield looked_at(snapshot.shim, "provisioner")
     yield from _spec(status, view.name)
-    yield from _nodes(world, view, standing)
+    yield from _nodes(snapshot, view, standing)
     yield from _rollout(status, view, standing)
     available = condition(status, "Available")
     if available and not view.deleting:
@@ -109,23 +116,23 @@ def _spec(status: Manifest, name: str) -> Iterator[Line]:
         )
 
 
-def _nodes(world: ShimSnapshot, view: ShimView, standing: Standing) -> Iterator[Line]:
+def _nodes(snapshot: ShimSnapshot, view: ShimView, standing: Standing) -> Iterator[Line]:
     """Yield each node that fails or is stopped; the first is the cause."""
-    views = {node.name: node for node in world.nodes}
-    lines = [line for item in standing.nodes if (line := _node(world, views[item.name], item)) is not None]
+    views = {node.name: node for node in snapshot.nodes}
+    lines = [line for item in standing.nodes if (line := _node(snapshot, views[item.name], item)) is not None]
     yield from lines[:_SHOWN]
     if len(lines) > _SHOWN:
         yield Line("node", f"and {len(lines) - _SHOWN} more: `trellis nodes`", well=False, reason=_NODES_FAIL)
-    if not standing.nodes and not view.deleting and not view.invalid and not world.beside.notes:
+    if not standing.nodes and not view.deleting and not view.invalid and not snapshot.beside.notes:
         text, do = "its nodeSelector matches no node", "label a node, or change spec.nodeSelector"
         yield Line("nodes", text, False, do, Rank.ASIDE, Reason.NO_NODES.value)
 
 
-def _node(world: ShimSnapshot, node: NodeView, shim_node: ShimNode) -> Line | None:
-    if shim_node.stage in {NodeStage.UPDATED, NodeStage.LEAVING}:
+def _node(snapshot: ShimSnapshot, node: NodeView, shim_node: ShimNode) -> Line | None:
+    if shim_node.stage in {NodeStage.UPDATED, NodeStage.REMOVING}:
         return None
     # A node that is held for a reason of this Shim does not wait for the Job there, which is of other Shims.
-    found = None if shim_node.stage is NodeStage.HELD else world.causes.get(node.name)
+    found = None if shim_node.stage is NodeStage.HELD else snapshot.causes.get(node.name)
     if found is None and shim_node.stage is NodeStage.FAILED:
         found = failure_line(shim_node.message, None)
     if found is None and not node.ready:

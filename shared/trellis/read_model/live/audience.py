@@ -31,7 +31,7 @@ from trellis.v2.workloads import WorkloadView
 _LIMITED: Final = "only the selected namespaces are read"
 
 
-class News:
+class ChangeSignal:
     """Notifies any number of readers of the next change."""
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ class Audience:
         self.epoch: Final = secrets.token_hex(8)
         self.journal: Final = Journal(pace.ids_kept)
         self._pace: Final = pace
-        self.news: Final = News()
+        self.news: Final = ChangeSignal()
         self._composer: Final = Composer()
         self._watches: Final = Watches(kube, parts.own, namespaces, self._take, pace.watch)
         self._kube: Final = kube

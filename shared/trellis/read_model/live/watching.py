@@ -193,10 +193,10 @@ class Watches:
     def _status(self, name: str, places: Mapping[str | None, Informer[Any]]) -> PartStatus:
         obstacles = {where or "": self._obstacle(name, informer) for where, informer in places.items()}
         lacking = {where: reason for where, reason in obstacles.items() if reason is not None}
-        away = bool(self._not_found(name))
+        unavailable = bool(self._not_found(name))
         proved = name in self._unserved
-        synced = all(place.synced.is_set() for place in places.values()) and (proved or not away)
-        return PartStatus(name, synced, lacking, away and proved and not lacking)
+        synced = all(place.synced.is_set() for place in places.values()) and (proved or not unavailable)
+        return PartStatus(name, synced, lacking, unavailable and proved and not lacking)
 
     def _obstacle(self, name: str, informer: Informer[Any]) -> tuple[str, str] | None:
         """Return the obstacle of a watch and the resolution; an outage is shown elsewhere."""

@@ -50,7 +50,7 @@ from trellis.read_model.explain.job import pending_causes, refused_by_node, unla
 from trellis.read_model.explain.node import SUBJECT as NODE
 from trellis.read_model.explain.node import NodeSnapshot, explain_node
 from trellis.read_model.explain.page import Explanation, Leader, Line
-from trellis.read_model.explain.service import REFLECTOR, Warned, World, explain_no_service, explain_service
+from trellis.read_model.explain.service import REFLECTOR, ServiceSnapshot, Warned, explain_no_service, explain_service
 from trellis.read_model.explain.shim import SUBJECT as SHIM
 from trellis.read_model.explain.shim import ShimSnapshot, explain_shim, stopped_shims
 from trellis.read_model.explain.subject import Beside
@@ -177,7 +177,7 @@ async def service_page(reading: Reading, name: str, namespace: str | None) -> Ex
         reading.wide(PODS, namespace, labels=POD_SELECTOR),
         _events_of(reading, own),
     )
-    world = World(
+    snapshot = ServiceSnapshot(
         views[0],
         [view_slice(item) for item in slices],
         None if HOST_CONFIGS in reading.unserved else [view_group(group) for group in groups],
@@ -185,7 +185,7 @@ async def service_page(reading: Reading, name: str, namespace: str | None) -> Ex
         warnings,
         Beside([leader], events, reading.notes),
     )
-    return explain_service(world)
+    return explain_service(snapshot)
 
 
 async def application_page(reading: Reading, name: str, namespace: str | None) -> Explanation:

@@ -50,11 +50,11 @@ class NodeStage(StrEnum):
     """Stage of one node on its way to the version of the spec."""
 
     UPDATED = "Updated"
-    IN_WORK = "InProgress"
+    IN_PROGRESS = "InProgress"
     FAILED = "Failed"
     HELD = "Held"
     WAITING = "Waiting"
-    LEAVING = "Removing"
+    REMOVING = "Removing"
 
 
 class Phase(StrEnum):
@@ -69,7 +69,7 @@ class Phase(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class RolloutSnapshot:
     """Input of a standing. ``status`` is that of the Shim; ``revisions`` are oldest first, ``current`` is its own.
 
     ``causes``: by name of a node, the cause that stops its installer Job.
@@ -132,7 +132,7 @@ class Standing:
     @property
     def desired(self) -> int:
         """Number of nodes that require the version; those that it is removed from do not count."""
-        return len(self.nodes) - self.counts[NodeStage.LEAVING]
+        return len(self.nodes) - self.counts[NodeStage.REMOVING]
 
     @property
     def settled(self) -> bool:
@@ -145,7 +145,7 @@ class Standing:
         return self.phase in {Phase.HALTED, Phase.DEGRADED}
 
 
-def document(standing: Standing, world: World) -> dict[str, object]:
+def document(standing: Standing, snapshot: RolloutSnapshot) -> dict[str, object]:
     """Return the standing for JSON."""
     return {
         "shim": standing.shim,
@@ -159,8 +159,8 @@ def document(standing: Standing, world: World) -> dict[str, object]:
         "desired": standing.desired,
         "counts": {stage.value: count for stage, count in standing.counts.items()},
         "nodes": [node.document() for node in standing.nodes],
-        "revisions": [{"revision": revision.number, "created": revision.created} for revision in world.revisions],
-        "notes": world.notes,
+        "revisions": [{"revision": revision.number, "created": revision.created} for revision in snapshot.revisions],
+        "notes": snapshot.notes,
     }
 
 
@@ -176,57 +176,59 @@ class Outlook:
     rejected: str = ""
 
 
-def outlook_of(world: World) -> Outlook:
+def outlook_of(snapshot: RolloutSnapshot) -> Outlook:
     """Return the input that all nodes of a rollout share."""
-    blocked = _blocking(world)
+    blocked = _blocking(snapshot)
     return Outlook(
-        world.shims,
-        _auto_provisioned(world),
-        is_halted(world),
+        snapshot.shims,
+        _auto_provisioned(snapshot),
+        is_halted(snapshot),
         blocked.reason if blocked else "",
-        _other_controller(world) is not None,
-        rejected.reason if (rejected := _degraded(world, _OF_INSTALLERS)) else "",
+        _other_controller(snapshot) is not None,
+        rejected.reason if (rejected := _degraded(snapshot, _OF_INSTALLERS)) else "",
     )
 
 
-def standing_of(world: World) -> Standing:
+def standing_of(snapshot: RolloutSnapshot) -> Standing:
     """Return the state of the rollout."""
-    outlook = outlook_of(world)
-    return standing_with(world, outlook, (found for node in world.nodes if (found := node_of(world, node, outlook))))
+    outlook = outlook_of(snapshot)
+    return standing_with(
+        snapshot, outlook, (found for node in snapshot.nodes if (found := node_of(snapshot, node, outlook)))
+    )
 
 
-def standing_with(world: World, outlook: Outlook, found: Iterable[ShimNode]) -> Standing:
+def standing_with(snapshot: RolloutSnapshot, outlook: Outlook, found: Iterable[ShimNode]) -> Standing:
     """Return the state of the rollout with these stages of its nodes."""
     nodes = tuple(sorted(found, key=lambda node: node.name))
-    phase, message, advice = _phase(world, nodes, outlook.halted)
-    revision = world.current.number if world.current else None
-    verdict = shim_health(world, nodes, phase, message)
-    return Standing(world.shim.name, phase, message, advice, world.shim.generation, revision, nodes, verdict)
+    phase, message, advice = _phase(snapshot, nodes, outlook.halted)
+    revision = snapshot.current.number if snapshot.current else None
+    verdict = shim_health(snapshot, nodes, phase, message)
+    return Standing(snapshot.shim.name, phase, message, advice, snapshot.shim.generation, revision, nodes, verdict)
 
 
-def shim_health(world: World, nodes: tuple[ShimNode, ...], phase: Phase, message: str) -> Verdict:
+def shim_health(snapshot: RolloutSnapshot, nodes: tuple[ShimNode, ...], phase: Phase, message: str) -> Verdict:
     """Return the health of a Shim whose rollout has this phase.
 
     The order of checks is that of its condition Ready: ``provisioner.domain.shim_status.health_of``.
     """
-    if (blocked := _blocking(world)) is not None:
+    if (blocked := _blocking(snapshot)) is not None:
         return Verdict(Health.DEGRADED, blocked.reason, blocked.message)
-    if (other := _other_controller(world)) is not None:
+    if (other := _other_controller(snapshot)) is not None:
         return Verdict(Health.DEGRADED, other.reason, other.message)
-    if world.shim.invalid:
-        return Verdict(Health.DEGRADED, Refusal.INVALID.value, world.shim.invalid)
+    if snapshot.shim.invalid:
+        return Verdict(Health.DEGRADED, Refusal.INVALID.value, snapshot.shim.invalid)
     if phase is Phase.PAUSED:
         return Verdict(Health.SUSPENDED, Reason.PAUSED.value, message)
     if phase is Phase.HALTED:
         return Verdict(Health.DEGRADED, Reason.HALTED.value, message)
     failing = any(node.stage is NodeStage.FAILED for node in nodes)
-    degraded = _degraded(world)
+    degraded = _degraded(snapshot)
     if degraded is not None and (degraded.reason != Reason.FAILING or failing or not nodes):
         return Verdict(Health.DEGRADED, degraded.reason, degraded.message)
-    return _by_phase(world, nodes, phase, message)
+    return _by_phase(snapshot, nodes, phase, message)
 
 
-def _by_phase(world: World, nodes: tuple[ShimNode, ...], phase: Phase, message: str) -> Verdict:
+def _by_phase(snapshot: RolloutSnapshot, nodes: tuple[ShimNode, ...], phase: Phase, message: str) -> Verdict:
     failing = [node for node in nodes if node.stage is NodeStage.FAILED]
     refused = [node for node in nodes if node.stage is NodeStage.HELD and node.message in _OF_SPEC]
     match phase:
@@ -236,83 +238,86 @@ def _by_phase(world: World, nodes: tuple[ShimNode, ...], phase: Phase, message: 
             return Verdict(Health.DEGRADED, Reason.FAILING.value, message or f"{failing[0].name}: {failing[0].message}")
         case _ if refused:
             return Verdict(Health.DEGRADED, refused[0].message, message)
-        case _ if (stopped := _stopped(world, nodes)) is not None:
+        case _ if (stopped := _stopped(snapshot, nodes)) is not None:
             return stopped
         case Phase.COMPLETE:
             return Verdict(
-                Health.HEALTHY, (Reason.ALL_READY if _desired(world, nodes) else Reason.NO_NODES).value, message
+                Health.HEALTHY, (Reason.ALL_READY if _desired(snapshot, nodes) else Reason.NO_NODES).value, message
             )
         case _:
             return Verdict(Health.PROGRESSING, Reason.UPDATING.value, message)
 
 
-def _stopped(world: World, nodes: tuple[ShimNode, ...]) -> Verdict | None:
+def _stopped(snapshot: RolloutSnapshot, nodes: tuple[ShimNode, ...]) -> Verdict | None:
     """Return the health if an installer Job is stopped on a node that is not updated."""
     for node in nodes:
-        if node.stage in {NodeStage.IN_WORK, NodeStage.WAITING} and (line := world.causes.get(node.name)) is not None:
+        if (
+            node.stage in {NodeStage.IN_PROGRESS, NodeStage.WAITING}
+            and (line := snapshot.causes.get(node.name)) is not None
+        ):
             return Verdict(Health.DEGRADED, line.reason, f"node {node.name}: {line.shown}")
     return None
 
 
-def _desired(world: World, nodes: tuple[ShimNode, ...]) -> int:
-    return len(nodes) or world.status.counts.nodes
+def _desired(snapshot: RolloutSnapshot, nodes: tuple[ShimNode, ...]) -> int:
+    return len(nodes) or snapshot.status.counts.nodes
 
 
-def is_halted(world: World) -> bool:
+def is_halted(snapshot: RolloutSnapshot) -> bool:
     """Return whether the rollout is halted by failures that still count.
 
     The ledger can lag: a halt whose failures are all acknowledged, or of an older version, does not count.
     """
-    if world.shim.name not in world.ledger.halted:
+    if snapshot.shim.name not in snapshot.ledger.halted:
         return False  # the common case, without reading every node
-    last = last_failure(world)
-    return last is not None and last > world.shim.forgiven
+    last = last_failure(snapshot)
+    return last is not None and last > snapshot.shim.forgiven
 
 
-def last_failure(world: World) -> int | None:
+def last_failure(snapshot: RolloutSnapshot) -> int | None:
     """Return the time of the last failure of a version that nodes require now, in Unix seconds."""
-    auto = _auto_provisioned(world)
+    auto = _auto_provisioned(snapshot)
     failures = (
         node.failed
-        for node in world.nodes
-        if is_for(world.shim, node, auto_provision=auto) or world.shim.name in node.installed
-        if _failed_target(world, node, auto) is not None
+        for node in snapshot.nodes
+        if is_for(snapshot.shim, node, auto_provision=auto) or snapshot.shim.name in node.installed
+        if _failed_target(snapshot, node, auto) is not None
     )
     return max((failure.at for failure in failures if failure), default=None)
 
 
-def _auto_provisioned(world: World) -> bool:
+def _auto_provisioned(snapshot: RolloutSnapshot) -> bool:
     """Return whether the services provision every node, which only their count of nodes shows."""
-    shim, status = world.shim, world.status
+    shim, status = snapshot.shim, snapshot.status
     if not shim.default or status.observed_generation != shim.generation:
         return False
-    counted = (node for node in world.nodes if node.skip is None)
+    counted = (node for node in snapshot.nodes if node.skip is None)
     return sum(is_for(shim, node, auto_provision=False) for node in counted) < status.counts.nodes
 
 
-def node_of(world: World, node: NodeView, outlook: Outlook) -> ShimNode | None:
+def node_of(snapshot: RolloutSnapshot, node: NodeView, outlook: Outlook) -> ShimNode | None:
     """Return the stage of a node, None if the rollout does not concern it."""
-    shim, auto, halted = world.shim, outlook.auto, outlook.halted
+    shim, auto, halted = snapshot.shim, outlook.auto, outlook.halted
     wanted = is_for(shim, node, auto_provision=auto) or stays_on(shim, node)
     has = node.installed.get(shim.name)
-    entry = world.ledger.entries.get(node.uid)
+    entry = snapshot.ledger.entries.get(node.uid)
     entry = entry if entry and shim.name in entry.shims else None
     if not wanted and has is None and entry is None:
         return None
-    wanted_shim = wanted_shim_on(shim, node, world.shims, auto_provision=auto, require_checksum=False)
+    wanted_shim = wanted_shim_on(shim, node, snapshot.shims, auto_provision=auto, require_checksum=False)
     if wanted and isinstance(wanted_shim, WantedShim) and has == wanted_shim.digest:
         return ShimNode(node.name, NodeStage.UPDATED)
     if wanted and node.skip is not None and entry is None:
         return None
-    target = _failed_target(world, node, auto)
+    target = _failed_target(snapshot, node, auto)
     failure, message = (None, "") if target is None else (node.failed, failure_text(node, target, shim.name))
     if entry is not None and not _is_recorded(entry, failure):
-        return ShimNode(node.name, NodeStage.IN_WORK, entry.attempt, without_attempt(message), outlook.rejected)
+        return ShimNode(node.name, NodeStage.IN_PROGRESS, entry.attempt, without_attempt(message), outlook.rejected)
     if failure is not None:
         return ShimNode(node.name, NodeStage.FAILED, failure.attempt, without_attempt(message))
     if not wanted:
-        return ShimNode(node.name, NodeStage.LEAVING)
-    reason = _hold_reason(world, wanted_shim, halted)
+        return ShimNode(node.name, NodeStage.REMOVING)
+    reason = _hold_reason(snapshot, wanted_shim, halted)
     if reason:
         return ShimNode(node.name, NodeStage.HELD, message=reason)
     return ShimNode(node.name, NodeStage.WAITING, rejected=outlook.rejected)
@@ -324,10 +329,10 @@ def stages_of(
     """Return by node, and by name of a Shim, the stage of its rollout."""
     found: dict[str, dict[str, ShimNode]] = {}
     for shim in shims:
-        world = World(shim, statuses.get(shim.name, Status()), shims, nodes, ledger)
-        outlook = outlook_of(world)
+        snapshot = RolloutSnapshot(shim, statuses.get(shim.name, Status()), shims, nodes, ledger)
+        outlook = outlook_of(snapshot)
         for node in nodes:
-            if (stage := node_of(world, node, outlook)) is not None:
+            if (stage := node_of(snapshot, node, outlook)) is not None:
                 found.setdefault(node.name, {})[shim.name] = stage
     return found
 
@@ -341,10 +346,10 @@ def stages_of_node(
     """
     found = {}
     for shim in shims:
-        world = World(shim, statuses.get(shim.name, Status()), shims, (node,), ledger)
+        snapshot = RolloutSnapshot(shim, statuses.get(shim.name, Status()), shims, (node,), ledger)
         auto = shim.default and node.opt_in is None and node.bears_marks
-        outlook = replace(outlook_of(world), auto=auto, halted=shim.name in ledger.halted)
-        if (stage := node_of(world, node, outlook)) is not None:
+        outlook = replace(outlook_of(snapshot), auto=auto, halted=shim.name in ledger.halted)
+        if (stage := node_of(snapshot, node, outlook)) is not None:
             found[shim.name] = stage
     return found
 
@@ -354,7 +359,7 @@ def _is_recorded(entry: Entry, failure: FailedAttempt | None) -> bool:
     return failure is not None and (failure.digest, failure.attempt) == (entry.digest, entry.attempt)
 
 
-def _failed_target(world: World, node: NodeView, auto: bool) -> Target | None:
+def _failed_target(snapshot: RolloutSnapshot, node: NodeView, auto: bool) -> Target | None:
     """Return the present target of a node on which the last attempts failed because of this Shim, else None.
 
     The setting that requires checksums is unknown here: the failure is of the target with it, or of the one without it.
@@ -362,130 +367,132 @@ def _failed_target(world: World, node: NodeView, auto: bool) -> Target | None:
     failure = node.failed
     if failure is None or failure.digest == node.marked_digest:
         return None
-    limits = {shim.name: ShimLimits(None, paused=shim.paused) for shim in world.shims}
+    limits = {shim.name: ShimLimits(None, paused=shim.paused) for shim in snapshot.shims}
     for require in (True, False):
-        target = target_of(node, world.shims, "", auto_provision=auto, require_checksum=require)
+        target = target_of(node, snapshot.shims, "", auto_provision=auto, require_checksum=require)
         if target is None:
             continue
-        if world.shim.name in failing_on(node, target, permitted_target(node, target, limits, world.ledger.halted)):
+        if snapshot.shim.name in failing_on(
+            node, target, permitted_target(node, target, limits, snapshot.ledger.halted)
+        ):
             return target
     return None
 
 
-def _hold_reason(world: World, wanted: WantedShim | Refusal, halted: bool) -> str:
+def _hold_reason(snapshot: RolloutSnapshot, wanted: WantedShim | Refusal, halted: bool) -> str:
     """Return the reason that a node is held, "" if it waits for a slot."""
     if isinstance(wanted, Refusal):
         return wanted.value
-    blocked = _blocking(world)
+    blocked = _blocking(snapshot)
     if blocked is not None and blocked.reason in {Refusal.CHECKSUM_MISSING.value, Refusal.UNSIGNED.value}:
         return blocked.reason
-    if _other_controller(world) is not None:
+    if _other_controller(snapshot) is not None:
         return OTHER_CONTROLLER
-    return Reason.PAUSED.value if world.shim.paused else Reason.HALTED.value if halted else ""
+    return Reason.PAUSED.value if snapshot.shim.paused else Reason.HALTED.value if halted else ""
 
 
-def _blocking(world: World) -> Condition | None:
+def _blocking(snapshot: RolloutSnapshot) -> Condition | None:
     """Return the condition of this generation that stops the rollout until the spec or the cluster changes."""
-    return _degraded(world, BLOCKING)
+    return _degraded(snapshot, BLOCKING)
 
 
-def _degraded(world: World, reasons: frozenset[str] | None = None) -> Condition | None:
+def _degraded(snapshot: RolloutSnapshot, reasons: frozenset[str] | None = None) -> Condition | None:
     """Return the condition Degraded of this generation if it is True, for these reasons or any."""
-    for condition in world.status.conditions:
-        fresh = condition.observed_generation == world.shim.generation
+    for condition in snapshot.status.conditions:
+        fresh = condition.observed_generation == snapshot.shim.generation
         if fresh and condition.type == "Degraded" and condition.status == "True":
             return condition if reasons is None or condition.reason in reasons else None
     return None
 
 
-def _other_controller(world: World) -> Condition | None:
+def _other_controller(snapshot: RolloutSnapshot) -> Condition | None:
     """Return the condition that another controller manages the Shim, or nodes of it."""
     found = (
         condition
-        for condition in world.status.conditions
+        for condition in snapshot.status.conditions
         if condition.type == OTHER_CONTROLLER and condition.status == "True"
     )
     return next(found, None)
 
 
-def _phase(world: World, nodes: tuple[ShimNode, ...], halted: bool) -> tuple[Phase, str, str]:
-    shim, stages = world.shim, Counter(node.stage for node in nodes)
+def _phase(snapshot: RolloutSnapshot, nodes: tuple[ShimNode, ...], halted: bool) -> tuple[Phase, str, str]:
+    shim, stages = snapshot.shim, Counter(node.stage for node in nodes)
     failing = [node.name for node in nodes if node.stage is NodeStage.FAILED]
     if shim.deleting:
-        return _removing(world, nodes)
+        return _removing(snapshot, nodes)
     edit = f"fix the cause: kubectl edit shim {shim.name}"
-    if blocked := _blocking(world):
+    if blocked := _blocking(snapshot):
         return Phase.DEGRADED, f"{blocked.reason}: {blocked.message}", edit
     if shim.invalid:
         return Phase.DEGRADED, f"InvalidShim: {shim.invalid}", edit
-    if not nodes and world.status.counts.nodes:
-        return _of_status(world)
+    if not nodes and snapshot.status.counts.nodes:
+        return _of_status(snapshot)
     if not nodes or stages[NodeStage.UPDATED] == len(nodes):
-        return _complete(world, nodes)
-    if stopped := _paused(world):
+        return _complete(snapshot, nodes)
+    if stopped := _paused(snapshot):
         return Phase.PAUSED, *stopped
     back = f"roll back with: trellis rollout undo {shim.name}"
     if halted:
         message = f"too many nodes failed, no further node is started: {_listed(failing)}".removesuffix(": ")
         advice = f"fix the cause and continue with: trellis rollout resume {shim.name}; or {back}"
         return Phase.HALTED, message, advice
-    if not (stages[NodeStage.IN_WORK] or stages[NodeStage.WAITING] or stages[NodeStage.LEAVING]):
+    if not (stages[NodeStage.IN_PROGRESS] or stages[NodeStage.WAITING] or stages[NodeStage.REMOVING]):
         if failing:
             message = f"the last attempt failed on {_listed(failing)}"
             return Phase.DEGRADED, message, f"fix the cause: the nodes are retried automatically; or {back}"
-        return Phase.DEGRADED, *_stop_reason(world, nodes)
-    observed = world.status.observed_generation == shim.generation
-    return Phase.PROGRESSING, *_waiting(world, observed=observed)
+        return Phase.DEGRADED, *_stop_reason(snapshot, nodes)
+    observed = snapshot.status.observed_generation == shim.generation
+    return Phase.PROGRESSING, *_waiting(snapshot, observed=observed)
 
 
-def _removing(world: World, nodes: tuple[ShimNode, ...]) -> tuple[Phase, str, str]:
+def _removing(snapshot: RolloutSnapshot, nodes: tuple[ShimNode, ...]) -> tuple[Phase, str, str]:
     """Return the phase of a deletion: it progresses unless the circuit breaker pauses it."""
-    if (paused := _degraded(world, frozenset({Reason.MASS_DELETION.value}))) is not None:
+    if (paused := _degraded(snapshot, frozenset({Reason.MASS_DELETION.value}))) is not None:
         return Phase.DEGRADED, f"{paused.reason}: {paused.message}", ""
     return Phase.REMOVING, f"it is being deleted, {len(nodes)} nodes still have it", ""
 
 
-def _paused(world: World) -> tuple[str, str] | None:
+def _paused(snapshot: RolloutSnapshot) -> tuple[str, str] | None:
     """Return why nothing is started although nothing failed, and the resolution."""
-    if other := _other_controller(world):
+    if other := _other_controller(snapshot):
         return other.message, "the rollout then continues by itself"
-    if world.shim.paused:
-        return "paused by spec.paused", f"continue with: trellis rollout resume {world.shim.name}"
+    if snapshot.shim.paused:
+        return "paused by spec.paused", f"continue with: trellis rollout resume {snapshot.shim.name}"
     return None
 
 
-def _complete(world: World, nodes: tuple[ShimNode, ...]) -> tuple[Phase, str, str]:
+def _complete(snapshot: RolloutSnapshot, nodes: tuple[ShimNode, ...]) -> tuple[Phase, str, str]:
     """Return the phase while every node is updated, and nodes report nothing else."""
-    if world.status.observed_generation != world.shim.generation:
+    if snapshot.status.observed_generation != snapshot.shim.generation:
         return Phase.PROGRESSING, "provisioner has not reconciled it yet", "if this persists: trellis status"
-    if (found := _degraded(world)) and found.reason != Reason.FAILING:
-        return Phase.DEGRADED, f"{found.reason}: {found.message}", f"see: trellis explain shim/{world.shim.name}"
-    if other := _other_controller(world):
-        return Phase.DEGRADED, other.message, f"see: trellis explain shim/{world.shim.name}"
+    if (found := _degraded(snapshot)) and found.reason != Reason.FAILING:
+        return Phase.DEGRADED, f"{found.reason}: {found.message}", f"see: trellis explain shim/{snapshot.shim.name}"
+    if other := _other_controller(snapshot):
+        return Phase.DEGRADED, other.message, f"see: trellis explain shim/{snapshot.shim.name}"
     return Phase.COMPLETE, "" if nodes else "spec.nodeSelector matches no node", ""
 
 
-def _of_status(world: World) -> tuple[Phase, str, str]:
+def _of_status(snapshot: RolloutSnapshot) -> tuple[Phase, str, str]:
     """Return the phase of a rollout none of whose nodes can be read, by the counts of its status."""
-    counts = world.status.counts
+    counts = snapshot.status.counts
     if counts.updated == counts.nodes:
-        return _complete(world, (ShimNode("", NodeStage.UPDATED),))
+        return _complete(snapshot, (ShimNode("", NodeStage.UPDATED),))
     message = f"{counts.updated} of {counts.nodes} nodes have this version; the nodes cannot be read"
-    return Phase.PAUSED if world.shim.paused else Phase.PROGRESSING, message, ""
+    return Phase.PAUSED if snapshot.shim.paused else Phase.PROGRESSING, message, ""
 
 
-def _stop_reason(world: World, nodes: tuple[ShimNode, ...]) -> tuple[str, str]:
+def _stop_reason(snapshot: RolloutSnapshot, nodes: tuple[ShimNode, ...]) -> tuple[str, str]:
     """Return why no node is left that the rollout can continue on."""
     held_nodes = [node for node in nodes if node.stage is NodeStage.HELD]
     reason = held_nodes[0].message
-    found = _degraded(world, frozenset({reason}))
+    found = _degraded(snapshot, frozenset({reason}))
     message = f"{reason}: {found.message if found else _listed([node.name for node in held_nodes])}"
-    return message, f"see: trellis explain shim/{world.shim.name}"
+    return message, f"see: trellis explain shim/{snapshot.shim.name}"
 
 
-def _waiting(world: World, *, observed: bool) -> tuple[str, str]:
+def _waiting(snapshot: RolloutSnapshot, *, observed: bool) -> tuple[str, str]:
     """Return why a rollout in progress waits, and the resolution; "" twice if it does not."""
-    if refused := _degraded(world, _REFUSED):
+    if refused := _degraded(snapshot, _REFUSED):
         return f"{refused.reason}: {refused.message}", "the rollout continues by itself once this is permitted"
     if observed:
         return "", ""

@@ -156,8 +156,8 @@ def _observed(cluster: Cluster, deployment: DeploymentView, current: ReplicaSetV
 
 def _not_observed(cluster: Cluster, text: str) -> Line:
     do = "check that the runtime-operator runs and watches this namespace: it acts on a change within a second"
-    away = cluster.operator.state in {State.UNAVAILABLE, State.CUT_OFF, State.SILENT}
-    rank = Rank.SYMPTOM if away else Rank.CAUSE
+    unavailable = cluster.operator.state in {State.UNAVAILABLE, State.CUT_OFF, State.HEARTBEATS_MISSING}
+    rank = Rank.SYMPTOM if unavailable else Rank.CAUSE
     return Line("observed", text, False, do, rank, Reason.NOT_OBSERVED, Health.PROGRESSING)
 
 

@@ -25,7 +25,7 @@ def operator_lines(cluster: Cluster) -> list[Line]:
         lines.append(Line("operator", text, False, do, Rank.SERVICE, Reason.OPERATOR_UNAVAILABLE, Health.UNKNOWN))
     elif found.state is State.CUT_OFF:
         lines.append(cut_off(cluster, Rank.SERVICE))
-    elif found.state is State.SILENT:
+    elif found.state is State.HEARTBEATS_MISSING:
         lines.append(heartbeats_stopped(cluster, Rank.SERVICE))
     elif found.age is not None:
         lines.append(Line("operator", f"state of the runtime-operator unknown: {_evidence(found)}"))

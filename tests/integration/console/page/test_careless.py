@@ -66,11 +66,11 @@ async def test_letters_that_come_by_the_hundred_neither_wipe_a_field_nor_ask_for
 
 @pytest.mark.thorough
 async def test_who_could_not_be_logged_out_is_told_so(world: World, chrome: Chrome) -> None:
-    async def away(route: Route) -> None:
+    async def unavailable(route: Route) -> None:
         await route.abort()
 
     async with chrome.window(world.url, TOKEN) as window:
-        await window.page.route("**/api/session/end", away)
+        await window.page.route("**/api/session/end", unavailable)
         await window.page.get_by_label("Account and settings").click()
         leave = window.page.get_by_role("button", name="Log out")
         await leave.click()

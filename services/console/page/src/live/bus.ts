@@ -13,7 +13,7 @@ import type { LineState } from "./line.ts";
 export const events = signal<readonly Happening[]>([]);
 export const eventsLine = signal<LineState>({ is: "connecting" });
 /** The reason that the bus is unavailable, from the server. */
-export const away = signal<string | null>(null);
+export const unavailable = signal<string | null>(null);
 /** Permissions that the account lacks for this stream. */
 export const lacking = signal<readonly string[]>([]);
 /** Whether the buffer of the server overflowed, so that events are missing. */
@@ -64,14 +64,14 @@ function listen(query: string): void {
       if (own !== stream) {
         return;
       }
-      const data = JSON.parse(message.data) as Happening & { away?: string | null; lacking?: readonly string[] };
+      const data = JSON.parse(message.data) as Happening & { unavailable?: string | null; lacking?: readonly string[] };
       if (message.event === "event") {
         mark = message.id;
         waiting.push(data);
       } else if (message.event === "gap") {
         gap.value = true;
       } else if (message.event === "hello") {
-        away.value = data.away ?? null;
+        unavailable.value = data.unavailable ?? null;
         lacking.value = data.lacking ?? [];
       }
       draw();

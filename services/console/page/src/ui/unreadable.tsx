@@ -5,14 +5,14 @@ import type { JSX } from "preact";
 import { lacking } from "../live/bus.ts";
 import { Glyph } from "./glyph.tsx";
 
-/** `rights`: missing permissions, as the server names them; `of`: the messages that they are for. */
-export function Missing({ rights, of }: { readonly rights: readonly string[]; readonly of: string }): JSX.Element | null {
-  return rights.length === 0 ? null : (
+/** `permissions`: missing permissions, as the server names them; `of`: the messages that they are for. */
+export function Missing({ permissions, of }: { readonly permissions: readonly string[]; readonly of: string }): JSX.Element | null {
+  return permissions.length === 0 ? null : (
     <ul class="lacking">
       <li>
         <Glyph health="Degraded" silent />
         <span>
-          <strong>No permission to {rights.join(", ")}</strong> – {of} that require it are not shown, unless a Role of their namespace grants it.
+          <strong>No permission to {permissions.join(", ")}</strong> – {of} that require it are not shown, unless a Role of their namespace grants it.
         </span>
       </li>
     </ul>
@@ -21,7 +21,7 @@ export function Missing({ rights, of }: { readonly rights: readonly string[]; re
 
 /** The same for the stream of events. */
 export function Unreadable({ of }: { readonly of: string }): JSX.Element | null {
-  return <Missing rights={lacking.value} of={of} />;
+  return <Missing permissions={lacking.value} of={of} />;
 }
 
 /** Return the text of an empty list. */

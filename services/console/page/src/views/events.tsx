@@ -8,7 +8,7 @@ import { useEffect, useState } from "preact/hooks";
 
 import { asRefused, get } from "../live/api.ts";
 import type { Refused } from "../live/api.ts";
-import { away, events, eventsLine, gap, hear } from "../live/bus.ts";
+import { unavailable, events, eventsLine, gap, hear } from "../live/bus.ts";
 import { place, set } from "../live/store.ts";
 import type { Happening } from "../model/entities.ts";
 import { asked, askedPast, has, keyOf } from "../model/happenings.ts";
@@ -56,7 +56,7 @@ function Live(): JSX.Element {
   return (
     <>
       <p class="status" role="status">
-        {away.value === null ? null : <Notice text={`the bus is unavailable: ${away.value}`} />}
+        {unavailable.value === null ? null : <Notice text={`the bus is unavailable: ${unavailable.value}`} />}
         {gap.value ? <Notice text="the buffer overflowed: some events are missing here, see the stored ones" /> : null}
         {eventsLine.value.is === "lost" ? <Notice text={[eventsLine.value.why, eventsLine.value.todo].filter(Boolean).join(", ")} /> : null}
         <button type="button" class="chip" aria-pressed={held !== null} onClick={() => hold(held === null ? now : null)}>
@@ -123,7 +123,7 @@ function Past(): JSX.Element {
         )}
       </p>
       {read.error === null ? null : <Problem error={read.error} />}
-      <Missing rights={read.lacking} of="events" />
+      <Missing permissions={read.lacking} of="events" />
       <List of={shown} none={read.reading ? "Loading …" : read.lacking.length > 0 ? "No matching events that this account can read." : "No matching events."} />
     </>
   );

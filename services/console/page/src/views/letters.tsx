@@ -54,7 +54,7 @@ export function LettersView(): JSX.Element {
       </header>
       {read.error === undefined ? null : <Problem error={read.error} again={() => ask(again + 1)} />}
       {read.letters !== undefined && read.letters.length === read.most ? <p class="soft">Of the newest {figure(read.most)} dead letters.</p> : null}
-      <Missing rights={read.lacking ?? []} of="dead letters" />
+      <Missing permissions={read.lacking ?? []} of="dead letters" />
       <div class="scrolled" data-scrolls>
         {letters.length > 0 || read.error !== undefined ? null : <p class="nothing">{read.letters === undefined ? "Loading …" : (read.lacking ?? []).length > 0 ? "No dead letters that this account can read." : "No dead letters."}</p>}
         <Virtual

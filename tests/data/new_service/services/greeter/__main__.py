@@ -8,9 +8,9 @@ from trellis.installer_api.pid1 import end_at_sigterm
 def main() -> None:
     """Entry point of the console script."""
     end_at_sigterm()  # before what takes its time to import
-    from trellis.runtime import gc as heap
+    from trellis.runtime import gc
 
-    with heap.importing():
+    with gc.importing():
         from greeter.app import create_app
         from greeter.settings import Settings
         from trellis.runtime.run import run_alone

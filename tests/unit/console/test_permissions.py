@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from console.access.permissions import GROUP, MESSAGES, TRACES, ReviewedPermissions, Right, lattice_right
-from console.domain.limits import RIGHTS_KEPT
+from console.domain.limits import PERMISSIONS_KEPT
 from console.timings import Timings
 from support.console.viewers import People, may
 from trellis_dev.fakes.fake import FakeKube
@@ -63,12 +63,12 @@ async def test_an_answer_is_believed_for_some_seconds_and_no_longer() -> None:
     permissions, people, _, clock = world(may("dev"))
     assert await permissions.allowed(NODE)
     people.rules.clear()
-    clock.now += Timings().rights - 0.1
+    clock.now += Timings().permissions - 0.1
     assert await permissions.allowed(NODE)
     clock.now += 0.2
     assert not await permissions.allowed(NODE)
     people.rules.append(may("dev"))
-    clock.now += Timings().rights
+    clock.now += Timings().permissions
     assert await permissions.allowed(NODE)
 
 
@@ -88,6 +88,6 @@ async def test_all_who_ask_at_once_share_a_question() -> None:
 
 async def test_what_is_kept_is_bounded() -> None:
     permissions, *_ = world()
-    for number in range(RIGHTS_KEPT + 50):
+    for number in range(PERMISSIONS_KEPT + 50):
         await permissions.allowed(Right("", "nodes", "", f"n{number}"))
-    assert len(permissions._known) <= RIGHTS_KEPT
+    assert len(permissions._known) <= PERMISSIONS_KEPT

@@ -13,7 +13,7 @@ from nats.js import JetStreamContext
 from nats.js.errors import NotFoundError
 
 from support.nats.buses import Buses, eventually, eventually_async
-from support.nodes.truth import TIMING, Reader, Writer
+from support.nodes.oracle import TIMING, Reader, Writer
 from support.suite.tcp_proxy import TcpProxy
 from trellis.events.subjects import STREAM_DEAD, STREAM_EVENTS, STREAM_SUBJECTS
 from trellis_dev.localcluster.nats import NatsServer
@@ -161,7 +161,7 @@ async def test_what_the_client_drops_as_too_slow_a_consumer_comes_again_and_is_n
     async with world(buses) as (writer, reader):
         reading = buses.made[-1]
         with structlog.testing.capture_logs() as logs:
-            (subscription,) = reading._keeper.subscriptions
+            (subscription,) = reading._supervisor.subscriptions
             assert subscription._fetching is not None
             subscription._fetching._inbox._pending_bytes_limit = 20_000  # some thirty facts; a batch is a hundred
             await writer.change(NAMES)

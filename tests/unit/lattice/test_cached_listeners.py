@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from trellis.lattice.domain.addresses import Family
+from trellis.lattice.domain.cached_listeners import read_cached_listeners, write_cached_listeners
 from trellis.lattice.domain.manifests import Listener, Protocol
-from trellis.lattice.domain.reach import read_reach, write_reach
 
 ONE = Listener("http", 8080, Protocol.HTTP, Family.ANY, ((("zone", "a"),),), ("p",))
 
 
 @pytest.mark.parametrize("port", [-1, 0, 65536, "-1", "²", "9" * 30, None, 8080.5])
 def test_a_port_that_is_none_makes_the_text_say_nothing(port: Any) -> None:
-    text = write_reach((ONE,))
-    assert read_reach(text) == (ONE,)
+    text = write_cached_listeners((ONE,))
+    assert read_cached_listeners(text) == (ONE,)
     (row,) = json.loads(text)
-    assert read_reach(json.dumps([row | {"port": port}])) == ()
+    assert read_cached_listeners(json.dumps([row | {"port": port}])) == ()

@@ -1,4 +1,4 @@
-"""What the circuit breaker held is withdrawn once it is not to go any more."""
+"""A paused deletion is withdrawn once the object is no longer to be deleted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from provisioner.gather import Gather
 from provisioner.reconciler import Reconciler
 from provisioner.settings import Settings
 from support.nodes.shown import show_job, show_ledger, show_nodes
-from support.nodes.withdrawals import Holding
+from support.nodes.withdrawals import PausingBreaker
 from trellis.provisioning.ledger import Entry, Ledger
 from trellis.telemetry import Metrics, setup
 from trellis_dev.fakes.fake import FakeKube
@@ -22,7 +22,7 @@ from trellis_dev.testing.builders import DIGEST, a_job, a_node, opted_in
 
 
 class Provisioner:
-    """One node that is not to have the runtime any more, whose installer runs; ``held``: what the breaker holds."""
+    """One node that is not to have the runtime any more, whose installer runs; ``paused``: what the breaker pauses."""
 
     def __init__(self) -> None:
         telemetry = setup("provisioner", metrics=Metrics())
@@ -36,31 +36,31 @@ class Provisioner:
         show_ledger(self.cache, Ledger({self.node.uid: Entry(DIGEST, 1, 5)}))
         self.job = a_job(self.node)
         show_job(self.cache, self.job)
-        self.breaker: Any = Holding()
+        self.breaker: Any = PausingBreaker()
         effects = Effects(
             *(self.kube, bus, AsyncMock(), self.cache, telemetry, self.breaker, AsyncMock(), Mock(), Mock())
         )
         self.reconcile = Reconciler(Gather(self.kube, self.cache), self.cache, effects, telemetry)
 
-    async def held(self) -> set[str]:
+    async def paused(self) -> set[str]:
         await self.reconcile.run(self.node.name, None)
-        held: set[str] = self.breaker.held
-        return held
+        paused: set[str] = self.breaker.paused
+        return paused
 
 
 @pytest.fixture
 async def provisioner() -> Provisioner:
     found = Provisioner()
-    assert await found.held() == {found.job.uid}
+    assert await found.paused() == {found.job.uid}
     return found
 
 
-async def test_a_job_is_not_held_any_more_once_its_node_is_opted_in_again(provisioner: Provisioner) -> None:
+async def test_a_job_is_no_longer_paused_once_its_node_is_opted_in_again(provisioner: Provisioner) -> None:
     show_nodes(provisioner.cache, [provisioner.node])
-    assert await provisioner.held() == set()
+    assert await provisioner.paused() == set()
 
 
-async def test_a_job_stays_held_while_shims_cannot_be_listed(provisioner: Provisioner) -> None:
+async def test_a_job_stays_paused_while_shims_cannot_be_listed(provisioner: Provisioner) -> None:
     provisioner.listed = False
     show_job(provisioner.cache, replace(provisioner.job, installs="spin=1"))
-    assert await provisioner.held() == {provisioner.job.uid}
+    assert await provisioner.paused() == {provisioner.job.uid}

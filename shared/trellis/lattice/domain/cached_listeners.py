@@ -16,12 +16,12 @@ from trellis.lattice.domain.manifests import Listener, Protocol
 from trellis.lattice.domain.service_views import PodView
 
 
-def write_reach(listeners: tuple[Listener, ...]) -> str:
+def write_cached_listeners(listeners: tuple[Listener, ...]) -> str:
     """Return the annotation for listeners."""
     return orjson.dumps([_plain(listener) for listener in listeners]).decode()
 
 
-def read_reach(text: str) -> tuple[Listener, ...]:
+def read_cached_listeners(text: str) -> tuple[Listener, ...]:
     """Return the listeners of an annotation, empty if it is invalid, because a user may have edited it."""
     try:
         return tuple(_listener(load) for load in orjson.loads(text or "[]"))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from provisioner.domain.unconfirmed import NOTHING, doubted, with_unconfirmed
+from provisioner.domain.unconfirmed import NOTHING, unconfirmed_shims, with_unconfirmed
 from trellis.provisioning.ledger import Entry
 from trellis.provisioning.views import KWASM, JobView, NodeView
 from trellis_dev.testing.builders import DIGEST, a_job, a_node, opted_in
@@ -53,7 +53,7 @@ def its_job() -> JobView:
 def test_what_a_try_whose_job_is_gone_may_have_left(
     node: NodeView, entry: Entry, jobs: tuple[JobView, ...], names: set[str]
 ) -> None:
-    assert doubted(node, entry, jobs) == names
+    assert unconfirmed_shims(node, entry, jobs) == names
 
 
 def test_a_node_seen_as_if_its_marks_named_what_may_be_there() -> None:

@@ -1,4 +1,4 @@
-"""What the circuit breaker held is withdrawn once it is not to go any more."""
+"""A paused deletion is withdrawn once the object is no longer to be deleted."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from application_manager.domain.actions import Decision, DeleteObject, Reason
 from application_manager.domain.placement import Key
 from application_manager.domain.sides import Absence
 from application_manager.domain.snapshot import Snapshot
-from application_manager.following import Following
+from application_manager.lattice_followers import LatticeFollowers
 from application_manager.reconciler import Reconciler
-from support.nodes.withdrawals import HELD_SECONDS, Holding
+from support.nodes.withdrawals import PAUSE_SECONDS, PausingBreaker
 from trellis.telemetry import Metrics, TraceSpans, setup
 
 UID = "uid-shop"
@@ -26,23 +26,23 @@ class Silent(Reconciler):
         return None
 
 
-async def test_an_application_is_not_held_any_more_once_wadm_has_it_again() -> None:
-    breaker = Holding()
+async def test_an_application_is_no_longer_paused_once_wadm_has_it_again() -> None:
+    breaker = PausingBreaker()
 
-    async def hold(_: object) -> float:
-        breaker.held.add(UID)
-        return HELD_SECONDS
+    async def admit(_: object) -> float:
+        breaker.paused.add(UID)
+        return PAUSE_SECONDS
 
-    cache = Cache({}, cast("Following", None))
-    effects: Any = SimpleNamespace(hold=hold, breaker=breaker)
+    cache = Cache({}, cast("LatticeFollowers", None))
+    effects: Any = SimpleNamespace(admit=admit, breaker=breaker)
     unused: Any = None
     stories = TraceSpans[Key](setup("test", metrics=Metrics()))
     keep = Silent(unused, cache, effects, unused, stories, unused)
     view: Any = SimpleNamespace(uid=UID)
     found = Snapshot(None, Absence.DELETED, view=view)
     await keep._keep(found, Decision((DeleteObject(Because(Reason.DELETED_IN_WADM, "it was deleted in wadm")),)), None)
-    assert breaker.held == {UID}
-    await keep._keep(found, Decision(waits=Because(Reason.WADM_AWAY, "wadm does not answer")), None)
-    assert breaker.held == {UID}
+    assert breaker.paused == {UID}
+    await keep._keep(found, Decision(waits=Because(Reason.WADM_UNAVAILABLE, "wadm does not answer")), None)
+    assert breaker.paused == {UID}
     await keep._keep(found, Decision(), None)
-    assert breaker.held == set()
+    assert breaker.paused == set()

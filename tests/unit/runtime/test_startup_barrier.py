@@ -86,9 +86,9 @@ class World:
 
 @asynccontextmanager
 async def running(*services: Service, seconds: float = 60.0) -> AsyncIterator[None]:
-    together, stop = StartupBarrier((service.name for service in services), seconds), asyncio.Event()
+    barrier, stop = StartupBarrier((service.name for service in services), seconds), asyncio.Event()
     for service in services:
-        service.together = together
+        service.barrier = barrier
     tasks = [asyncio.create_task(service.run(stop)) for service in services]
     try:
         yield
@@ -137,22 +137,22 @@ async def test_one_whose_lease_another_has_is_not_waited_for() -> None:
 
 
 async def test_who_takes_over_later_waits_for_nobody() -> None:
-    together = StartupBarrier(("a", "b"), 60.0)
-    together.has_read("b")
+    barrier = StartupBarrier(("a", "b"), 60.0)
+    barrier.has_read("b")
     async with asyncio.timeout(DEADLINE):
-        await together.wait("a")
-        await together.wait("b")
+        await barrier.wait("a")
+        await barrier.wait("b")
 
 
 async def test_the_services_of_a_process_are_together_and_one_by_itself_is_alone(tmp_path: Path) -> None:
     world = World()
     services = [world.service("a"), world.service("b")]
-    assert services[0].together is not services[1].together
+    assert services[0].barrier is not services[1].barrier
     async with asyncio.timeout(DEADLINE):
-        await services[0].together.wait("a")
+        await services[0].barrier.wait("a")
     for service in services:
         service.kube = None
         service.settings = ServiceSettings(kubeconfig=tmp_path / "nowhere")
     with pytest.raises(SettingsError, match=r"/nowhere\b"):
         await run_services(services, health_port=0)
-    assert services[0].together is services[1].together
+    assert services[0].barrier is services[1].barrier

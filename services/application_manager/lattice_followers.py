@@ -15,9 +15,9 @@ from trellis.bus.accounts.naming import consumer_name
 from trellis.events.subjects import APPLICATION_MANAGER
 from trellis.lattice.connection.address import LatticeAddress
 from trellis.lattice.connection.lattice_connection import LatticeConnection
-from trellis.lattice.connection.lattices import Lattices
 from trellis.lattice.domain.store import ModelStore
 from trellis.lattice.follow.lattice_claim import LatticeClaim
+from trellis.lattice.follow.lattice_watches import LatticeWatches
 from trellis.lattice.storage.bucket import Bucket
 from trellis.lattice.storage.lattice_store import LatticeStore
 from trellis.lattice.timings import LatticeTimings
@@ -37,14 +37,14 @@ class _Followed:
     claim: LatticeClaim
 
 
-class Following:
+class LatticeFollowers:
     """``wake`` is called in the event loop. ``cluster`` is the name of this cluster, the owner in lattice claims."""
 
     def __init__(self, wake: Wake, cluster: str, timings: LatticeTimings = LatticeTimings()) -> None:
         self._timings = timings
         self._wake = wake
         self._cluster = cluster
-        self._lattices: Final[Lattices[str]] = Lattices(
+        self._lattices: Final[LatticeWatches[str]] = LatticeWatches(
             CONNECTION, self._on_view, self._follow, self._read, timings=timings
         )
         self._needs: dict[str, LatticeAddress] = {}

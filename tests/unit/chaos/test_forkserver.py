@@ -1,4 +1,4 @@
-"""A process of a nursery is one like any other: with variables, a log, an end; and none outlives the nursery."""
+"""A process of a forkserver is one like any other: with variables, a log, an end; and none outlives the forkserver."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from support.suite.nursery import Nursery, nursery
+from support.suite.forkserver import Forkserver, forkserver
 
-MODULE = "support.suite.nurseling"
+MODULE = "support.suite.forked_child"
 
 
 def says(log: Path) -> str:
@@ -26,7 +26,7 @@ async def until_logged(log: Path) -> None:
 
 
 async def test_each_has_variables_arguments_a_log_and_an_end_of_its_own(tmp_path: Path) -> None:
-    with nursery(MODULE, NAME="nobody") as made:
+    with forkserver(MODULE, NAME="nobody") as made:
         first = await made.have({"NAME": "first"}, ["run", "3"], tmp_path / "first")
         second = await made.have({}, ["0"], tmp_path / "second")
         assert [await first.wait(), await second.wait()] == [3, 0]
@@ -34,7 +34,7 @@ async def test_each_has_variables_arguments_a_log_and_an_end_of_its_own(tmp_path
 
 
 async def test_one_that_is_killed_is_told_of_by_its_signal(tmp_path: Path) -> None:
-    with nursery(MODULE) as made:
+    with forkserver(MODULE) as made:
         child = await made.have({}, ["wait"], tmp_path / "log")
         await until_logged(tmp_path / "log")
         child.send_signal(signal.SIGKILL)
@@ -42,15 +42,15 @@ async def test_one_that_is_killed_is_told_of_by_its_signal(tmp_path: Path) -> No
 
 
 async def test_one_has_no_files_but_its_own(tmp_path: Path) -> None:
-    with nursery(MODULE) as made:
+    with forkserver(MODULE) as made:
         child = await made.have({}, ["wait"], tmp_path / "log")
         await until_logged(tmp_path / "log")
         assert sorted(os.listdir(f"/proc/{child.pid}/fd")) == ["0", "1", "2"]  # noqa: PTH208 (of a process)
 
 
 @pytest.mark.parametrize("how", ["closed", "killed"])
-async def test_none_outlives_the_nursery(tmp_path: Path, how: str) -> None:
-    with nursery(MODULE) as made:
+async def test_none_outlives_the_forkserver(tmp_path: Path, how: str) -> None:
+    with forkserver(MODULE) as made:
         child = await made.have({}, ["wait"], tmp_path / "log")
         await until_logged(tmp_path / "log")
         if how == "killed":
@@ -67,15 +67,15 @@ async def ended(pid: int) -> None:
 async def test_one_that_nobody_waits_for_any_more_does_not_live(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with nursery(MODULE) as made:
+    with forkserver(MODULE) as made:
         born = []
-        start = Nursery.start
+        start = Forkserver.start
 
-        def slow(self: Nursery, *given: object) -> object:
+        def slow(self: Forkserver, *given: object) -> object:
             born.append(start(self, *given))  # type: ignore[arg-type]
             return born[0]
 
-        monkeypatch.setattr(Nursery, "start", slow)
+        monkeypatch.setattr(Forkserver, "start", slow)
         asking = asyncio.create_task(made.have({}, ["wait"], tmp_path / "log"))
         await asyncio.sleep(0)
         asking.cancel()

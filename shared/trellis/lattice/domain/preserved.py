@@ -20,7 +20,7 @@ ALLOCATED: Final = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class PreservedAllocation:
     """The reflected application of a Service, its UID, and the addresses and ports of its spec."""
 
     application: str
@@ -29,7 +29,7 @@ class Kept:
     spec: Mapping[str, Any] = field(default_factory=dict)
 
 
-def write_kept(application: str, lattice: str, service: ServiceView) -> str:
+def write_preserved(application: str, lattice: str, service: ServiceView) -> str:
     """Return the annotation for a Service reflected from an application of a lattice."""
     spec: Mapping[str, Any] = (service.manifest or {}).get("spec") or {}
     had = {name: spec[name] for name in ALLOCATED if spec.get(name)}
@@ -42,28 +42,31 @@ def write_kept(application: str, lattice: str, service: ServiceView) -> str:
     return orjson.dumps(recorded, option=orjson.OPT_SORT_KEYS).decode()
 
 
-def read_kept(text: str) -> Kept | None:
+def read_preserved(text: str) -> PreservedAllocation | None:
     """Parse an annotation; return None if it is invalid, because a user may have edited it."""
     try:
         found = orjson.loads(text or "null")
         spec = {name: found["spec"][name] for name in (*ALLOCATED, "ports") if found["spec"].get(name)}
         if not all(isinstance(port, dict) for port in spec.get("ports", [])):
             return None
-        return Kept(str(found["application"]), str(found["lattice"]), str(found.get("uid") or ""), spec)
+        return PreservedAllocation(str(found["application"]), str(found["lattice"]), str(found.get("uid") or ""), spec)
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
 
 
 def belongs_to(piece: SliceView, uid: str) -> bool:
     """Return whether a slice belongs to the Service with this UID: owned by it, or with its addresses."""
-    kept = read_kept(piece.kept)
-    return uid == (piece.owner or (kept.uid if kept is not None else ""))
+    preserved = read_preserved(piece.preserved)
+    return uid == (piece.owner or (preserved.uid if preserved is not None else ""))
 
 
-def keeps_for(piece: SliceView, service: ServiceView) -> bool:
+def preserves_for(piece: SliceView, service: ServiceView) -> bool:
     """Return whether a slice preserves addresses for the application and lattice of a Service.
 
     The UIDs differ if a user deleted the Service before this slice was observed.
     """
-    kept = read_kept(piece.kept) if not piece.owner else None
-    return kept is not None and (kept.application, kept.lattice) == (service.application, service.lattice)
+    preserved = read_preserved(piece.preserved) if not piece.owner else None
+    return preserved is not None and (preserved.application, preserved.lattice) == (
+        service.application,
+        service.lattice,
+    )

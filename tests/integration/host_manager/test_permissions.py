@@ -143,7 +143,7 @@ async def test_each_right_is_used_and_none_is_missing(
     account.apply(applied)
     hosts.api.call("DELETE", LEASES.path(SYSTEM, "trellis-host-manager"))
     hosts.api.call("DELETE", CONFIGMAPS.path(SYSTEM, breaker_name("host_manager")))
-    mark = hosts.fleet.mark()
+    offset = hosts.fleet.audit_offset()
     await hosts.as_recorded("minimal")
     with wasmcloud_v2(hosts.api), NatsServer(tmp_path / "nats") as server:
         async with LatticeSpeaker(server.url, "default", models=[]), hosts.service(timings, **settings) as service:
@@ -151,7 +151,7 @@ async def test_each_right_is_used_and_none_is_missing(
             assert service.health.readiness().reasons == ()
         async with LatticeSpeaker(server.url, "default", models=[]), hosts.service(timings, **settings):
             await a_second_term(hosts, server)
-    records = hosts.fleet.writes(mark)
+    records = hosts.fleet.writes(offset)
     assert refused(records, account.user) == []
     assert elsewhere(records, account.user) == {"/readyz", f"/apis/{WASMCLOUD_V2[0].group}"}
     wanted, found = given(applied), used(records, account.user)

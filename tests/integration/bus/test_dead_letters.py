@@ -128,7 +128,7 @@ async def test_a_message_whose_handler_was_mended_is_handled_once_by_replaying_i
 async def test_a_message_an_old_reader_did_not_know_is_handled_by_its_successor(buses: Buses) -> None:
     old, listener = buses.new(), Listener()
     old.subscribe("nodes", [NodeOptedOut], Listener())
-    (subscription,) = old._keeper.subscriptions
+    (subscription,) = old._supervisor.subscriptions
     subscription._models = {"dev.trellis.node.opted_out.v0": NodeOptedOut}
     await old.connect()
     await old.start()

@@ -38,7 +38,7 @@ async def test_no_right_is_missing(world: ReflectedWorld, cluster: ClusterInfo, 
     with granted(cluster, world.hosts.api, "trellis-service-reflector", tmp_path) as account:
         account.apply(applied)
         world.hosts.api.call("DELETE", LEASES.path(SYSTEM, "trellis-service-reflector"))
-        mark = world.hosts.fleet.mark()
+        offset = world.hosts.fleet.audit_offset()
         settings = {"kubeconfig": account.kubeconfig, "namespace": SYSTEM}
         async with world.wadm("rights-lattice") as wadm, world.reflector(**settings) as service:
             for name in ("made", "adopted"):
@@ -74,7 +74,7 @@ async def test_no_right_is_missing(world: ReflectedWorld, cluster: ClusterInfo, 
                 await wadm.undeploy(name)
                 await world.has_no_service(name)
             assert service.health.readiness().reasons == ()
-    records = world.hosts.fleet.writes(mark)
+    records = world.hosts.fleet.writes(offset)
     assert refused(records, account.user) == []
     anywhere = {(verb, resource) for verb, resource, _ in given(applied)}
     assert {(verb, resource) for verb, resource, _ in used(records, account.user)} <= anywhere

@@ -85,7 +85,7 @@ async def test_a_job_that_was_made_is_shown_before_the_watch_does(provisioner: P
     await provisioner.make()
     assert provisioner.shown == provisioner.jobs
     assert len(provisioner.jobs) == 1
-    assert provisioner.cache.begun() == {}
+    assert provisioner.cache.in_progress() == {}
 
 
 async def test_a_job_whose_end_the_watch_may_have_shown_is_not_shown_again(
@@ -118,7 +118,7 @@ async def test_no_job_is_made_when_the_ledger(provisioner: Provisioner, slots: t
         show_ledger(provisioner.cache, Ledger({uid: slots[0]} if slots else {}))
     await provisioner.make()
     assert provisioner.jobs == []
-    assert provisioner.cache.begun() == {}
+    assert provisioner.cache.in_progress() == {}
 
 
 async def test_no_job_is_made_of_a_slot_that_goes_to_another_node_with_the_plan_being_written(
@@ -145,14 +145,14 @@ async def test_a_node_keeps_its_slot_while_its_job_is_on_its_way(provisioner: Pr
 
     def sent(request: HttpRequest) -> bool:
         if request.path.endswith("/jobs"):
-            seen.append(provisioner.cache.begun())
+            seen.append(provisioner.cache.in_progress())
         return False
 
     provisioner.kube.fail_next(1, when=sent)
     await provisioner.make()
     assert seen == [{provisioner.node.uid: SLOT}]
     assert provisioner.cache.job_begins(provisioner.node.uid, (DIGEST, 1), "its-job")
-    assert Gather(provisioner.kube, provisioner.cache).fleet_snapshot().begun == {provisioner.node.uid: SLOT}
+    assert Gather(provisioner.kube, provisioner.cache).fleet_snapshot().in_progress == {provisioner.node.uid: SLOT}
 
 
 async def test_a_name_that_a_job_has_which_no_watch_shows_is_tried_again(provisioner: Provisioner) -> None:
@@ -184,11 +184,11 @@ async def test_after_a_lost_answer_the_job_is_looked_for_before_anything_is_deci
     provisioner.kube.fail_next(1, when=lambda request: request.method == "POST" and request.path.endswith("/jobs"))
     with pytest.raises(Unavailable):
         await provisioner.make()
-    assert provisioner.cache.begun() == {provisioner.node.uid: SLOT}
+    assert provisioner.cache.in_progress() == {provisioner.node.uid: SLOT}
     before = provisioner.ended
     await provisioner.effects.find_requested_job("node-1")
     assert provisioner.shown == (provisioner.jobs if arrived else [])
-    assert provisioner.cache.begun() == {}
+    assert provisioner.cache.in_progress() == {}
     assert provisioner.ended == before + 1, "the planner may look at the slot again"
 
 

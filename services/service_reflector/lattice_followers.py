@@ -14,9 +14,9 @@ from service_reflector.timings import Timings
 from trellis.lattice.connection.address import LatticeAddress
 from trellis.lattice.connection.groups import POD_LABEL
 from trellis.lattice.connection.lattice_connection import LatticeConnection
-from trellis.lattice.connection.lattices import Lattices, Part
 from trellis.lattice.domain.hosts import Sighting
 from trellis.lattice.follow.comparison import Comparison
+from trellis.lattice.follow.lattice_watches import LatticeWatches, Part
 from trellis.telemetry import TraceContext
 
 CONNECTION: Final = "trellis-service-reflector"
@@ -25,13 +25,13 @@ Wake = Callable[[str, Iterable[str] | None, TraceContext | None], None]
 """Called with a lattice ID and the changed applications, None for all."""
 
 
-class Following:
+class LatticeFollowers:
     """Followed lattices; ``wake`` is called in the event loop."""
 
     def __init__(self, wake: Wake, timings: Timings = Timings()) -> None:
         self._timings = timings
         self._wake = wake
-        self._lattices: Final[Lattices[str]] = Lattices(
+        self._lattices: Final[LatticeWatches[str]] = LatticeWatches(
             CONNECTION, self._on_view, self._compare, parts=(Part.HOSTS,), timings=timings.lattice
         )
         self._needs: dict[str, LatticeAddress] = {}

@@ -1,4 +1,4 @@
-"""The least that a nursery can give birth to: says its name, then waits to be killed or ends as it is told."""
+"""The least that a forkserver can give birth to: says its name, then waits to be killed or ends as it is told."""
 
 from __future__ import annotations
 

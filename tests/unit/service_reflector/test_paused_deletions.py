@@ -1,4 +1,4 @@
-"""What the circuit breaker held is withdrawn once it is not to go any more."""
+"""A paused deletion is withdrawn once the object is no longer to be deleted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from service_reflector.apply import Effects
 from service_reflector.domain.service_options import options_of
 from service_reflector.domain.snapshot import Claim, Snapshot
 from service_reflector.reconciler import Reconciler
-from support.nodes.withdrawals import Holding
+from support.nodes.withdrawals import PausingBreaker
 from support.wadm.manifests import manifest
 from trellis.bus.consume.queue import KeyedQueue
 from trellis.lattice.domain.manifests import read_application
@@ -30,17 +30,17 @@ DELETED = Snapshot("g", "shop", services={"shop": SERVICE}, sure=True)
 
 
 @pytest.fixture
-async def held() -> tuple[Any, Any, Holding]:
+async def paused() -> tuple[Any, Any, PausingBreaker]:
     """Return what is known, effects that only hold, and a circuit breaker that holds the Service."""
     cache: Any = SimpleNamespace(
         controller=None, remove_finalizers=False, published={}, snapshot=AsyncMock(return_value=DELETED)
     )
     cache.preserved_text, cache.services = str, {}
-    breaker: Any = Holding()
+    breaker: Any = PausingBreaker()
     unused: Any = None
     effects = Effects(unused, AsyncMock(), cache, unused, unused, unused, breaker)
     await reflected(cache, effects)
-    assert breaker.held == {SERVICE.uid}
+    assert breaker.paused == {SERVICE.uid}
     return (
         cache,
         SimpleNamespace(breaker=breaker, apply=AsyncMock(return_value=None)),
@@ -55,19 +55,19 @@ async def reflected(cache: Any, effects: Any) -> None:
     await Reconciler(cache, effects, unused, TraceSpans(telemetry), Health("test"), queue).run("g/shop", None)
 
 
-async def test_a_service_is_not_held_any_more_once_its_application_is_deployed_again(
-    held: tuple[Any, Any, Holding],
+async def test_a_service_is_no_longer_paused_once_its_application_is_deployed_again(
+    paused: tuple[Any, Any, PausingBreaker],
 ) -> None:
-    cache, effects, breaker = held
+    cache, effects, breaker = paused
     cache.snapshot.return_value = replace(DELETED, claims=(CLAIM,))
     await reflected(cache, effects)
-    assert breaker.held == set()
+    assert breaker.paused == set()
 
 
-async def test_a_service_stays_held_while_it_is_not_known_whether_its_lattice_has_the_application(
-    held: tuple[Any, Any, Holding],
+async def test_a_service_stays_paused_while_it_is_not_known_whether_its_lattice_has_the_application(
+    paused: tuple[Any, Any, PausingBreaker],
 ) -> None:
-    cache, effects, breaker = held
+    cache, effects, breaker = paused
     cache.snapshot.return_value = replace(DELETED, unknown=frozenset({SERVICE.lattice}))
     await reflected(cache, effects)
-    assert breaker.held == {SERVICE.uid}
+    assert breaker.paused == {SERVICE.uid}

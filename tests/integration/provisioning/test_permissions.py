@@ -137,7 +137,7 @@ async def test_each_right_is_used_and_none_is_missing(fleet: Fleet, shim: Shim, 
     permissions = {WATCHER: applied(fleet, "nodeWatcher"), PROVISIONER: applied(fleet, "provisioner")}
     [well, sick, bad] = sorted(shim.add_nodes(1, "sick") + fleet.add("bad"), reverse=True)
     sick, well = (sick, well) if sick.startswith("sick") else (well, sick)
-    mark = fleet.mark()
+    offset = fleet.audit_offset()
     with (
         granted(fleet.info, api, WATCHER, tmp_path) as watcher,
         granted(fleet.info, api, PROVISIONER, tmp_path) as installer,
@@ -163,7 +163,7 @@ async def test_each_right_is_used_and_none_is_missing(fleet: Fleet, shim: Shim, 
             await a_mass_of_installers_is_held(fleet, fleet.add(*["hangs"] * 8))
             await a_mass_is_held(fleet, fleet.add(*["node"] * 8))
     forget_former(api)
-    records = fleet.writes(mark)
+    records = fleet.writes(offset)
     for account in (watcher, installer):
         assert refused(records, account.user) == []
         assert elsewhere(records, account.user) == {"/readyz"}

@@ -14,7 +14,7 @@ import pytest
 
 import node_watcher.__main__
 import provisioner.__main__
-from trellis.runtime import gc as heap
+from trellis.runtime import gc as runtime_gc
 from trellis.services import SERVICES
 from trellis_cli.run.services import RunFlags, run
 
@@ -56,8 +56,8 @@ def test_every_way_to_start_a_service_freezes_what_is_loaded(main: Any, frozen: 
 
 def test_the_collector_rests_within_and_works_again_after_a_failure() -> None:
     def fail() -> None:
-        with heap.importing():
-            with heap.importing():
+        with runtime_gc.importing():
+            with runtime_gc.importing():
                 assert not gc.isenabled()
             assert not gc.isenabled()
             raise ImportError

@@ -135,12 +135,12 @@ async def test_no_share_is_passed_and_no_place_is_lost(seed: int) -> None:
             await task
 
     tasks = [asyncio.create_task(one(f"o{chance.randrange(6)}")) for _ in range(200)]
-    away = [called_away(task) for task in tasks if chance.random() < 0.3]
+    unavailable = [called_away(task) for task in tasks if chance.random() < 0.3]
     async with asyncio.timeout(10):
-        await asyncio.gather(*tasks, *away, return_exceptions=True)
+        await asyncio.gather(*tasks, *unavailable, return_exceptions=True)
     assert (now.total(), shares.waiting) == (0, 0)
     assert all(not shares.held(f"o{number}") for number in range(6))
-    assert done.total() >= 200 - len(away)
+    assert done.total() >= 200 - len(unavailable)
     assert all(task.cancelled() or task.exception() is None for task in tasks)
 
 

@@ -56,7 +56,7 @@ async def test_a_loop_that_ended_is_begun_anew_and_what_was_said_meanwhile_is_he
     listener, lists = Listener(), list[bool]()
     bus = await buses.consuming(listener, timings=TIMING)
     bus.on_new_stream.append(lambda: lists.append(True))
-    (subscription,) = bus._keeper.subscriptions
+    (subscription,) = bus._supervisor.subscriptions
     subscriber = subscription._subscriber
     assert subscriber is not None
     with structlog.testing.capture_logs() as logs:
@@ -108,7 +108,7 @@ def deafen(bus: Bus, monkeypatch: pytest.MonkeyPatch, deaf: object) -> None:
         return await fetch(self, *args)
 
     monkeypatch.setattr(JetStreamContext.PullSubscription, "fetch", fetch_or_not)
-    (subscription,) = bus._keeper.subscriptions
+    (subscription,) = bus._supervisor.subscriptions
     assert subscription._fetching is not None
     assert subscription._fetching._under_way is not None
     subscription._fetching._under_way.cancel()
@@ -141,7 +141,7 @@ async def test_a_bus_whose_closing_is_given_up_asks_for_no_restart(
     buses: Buses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bus = await buses.consuming(Listener(), timings=TIMING)
-    (subscription,), (health,) = bus._keeper.subscriptions, buses.healths
+    (subscription,), (health,) = bus._supervisor.subscriptions, buses.healths
     hangs, over = asyncio.Event(), asyncio.Event()
 
     async def hang_at_the_end() -> None:

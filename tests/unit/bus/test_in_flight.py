@@ -98,10 +98,10 @@ async def test_what_was_let_go_is_no_drop_and_may_still_be_done() -> None:
 
 
 async def test_nothing_is_given_back_late_or_to_another_life_of_the_stream() -> None:
-    away, over = Wire(is_connected=False), Wire()
-    await new_ack(wire=away).give_back()
+    unavailable, over = Wire(is_connected=False), Wire()
+    await new_ack(wire=unavailable).give_back()
     await new_ack(wire=over, epoch=Epoch(7, over=True)).give_back()
-    assert (away.sent, over.sent) == ([], [])
+    assert (unavailable.sent, over.sent) == ([], [])
 
 
 async def test_what_is_done_is_not_said_to_another_life_of_the_stream() -> None:

@@ -1,4 +1,4 @@
-"""What the circuit breaker held is withdrawn once it is not to go any more."""
+"""A paused deletion is withdrawn once the object is no longer to be deleted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from node_watcher.apply import Effects
 from node_watcher.gather import Cache
 from node_watcher.reconciler import Reconciler
-from support.nodes.withdrawals import Holding
+from support.nodes.withdrawals import PausingBreaker
 from trellis import names
 from trellis.config.timings import DeletionTimings
 from trellis.kube.mass_deletions import Deletions
@@ -43,21 +43,21 @@ class Watcher:
         deletions.seen = {shim.uid: 0.0 for shim in self.shims.values()}
         shim_references = ShimReferences(lambda: self.known)
         shim_references.take_node(NODE.name, NODE)
-        self.breaker = Holding()
+        self.breaker = PausingBreaker()
         cache = Cache({NODE.name: NODE}, self.shims, False, deletions, shim_references)
         breaker: Any = self.breaker
         effects = Effects(AsyncMock(), AsyncMock(), AsyncMock(), cache, breaker, lambda *_: None)
         self.reconcile = Reconciler(cache, effects, setup("node_watcher", metrics=Metrics()))
 
-    async def held(self) -> set[str]:
+    async def paused(self) -> set[str]:
         await self.reconcile.run(NODE.name, None)
-        return self.breaker.held
+        return self.breaker.paused
 
 
 @pytest.fixture
 async def watcher() -> Watcher:
     found = Watcher()
-    assert await found.held() == {NODE.uid}
+    assert await found.paused() == {NODE.uid}
     return found
 
 
@@ -66,18 +66,18 @@ def again(shim: ShimView) -> ShimView:
     return replace(shim, uid=f"{shim.uid}-2")
 
 
-async def test_a_node_is_not_held_any_more_once_its_shim_was_created_again(watcher: Watcher) -> None:
+async def test_a_node_is_no_longer_paused_once_its_shim_was_created_again(watcher: Watcher) -> None:
     watcher.shims["spin"] = again(SPIN)
     del watcher.shims["other"]
-    assert await watcher.held() == set()
+    assert await watcher.paused() == set()
 
 
-async def test_a_node_stays_held_while_shims_cannot_be_listed(watcher: Watcher) -> None:
+async def test_a_node_stays_paused_while_shims_cannot_be_listed(watcher: Watcher) -> None:
     watcher.shims.clear()
     watcher.known = False
-    assert await watcher.held() == {NODE.uid}
+    assert await watcher.paused() == {NODE.uid}
 
 
-async def test_a_node_stays_held_while_its_shim_may_be_created_again(watcher: Watcher) -> None:
+async def test_a_node_stays_paused_while_its_shim_may_be_created_again(watcher: Watcher) -> None:
     watcher.shims.clear()
-    assert await watcher.held() == {NODE.uid}
+    assert await watcher.paused() == {NODE.uid}

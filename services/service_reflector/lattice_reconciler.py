@@ -1,7 +1,7 @@
 """Reconciles followed lattices: those of host groups, and for a grace period those without a host group.
 
-In: lattice IDs. Out: addresses for :class:`Following`. Called by ``app``, for the queue of lattices. Invariant: while
-host groups cannot be listed, a lattice without one is followed as before.
+In: lattice IDs. Out: addresses for :class:`LatticeFollowers`. Called by ``app``, for the queue of lattices. Invariant:
+while host groups cannot be listed, a lattice without one is followed as before.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from service_reflector.following import Wake
 from service_reflector.gather import Cache
+from service_reflector.lattice_followers import Wake
 from service_reflector.metrics import ServiceMetrics
 from trellis.kube.errors import KubeError
 from trellis.lattice.connection.address import LatticeAddress
@@ -36,7 +36,7 @@ class LatticeReconciler:
             KubeError: a Secret could not be read.
         """
         cache = self.cache
-        if lattice_id in cache.following.lattice_ids and self._may_follow() and not self._groups(lattice_id):
+        if lattice_id in cache.followers.lattice_ids and self._may_follow() and not self._groups(lattice_id):
             if not cache.groups_known():
                 return None  # it is followed as before
             if cache.waits_for_group(lattice_id):
@@ -56,7 +56,7 @@ class LatticeReconciler:
         self.cache.unreadable.pop(lattice_id, None)
         if address is None and self._groups(lattice_id):
             self.cache.unreadable[lattice_id] = "its name or its prefix is not valid in a NATS subject"
-        await self.cache.following.follow(lattice_id, address)
+        await self.cache.followers.follow(lattice_id, address)
         self.metrics.follow(lattice_id, address)
         self.wake(lattice_id, None, None)
 

@@ -76,7 +76,7 @@ class _Followed:
     task: asyncio.Task[None]
 
 
-class Lattices(Generic[Key]):
+class LatticeWatches(Generic[Key]):
     """A context manager. ``changed`` is called in the event loop with each key whose view of the lattice changed.
 
     ``parts`` of each lattice are watched while a key needs it, together with ``beside``; ``beside_connection`` runs for

@@ -17,7 +17,7 @@ from typing import Final
 from chaos import history, orders
 from chaos.asking import Asking
 from chaos.bus_faults import BusFaults, refuse, silence
-from chaos.misfortune import Fault
+from chaos.fault_plan import Fault
 from chaos.replicas import Replica
 from chaos.steps import Step
 from support.cluster.api_proxy import Trouble

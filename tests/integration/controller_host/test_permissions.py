@@ -57,7 +57,7 @@ async def test_no_right_is_missing_and_none_is_given_for_nothing(
     job = {"apiVersion": "batch/v1", "kind": "Job"}
     config_map = {"apiVersion": "v1", "kind": "ConfigMap", "labelSelector": {"matchLabels": {"watched": "true"}}}
     fleet = Fleet(cluster, cluster_api)
-    mark = fleet.mark()
+    offset = fleet.audit_offset()
     async with installed(host, cluster, cluster_api, tmp_path) as account:
         tenant.controller("mirror", config={"targetNamespace": target.name}, watches=[config_map, job])
         await until(lambda: tenant.condition("mirror", "Accepted")[0] == "False", "it may not be the account yet")
@@ -73,7 +73,7 @@ async def test_no_right_is_missing_and_none_is_given_for_nothing(
         await until(lambda: target.data("one") == {"x": "1"}, "mirrored", 90.0)
         await until(lambda: tenant.condition("mirror", "Ready")[0] == "True", "it says so")
         user = account.user
-    records = fleet.writes(mark)
+    records = fleet.writes(offset)
     assert [item for item in refused(records, user) if "impersonate" not in item] == []
     # What is done as an account is that account's to do, and was refused while there was no Role.
     records = [

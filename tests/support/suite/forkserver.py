@@ -1,9 +1,9 @@
 """A process that has imported everything once and forks whenever a service process is wanted: half a second, not three.
 
-Run as ``python nursery.py``. In: a line of JSON each, ``{"environment", "bare", "arguments", "log", "errors"}``, on
+Run as ``python forkserver.py``. In: a line of JSON each, ``{"environment", "bare", "arguments", "log", "errors"}``, on
 standard input; ``bare``: the environment is no more than that. Out:
 ``{"pid"}`` when it is born, ``{"pid", "code"}`` when it has ended, on standard output. It ends, and all its children
-with it, when its input does. The one who asks is ``Nursery``, which gives processes like those of asyncio.
+with it, when its input does. The one who asks is ``Forkserver``, which gives processes like those of asyncio.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _FILES_MAX: Final = 256
 
 
 class Child:
-    """A process that a nursery has made."""
+    """A process that a forkserver has made."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -81,7 +81,7 @@ class Child:
         self.send_signal(signal.SIGKILL)
 
 
-class Nursery:
+class Forkserver:
     """Asks for processes that run a module which has ``main`` and has imported what it needs; of any event loop."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
@@ -99,7 +99,7 @@ class Nursery:
         errors: Path | None = None,
         bare: bool = False,
     ) -> Child:
-        """Have a process, with these variables on top of the nursery's, or with these alone if it is to be ``bare``.
+        """Have a process, with these variables on top of the forkserver's, or with these alone if it is to be ``bare``.
 
         What it prints goes to the end of the log; to that of ``errors`` what it has to say beside, if that is given.
         """
@@ -127,11 +127,11 @@ class Nursery:
             raise
 
     def kill(self) -> None:
-        """End the nursery as a crash would; its children end with it."""
+        """End the forkserver as a crash would; its children end with it."""
         self._process.kill()
 
     def receive(self) -> None:
-        """Take what the nursery says, until it ends."""
+        """Take what the forkserver says, until it ends."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
             message: dict[str, Any] = json.loads(line)
@@ -143,8 +143,8 @@ class Nursery:
 
 
 @contextlib.contextmanager
-def nursery(module: str, **environment: str) -> Iterator[Nursery]:
-    """Have a nursery for a module of ``tests`` for the time of a block; what it imports finds these variables."""
+def forkserver(module: str, **environment: str) -> Iterator[Forkserver]:
+    """Have a forkserver for a module of ``tests`` for the time of a block; what it imports finds these variables."""
     paths = os.pathsep.join(filter(None, (_TESTS, os.environ.get("PYTHONPATH"))))
     with subprocess.Popen(
         [sys.executable, __file__, module],
@@ -152,7 +152,7 @@ def nursery(module: str, **environment: str) -> Iterator[Nursery]:
         stdout=subprocess.PIPE,
         env=os.environ | {"PYTHONPATH": paths} | environment,
     ) as process:
-        made = Nursery(process)
+        made = Forkserver(process)
         hearing = threading.Thread(target=made.receive, daemon=True)
         hearing.start()
         try:
@@ -169,7 +169,7 @@ def _report(**message: int) -> None:
 
 
 def _be(main: Any, order: dict[str, Any]) -> None:
-    """Be the child, for good, and no longer than there is a nursery."""
+    """Be the child, for good, and no longer than there is a forkserver."""
     code = 70
     try:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

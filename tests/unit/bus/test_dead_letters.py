@@ -51,7 +51,7 @@ def written(**changes: Any) -> DeadLetter:
     }
     message = Delivered(**fields | changes)
     made = letter(
-        message, cluster="c", reader=("provisioner", "nodes"), reason=Reason.NO_RESULT, error="why", room=1_000_000
+        message, cluster="c", reader=("provisioner", "nodes"), reason=Reason.NO_RESULT, error="why", max_bytes=1_000_000
     )
     return letter_of(stored(made.subject, made.headers, made.body), "abc")
 
