@@ -1,7 +1,8 @@
 """Every broken situation of docs/troubleshooting.md has one health and one reason on all surfaces.
 
 Surfaces: the page of ``trellis explain``, the entities of the console and ``trellis top``, rows of ``trellis nodes``,
-the rollout of a Shim, and the condition Ready that the service of each kind writes.
+the rollout of a Shim, the rows of ``trellis status``, and the condition Ready that the service of each kind writes and
+that ``kubectl get`` shows.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from controller_host.report.status import Seen as SeenController
 from controller_host.report.status import status_of as controller_status_of
@@ -57,10 +59,20 @@ from trellis.read_model.explain.page import Rank
 from trellis.read_model.explain.service import ServiceSnapshot, Warned, explain_no_service, explain_service
 from trellis.read_model.explain.subject import Absence, Beside
 from trellis.read_model.health import Health
+from trellis.read_model.tables.apps import row_of
+from trellis.read_model.tables.controllers import controller_row
+from trellis.read_model.tables.nodes import rows_of, with_causes
 from trellis.read_model.tables.rollout import RolloutSnapshot, standing_of
+from trellis_cli.apps.row import applications_part, causes_of
+from trellis_cli.common.gather import Rollout
+from trellis_cli.controllers.model import controllers_part
 from trellis_cli.explain.grant import GrantSnapshot, explain_grant
+from trellis_cli.status.row import Part
+from trellis_cli.status.rows import hosts_part, rollout_part
 from trellis_cli.top.model import Kind
 from trellis_cli.v2.row import v2_part
+
+DEFINITIONS = Path(__file__).parents[2] / "deploy/crds"
 
 
 @pytest.mark.parametrize(("world", "health", "reason"), NODES.values(), ids=NODES)
@@ -196,6 +208,56 @@ def test_every_object_of_a_situation_of_wasmcloud_v2_has_one_health_everywhere(s
             wrong = cause is not None and cause.rank is Rank.CAUSE and cause.state is not Health.PROGRESSING
             wrong = wrong and cause is not None and cause.reason not in outage  # which the row has once
             assert (id_ in row["unhealthy"]) == wrong, id_
+
+
+def agrees(part: Part, health: Health) -> bool:
+    """Return whether a row of ``trellis status`` reports a problem of a degraded object, and of no healthy one."""
+    return part.ok is (health is not Health.DEGRADED) or health not in {*EXPECTED, Health.DEGRADED}
+
+
+EXPECTED = {Health.HEALTHY, Health.PROGRESSING, Health.NOT_OPTED_IN}
+"""Health without a problem. ``trellis status`` may report the nodes of a suspended Shim, and why a state is unknown."""
+
+
+@pytest.mark.parametrize(("world", "health", "reason"), SHIMS.values(), ids=SHIMS)
+def test_the_status_of_the_rollout_agrees_with_the_health_of_a_shim(world: Nodes, health: Health, reason: str) -> None:
+    jobs = {"uid-n1": world.job_views}
+    rows = with_causes(rows_of([view_node(world.node)], jobs, world.ledger, world.views, world.statuses), world.held)
+    pending = {name: line.text for name, line in world.held.items()}
+    part = rollout_part(Rollout([*rows], world.ledger, shims=world.shims), pending)
+    assert agrees(part, health)
+    assert health is not Health.DEGRADED or reason in {*re.findall(r"\w+", part.problem), "RolloutHalted"}
+
+
+@pytest.mark.parametrize(("found", "health"), [case[:2] for case in GROUPS.values()], ids=GROUPS)
+def test_the_status_of_hosts_agrees_with_the_health_of_a_host_group(found: Manifest, health: Health) -> None:
+    assert agrees(hosts_part([found], "leader"), health)
+
+
+@pytest.mark.parametrize(("found", "groups", "health"), [case[:3] for case in APPLICATIONS.values()], ids=APPLICATIONS)
+def test_the_status_of_applications_agrees_with_the_health_of_an_application(
+    found: Manifest, groups: list[Manifest], health: Health
+) -> None:
+    assert agrees(applications_part([row_of(found)], causes_of([found], groups), "leader"), health)
+
+
+@pytest.mark.parametrize(("found", "health", "reason"), CONTROLLERS.values(), ids=CONTROLLERS)
+def test_the_status_of_controllers_agrees_with_the_health_of_a_controller(
+    found: Manifest, health: Health, reason: str
+) -> None:
+    part = controllers_part([controller_row(found)], "leader")
+    assert agrees(part, health)
+    assert health is not Health.DEGRADED or reason in part.problem
+
+
+@pytest.mark.parametrize("definition", sorted(DEFINITIONS.rglob("*.*.*yaml")), ids=lambda path: path.stem)
+def test_the_columns_of_kubectl_are_the_condition_ready(definition: Path) -> None:
+    for version in yaml.safe_load(definition.read_text())["spec"]["versions"]:
+        columns = {column["name"]: column["jsonPath"] for column in version["additionalPrinterColumns"]}
+        ready = ".status.conditions[?(@.type=='Ready')]"
+        assert [columns[name] for name in ("Ready", "Reason", "Message")] == [
+            f"{ready}.{field}" for field in ("status", "reason", "message")
+        ]
 
 
 def test_every_situation_of_the_page_has_a_case() -> None:

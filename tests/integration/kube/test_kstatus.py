@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from application_manager.domain.actions import Refused
+from application_manager.domain.actions import Announcement, Decision, Refused
+from application_manager.domain.actions import Reason as Wait
 from application_manager.domain.conditions import status_of as application_status_of
 from application_manager.domain.sides import Absence, Base, Model
 from application_manager.domain.snapshot import Snapshot
@@ -25,7 +26,6 @@ from trellis.crds.conditions import Health, State, make_condition, summary
 from trellis.lattice.domain.replies import Refusal, Status
 from trellis.lattice.domain.store import StoredManifest, StoredModel
 from trellis.provisioning.shim_status import read_status
-from trellis.read_model.health import Health as Shown
 from trellis_dev.localcluster import tools
 
 AT = "2026-01-01T00:00:00Z"
@@ -39,6 +39,8 @@ STATUSES = {
     State.UNKNOWN: IN_PROGRESS,
 }
 """kstatus has no word for an object that a user suspended: a rollout that is paused is not complete."""
+OF_CONTROLLERS = (CURRENT, CURRENT, IN_PROGRESS, IN_PROGRESS, FAILED, IN_PROGRESS, IN_PROGRESS, IN_PROGRESS)
+"""Of the situations in ``SEEN``, in their order: an invalid module needs another spec; other problems may resolve."""
 
 
 def judged(objects: Iterable[Manifest]) -> list[str]:
@@ -93,11 +95,7 @@ def test_every_situation_of_controllers() -> None:
         }
         for seen, _ in SEEN.values()
     ]
-    found = dict(zip(SEEN, judged(objects), strict=True))
-    healthy = {name for name, (_, health) in SEEN.items() if health is Shown.HEALTHY}
-    assert {name for name, status in found.items() if status == CURRENT} == healthy
-    assert found["its module is invalid"] == FAILED
-    assert found["it traps"] == IN_PROGRESS
+    assert dict(zip(SEEN, judged(objects), strict=True)) == dict(zip(SEEN, OF_CONTROLLERS, strict=True))
 
 
 def test_every_phase_of_an_application() -> None:
@@ -124,6 +122,29 @@ def test_every_phase_of_an_application() -> None:
     }  # fmt: skip
     found = judged(stored() | {"status": application_status_of(seen)} for _, seen in cases.values())
     assert dict(zip(cases, found, strict=True)) == {name: status for name, (status, _) in cases.items()}
+
+
+def test_every_reason_for_which_an_application_waits() -> None:
+    view = view_application(stored())
+    synced = Snapshot(view.object, Model((("v1", view.object.digest),), "v1", "b"), now=0.0)
+    waiting = {reason: Decision(waits=Announcement(reason, "it waits")) for reason in Wait}
+    found = judged(
+        stored() | {"status": application_status_of(seen_of(view, synced, decision=item, wadm_status=None))}
+        for item in waiting.values()
+    )
+    failed = {reason for reason, status in zip(waiting, found, strict=True) if status == FAILED}
+    assert failed == {Wait.DUPLICATE}, "no other wait needs a change of the object"
+    assert {*found} == {IN_PROGRESS, FAILED}
+
+
+def test_every_reason_for_which_wadm_refuses_an_application() -> None:
+    view = view_application(stored())
+    synced = Snapshot(view.object, Model((("v1", view.object.digest),), "v1", "b"), now=0.0)
+    refused = [Refused(view.object.digest, undeploy=False, refusal=refusal, message="no") for refusal in Refusal]
+    seen = [seen_of(view, synced, wadm_status=None, refused=item) for item in refused]
+    found = dict(zip(Refusal, judged(stored() | {"status": application_status_of(item)} for item in seen), strict=True))
+    passing = {Refusal.FAILED, Refusal.VERSION_EXISTS, Refusal.VERSION_MISSING}
+    assert found == {refusal: IN_PROGRESS if refusal in passing else FAILED for refusal in Refusal}
 
 
 def test_every_state_of_a_secret_grant() -> None:
