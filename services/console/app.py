@@ -114,14 +114,14 @@ class Console:
             timings=timings,
         )
         bus = BusConnection(settings.nats_url, settings.nats_credentials, cluster, feed, self.health, timings=timings)
-        doors = Authentication(
+        authentication = Authentication(
             sessions, lambda: kube, self._proxy, settings.console_url, secure=settings.secure, timings=timings
         )
-        routes = Routes(settings, doors, lobby, feed, bus, self._telemetry, timings, heartbeats)
+        routes = Routes(settings, authentication, lobby, feed, bus, self._telemetry, timings, heartbeats)
         listener = Listener(make_application(routes, self._telemetry), settings, timings=timings)
         self.port = await listener.start()
         self.health.ready(PORT)
-        _log.info("serving the console", port=self.port, auth=doors.mode, tls=settings.tls)
+        _log.info("serving the console", port=self.port, auth=authentication.mode, tls=settings.tls)
         try:
             async with asyncio.TaskGroup() as group:
                 running: list[tuple[str, Callable[[], Coroutine[Any, Any, None]]]]

@@ -87,7 +87,7 @@ class Gauges:
         self._states, self._bytes, self._pending, oldest = Counter(), 0, 0, now
         for item in list(self._hosted()):
             self._states[state_of(item).value] += 1
-            self._pending += len(item.agenda)
-            oldest = min(oldest, item.agenda.oldest() or now)
+            self._pending += len(item.work_queue)
+            oldest = min(oldest, item.work_queue.oldest() or now)
             self._bytes += item.life.counters.resident_bytes
         self._oldest = now - oldest

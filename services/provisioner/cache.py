@@ -99,7 +99,7 @@ class Cache:
     """True if the stream that had the halts is gone."""
     _writing: Ledger | None = None  # the ledger that is being written
     _noted: dict[str, Noted] = field(default_factory=dict)  # by Node uid
-    _begun: dict[str, tuple[Entry, str]] = field(default_factory=dict)
+    _requested: dict[str, tuple[Entry, str]] = field(default_factory=dict)
     """By Node UID, slot and name of a Job that was requested but that the watch does not report yet."""
     _certain: set[Try] = field(default_factory=set)
     """Attempts that have a slot, no Job, and no unknown effect: no Job was created, or it was deleted here."""
@@ -137,7 +137,7 @@ class Cache:
         self.fleet.take(change.key)
         if old is not None and (new is None or new.uid != old.uid):
             self._noted.pop(old.uid, None)
-            self._begun.pop(old.uid, None)
+            self._requested.pop(old.uid, None)
             self.refused.end(old.uid)
         if new is None:
             return
@@ -260,13 +260,13 @@ class Cache:
         slots = [slot for ledger in ledgers if ledger is not None and (slot := ledger.entries.get(uid)) is not None]
         if not slots or len(slots) < len(ledgers) or any((slot.digest, slot.attempt) != what for slot in slots):
             return None
-        self._begun[uid] = slots[-1], job
+        self._requested[uid] = slots[-1], job
         self._certain.discard((uid, *what))
         return self._note(uid, plan=None, waiting_since=None, in_use="")
 
     def request_settled(self, uid: str) -> bool:
         """Record that a node's Job is observed or missing; return whether its request was pending (job_changed)."""
-        return self._begun.pop(uid, None) is not None
+        return self._requested.pop(uid, None) is not None
 
     def job_created(self, name: str) -> None:
         """Record the creation time of a Job."""
@@ -344,15 +344,15 @@ class Cache:
 
     def in_progress(self) -> dict[str, Entry]:
         """Return by Node UID the slots of the requested Jobs."""
-        return {uid: slot for uid, (slot, _) in self._begun.items()}
+        return {uid: slot for uid, (slot, _) in self._requested.items()}
 
     def requested_job(self, uid: str) -> str | None:
         """Return the name of the requested Job of a node, None if the watch reports every Job."""
-        return self._begun[uid][1] if uid in self._begun else None
+        return self._requested[uid][1] if uid in self._requested else None
 
     def certain(self, uid: str, entry: Entry) -> bool:
         """Return whether the effect of a slot's Job is known though the watch reports no Job."""
-        return uid in self._begun or entry.tried(uid) in self._certain
+        return uid in self._requested or entry.tried(uid) in self._certain
 
     def published(self, jobs: Iterable[JobView]) -> frozenset[str]:
         """Return the deduplication IDs of the published events of these Jobs."""

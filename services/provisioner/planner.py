@@ -64,7 +64,7 @@ class FleetReconciler:
             attributes = {
                 "trellis.claimed": len(outcome.claimed),
                 "trellis.released": len(outcome.released),
-                "trellis.in_work": len(outcome.ledger.entries),
+                "trellis.in_progress": len(outcome.ledger.entries),
                 "trellis.failing": sum(outcome.failing.values()),
             }
             traces = [self.cache.noted(node.uid).trace for node in outcome.claimed]

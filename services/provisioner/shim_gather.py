@@ -61,7 +61,7 @@ class ShimGather:
             runtime_class=runtime_class,
             nodes=nodes,
             holders=holders,
-            in_work=self._in_work(name, ledger),
+            in_progress=self._in_progress(name, ledger),
             failing=tuple(self._failing(name, ledger)),
             halted=name in ledger.halted,
             in_use=self._in_use(tally),
@@ -77,7 +77,7 @@ class ShimGather:
             in_use_revisions=_in_use(manifest, revisions or (), nodes.carried),
         )
 
-    def _in_work(self, name: str, ledger: Ledger) -> tuple[NodeView, ...]:
+    def _in_progress(self, name: str, ledger: Ledger) -> tuple[NodeView, ...]:
         """Return the nodes whose Jobs change a Shim: by the ledger, or by a Job that has no entry there yet."""
         if name == KWASM:
             return ()

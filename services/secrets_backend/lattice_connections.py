@@ -38,7 +38,7 @@ class GroupConnections:
         self._running = False
         for state in State:
             environment.metrics.links(state.value, partial(self._count, state))
-        environment.metrics.in_work(lambda: sum(item.in_work for item in self.serving))
+        environment.metrics.in_progress(lambda: sum(item.in_progress for item in self.serving))
 
     @property
     def serving(self) -> list[Serving]:

@@ -31,6 +31,6 @@ class SecretMetrics:
         """Read the number of connections in a state at each scrape."""
         self._metrics.secrets_connections.labels(self._service, state).set_function(read)
 
-    def in_work(self, read: Read) -> None:
+    def in_progress(self, read: Read) -> None:
         """Read the number of requests in progress or waiting at each scrape."""
         self._metrics.secrets_in_progress.labels(self._service).set_function(read)

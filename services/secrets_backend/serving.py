@@ -111,10 +111,10 @@ class Serving:
             return State.OTHER
         if not self._serving:
             return State.CHECKING
-        return State.SUBSCRIPTION_DENIED if self._connection.deaf else State.SERVING
+        return State.SUBSCRIPTION_DENIED if self._connection.subscription_denied else State.SERVING
 
     @property
-    def in_work(self) -> int:
+    def in_progress(self) -> int:
         """Number of requests in progress or waiting."""
         return len(self._working) + len(self._waiting)
 
@@ -138,8 +138,8 @@ class Serving:
         await self._close(min(self._environment.timings.close, seconds))
         while (left := until - time.monotonic()) > 0 and (tasks := {*self._working, *self._keys, *self._aside}):
             await asyncio.wait(tasks, timeout=left)
-        if self.in_work:
-            _log.warning("requests unanswered at the shutdown", url=self._url, questions=self.in_work)
+        if self.in_progress:
+            _log.warning("requests unanswered at the shutdown", url=self._url, questions=self.in_progress)
 
     @property
     def _url(self) -> str:

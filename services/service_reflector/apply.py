@@ -122,27 +122,27 @@ class Effects:
         return True
 
     async def _create(self, action: CreateService) -> bool:
-        mirror, former = action.mirror, action.former
-        cached = self.cache.services.get(mirror.key)
+        target, former = action.target, action.former
+        cached = self.cache.services.get(target.key)
         try:
-            made = await self.kube.create(SERVICES, make_service(mirror, former))
+            made = await self.kube.create(SERVICES, make_service(target, former))
         except Invalid:
             if former is None:
                 raise
             # Another Service has the address, or the node port, by now.
-            _log.warning("former addresses of the Service unavailable", service=mirror.key)
-            made = await self.kube.create(SERVICES, make_service(mirror))
+            _log.warning("former addresses of the Service unavailable", service=target.key)
+            made = await self.kube.create(SERVICES, make_service(target))
         except Forbidden as error:
             if is_terminating(error):
                 return False
             raise
-        _log.info("Service created", service=mirror.key, lattice=mirror.lattice, application=mirror.application)
+        _log.info("Service created", service=target.key, lattice=target.lattice, application=target.application)
         self.services.wrote(made, cached)
         await self.recorder.record(
-            regarding=ObjectRef("v1", "Service", made["metadata"]["name"], made["metadata"]["uid"], mirror.namespace),
+            regarding=ObjectRef("v1", "Service", made["metadata"]["name"], made["metadata"]["uid"], target.namespace),
             type="Normal",
             reason="ServiceReflected",
-            message=f"the Service reflects application {mirror.application} of lattice {mirror.lattice}",
+            message=f"the Service reflects application {target.application} of lattice {target.lattice}",
         )
         return True
 

@@ -55,7 +55,7 @@ class Cache:
     pods: dict[str, dict[str, PodView]] = field(default_factory=dict)
     slices: dict[str, dict[str, SliceView]] = field(default_factory=dict)
     routes: dict[str, RouteView] = field(default_factory=dict)
-    mirrors: dict[tuple[str, str], set[str]] = field(default_factory=dict)
+    reflected: dict[tuple[str, str], set[str]] = field(default_factory=dict)
     by_key: dict[str, set[str]] = field(default_factory=dict)
     by_annotated_lattice: dict[str, set[str]] = field(default_factory=dict)
     preserved_slices: dict[str, dict[str, SliceView]] = field(default_factory=dict)
@@ -99,7 +99,7 @@ class Cache:
             applications = {*self.deployed(lattice_id), *(item.application for item in (*self._of(lattice_id), *left))}
             yield from self.preserved_slices
         for name in applications:
-            places = homes | {self.services[key].namespace for key in self._mirrors(lattice_id, name)}
+            places = homes | {self.services[key].namespace for key in self._reflected(lattice_id, name)}
             places |= {item.namespace for item in left if item.application == name}
             application = self._application(lattice_id, name)
             if application is not None and (requested := application.annotation(names.ANNOTATION_SERVICE_NAMESPACE)):
@@ -165,8 +165,8 @@ class Cache:
         first = next(iter(self.preserved.values()), None)
         return f"{len(self.preserved)}, the first: {first.message}" if first is not None else ""
 
-    def _mirrors(self, lattice_id: str, name: str) -> list[str]:
-        return [key for key in self.mirrors.get((lattice_id, name), ()) if key in self.services]
+    def _reflected(self, lattice_id: str, name: str) -> list[str]:
+        return [key for key in self.reflected.get((lattice_id, name), ()) if key in self.services]
 
     async def snapshot(self, key: str) -> Snapshot:
         """Return the input of a decision about one application's Services in one namespace.

@@ -43,4 +43,4 @@ class ServiceMetrics(FollowedGauges[LatticeAddress]):
         return len(self._cache.deployed(lattice_id))
 
     def _services(self, lattice_id: str) -> float:
-        return sum(len(keys) for (of, _), keys in list(self._cache.mirrors.items()) if of == lattice_id)
+        return sum(len(keys) for (of, _), keys in list(self._cache.reflected.items()) if of == lattice_id)

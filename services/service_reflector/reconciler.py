@@ -100,16 +100,16 @@ class Reconciler:
         """Publish the state of each Service; return the seconds until the retry if NATS is unreachable."""
         cache, about = self.cache, f"{snapshot.namespace}/{snapshot.name}"
         published = cache.published.setdefault(about, {})
-        mirrors = {} if cache.remove_finalizers else deciding.mirrors_of(snapshot)
+        services = {} if cache.remove_finalizers else deciding.reflected_services(snapshot)
         try:
-            for mirror in mirrors.values():
-                service = cache.services.get(mirror.key)
-                if service is None or service.application != mirror.application or service.deleting:
+            for target in services.values():
+                service = cache.services.get(target.key)
+                if service is None or service.application != target.application or service.deleting:
                     continue
-                event = reflected(mirror, service)
-                if published.get(mirror.key) != event:
+                event = reflected(target, service)
+                if published.get(target.key) != event:
                     await self._publish(event, service.resource_version)
-                    published[mirror.key] = event
+                    published[target.key] = event
             for key, former in list(published.items()):
                 if key not in cache.services:
                     await self._publish(removed(former), "deleted")

@@ -171,7 +171,7 @@ def on_service(cache: Cache, wake: Wake) -> Callable[[Change[ServiceView]], None
     def handle(change: Change[ServiceView]) -> None:
         for item in (change.old, change.new):
             if item is not None and item.application:
-                _discard(cache.mirrors, (item.lattice, item.application), change.key)
+                _discard(cache.reflected, (item.lattice, item.application), change.key)
                 _discard(cache.by_key, f"{item.namespace}/{item.application}", change.key)
                 _discard(cache.by_annotated_lattice, item.lattice, change.key)
         if change.old is not None and (change.new is None or change.new.uid != change.old.uid):
@@ -179,7 +179,7 @@ def on_service(cache: Cache, wake: Wake) -> Callable[[Change[ServiceView]], None
             cache.preserved_slices.pop(change.key, None)
         if change.new is not None and change.new.application:
             new = change.new
-            cache.mirrors.setdefault((new.lattice, new.application), set()).add(change.key)
+            cache.reflected.setdefault((new.lattice, new.application), set()).add(change.key)
             cache.by_key.setdefault(f"{new.namespace}/{new.application}", set()).add(change.key)
             cache.by_annotated_lattice.setdefault(new.lattice, set()).add(change.key)
         keys = {f"{item.namespace}/{item.application or item.name}" for item in (change.old, change.new) if item}

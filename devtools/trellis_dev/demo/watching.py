@@ -184,11 +184,11 @@ class Watching:
             trace = trace_from(job.traceparent)
             self.trace_ids[job.node] = trace.traceparent.split("-")[1] if trace else ""
         active = sum(job.state is JobState.ACTIVE for job in self._jobs.objects.values())
-        self._in_work(active)
+        self._in_progress(active)
 
     def _on_ledger(self, change: Change[Ledger]) -> None:
-        self._in_work(len(change.new.entries) if change.new is not None else 0)
+        self._in_progress(len(change.new.entries) if change.new is not None else 0)
 
-    def _in_work(self, count: int) -> None:
+    def _in_progress(self, count: int) -> None:
         self.most_in_progress = max(self.most_in_progress, count)
         self._changed.set()

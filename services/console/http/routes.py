@@ -52,7 +52,7 @@ class Routes:
     """Handlers by address."""
 
     settings: Settings
-    doors: Authentication
+    authentication: Authentication
     lobby: ViewerRegistry
     feed: Feed
     bus: BusConnection
@@ -79,13 +79,13 @@ class Routes:
 
     async def log_in(self, request: web.Request) -> web.StreamResponse:
         """Log in with a token; set a cookie."""
-        _, response = await self.doors.log_in(request)
+        _, response = await self.authentication.log_in(request)
         self._count_sessions()
         return response
 
     async def log_out(self, request: web.Request) -> web.StreamResponse:
         """End the session of a cookie, and the streams of its viewer with the last one."""
-        deleted, response = self.doors.log_out(request)
+        deleted, response = self.authentication.log_out(request)
         if deleted:
             self.lobby.dismiss(deleted)
         self._count_sessions()
@@ -93,13 +93,13 @@ class Routes:
 
     async def session(self, request: web.Request) -> web.StreamResponse:
         """Return the viewer and the available features."""
-        viewer, seconds = self.doors.viewer(request)
+        viewer, seconds = self.authentication.viewer(request)
         jaeger = self.settings.jaeger_link
         return json_response(
             {
                 "user": viewer.user,
                 "groups": list(viewer.groups),
-                "auth": self.doors.mode,
+                "auth": self.authentication.mode,
                 "expires_in": None if seconds == float("inf") else round(seconds),
                 "version": trellis_version(),
                 "cluster": self.lobby.cluster.result() if self.lobby.cluster.done() else None,
@@ -114,7 +114,7 @@ class Routes:
     async def model(self, request: web.Request) -> web.StreamResponse:
         """Stream the model and its changes."""
         namespaces = _namespaces(request)
-        viewer, seconds = self.doors.viewer(request)
+        viewer, seconds = self.authentication.viewer(request)
         async with self.lobby.visit(viewer) as visit, self.lobby.streaming(visit):
             outlet = Outlet(request, visit, self.lobby.stopping, seconds=seconds, timings=self.timings)
             async with self.lobby.audience(visit, namespaces) as audience:
@@ -127,7 +127,7 @@ class Routes:
         """Stream events on the bus whose objects the viewer can read."""
         wanted = read_filter(request.query)
         recent = _number(request, "recent", _RECENT, _RECENT_MOST)
-        viewer, seconds = self.doors.viewer(request)
+        viewer, seconds = self.authentication.viewer(request)
         async with self.lobby.visit(viewer) as visit, self.lobby.streaming(visit):
             outlet = Outlet(request, visit, self.lobby.stopping, seconds=seconds, timings=self.timings)
             known = parse_message_id(_last_id(request))
@@ -159,13 +159,13 @@ class Routes:
     async def past_events(self, request: web.Request) -> web.StreamResponse:
         """Return a page of stored events."""
         page = read_page_request(request.query)
-        viewer, _ = self.doors.viewer(request)
+        viewer, _ = self.authentication.viewer(request)
         async with self.lobby.visit(viewer) as visit, self.lobby.reading(visit):
             return json_response(await replay(self.bus, visit.permissions, page, seconds=self.timings.replay))
 
     async def letters(self, request: web.Request) -> web.StreamResponse:
         """Return the dead letters."""
-        viewer, _ = self.doors.viewer(request)
+        viewer, _ = self.authentication.viewer(request)
         async with self.lobby.visit(viewer) as visit, self.lobby.reading(visit):
             found = await letters(self.bus, visit.permissions, request.query, seconds=self.timings.replay)
             return json_response(found)
@@ -175,7 +175,7 @@ class Routes:
         sequence = whole(request.match_info["sequence"])
         if sequence is None:
             raise bad("invalid sequence", "use a number of the list of dead letters")
-        viewer, _ = self.doors.viewer(request)
+        viewer, _ = self.authentication.viewer(request)
         async with self.lobby.visit(viewer) as visit, self.lobby.reading(visit):
             return json_response(await dead_letter_page(self.bus, visit.permissions, sequence))
 
@@ -188,7 +188,7 @@ class Routes:
             raise bad("invalid kind or namespace", f"use one of {known}, with the namespace of a namespaced object")
         if not _NAME.fullmatch(name) or (namespace is not None and not _LABEL.fullmatch(namespace)):
             raise bad("invalid name", "use a name as kubectl shows it")
-        viewer, _ = self.doors.viewer(request)
+        viewer, _ = self.authentication.viewer(request)
         async with self.lobby.visit(viewer) as visit, self.lobby.reading(visit):
             reading = Reading(visit.kube, self.settings.namespace)
             try:
@@ -212,7 +212,7 @@ class Routes:
         trace = request.match_info["id"].lower()
         if not _TRACE.fullmatch(trace):
             raise bad("invalid trace id", "use 32 hex digits")
-        viewer, _ = self.doors.viewer(request)
+        viewer, _ = self.authentication.viewer(request)
         url = self.settings.jaeger_url
         async with self.lobby.visit(viewer) as visit, self.lobby.reading(visit):
             if not await visit.permissions.allowed(TRACES):
@@ -229,7 +229,7 @@ class Routes:
 
     def _count_sessions(self) -> None:
         sessions = self.telemetry.metrics.console_sessions.labels(self.telemetry.service)
-        sessions.set(len(self.doors.sessions))
+        sessions.set(len(self.authentication.sessions))
 
 
 def _namespaces(request: web.Request) -> tuple[str, ...]:

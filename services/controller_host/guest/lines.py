@@ -25,12 +25,12 @@ _ERROR: Final = 3
 class Lines:
     """The lines of one call; ``log(level, text)`` receives them."""
 
-    __slots__ = ("_begun", "_count", "_log")
+    __slots__ = ("_count", "_log", "_partial")
 
     def __init__(self, log: Callable[[int, str], None]) -> None:
         self._log: Final = log
         self._count = 0
-        self._begun: Final[dict[int, bytearray]] = {}
+        self._partial: Final[dict[int, bytearray]] = {}
 
     def full(self) -> bool:
         """Return whether further lines are only counted."""
@@ -44,7 +44,7 @@ class Lines:
 
     def write(self, stream: int, data: bytes) -> None:
         """Add bytes of a stream; complete lines are logged immediately."""
-        started = self._begun.setdefault(stream, bytearray())
+        started = self._partial.setdefault(stream, bytearray())
         *whole, rest = data.split(b"\n")
         for part in whole:
             self._end(started, part)
@@ -52,7 +52,7 @@ class Lines:
 
     def finish(self) -> None:
         """End the call: log incomplete lines, and the number of dropped lines."""
-        for started in self._begun.values():
+        for started in self._partial.values():
             if started:
                 self._end(started, b"")
         if self._count > MOST_LINES:

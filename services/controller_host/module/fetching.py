@@ -22,11 +22,11 @@ Found = tuple[Prepared, KnownModule]
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Input of a preparation: the spec and the user; ``anew``: fetch the module's bytes even if it is known."""
+    """Input of a preparation: the spec and the user; ``refetch``: fetch the module's bytes even if it is known."""
 
     view: ControllerView
     user: str
-    anew: bool
+    refetch: bool
     wanted: Wanted = field(compare=False)
     """Parsed spec."""
 
@@ -64,7 +64,7 @@ class Preparations:
         if answer is None:
             if self._closed:
                 return None
-            known = None if question.anew else self.preparing.at_once(question.view, question.wanted, question.user)
+            known = None if question.refetch else self.preparing.at_once(question.view, question.wanted, question.user)
             if known is None:
                 self._begin(key, question)
             return known
@@ -95,7 +95,7 @@ class Preparations:
                 await asyncio.wait(tasks, timeout=self.end)
 
     def _begin(self, key: str, question: Question) -> None:
-        work = self.preparing.prepare(question.view, question.wanted, question.user, anew=question.anew)
+        work = self.preparing.prepare(question.view, question.wanted, question.user, refetch=question.refetch)
         task = asyncio.create_task(work, name=f"prepare {key}")
         self._answers[key] = _Answer(question, task)
 

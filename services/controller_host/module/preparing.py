@@ -91,20 +91,22 @@ class Preparing:
         return _prepared(wanted, module, init_request((view.namespace, view.name), wanted.config, ({}, {})))
 
     async def prepare(
-        self, view: ControllerView, wanted: Wanted, user: str, *, anew: bool
+        self, view: ControllerView, wanted: Wanted, user: str, *, refetch: bool
     ) -> tuple[Prepared, KnownModule]:
-        """Return the prepared controller and its module; ``anew``: fetch the module's bytes even if it is known.
+        """Return the prepared controller and its module; ``refetch``: fetch the module's bytes even if it is known.
 
         Raises:
             NotAccepted: the controller cannot run.
             KubeError: the API server does not answer.
         """
-        module = None if anew else self._known(view, wanted, user)
+        module = None if refetch else self._known(view, wanted, user)
         if module is None:
             # The source permits or refuses all requests of the same user for the same source alike.
             claim = claim_of(wanted, user)
             request = ModuleRequest(view.namespace, wanted.module, user)
-            module = await self._single_flight.do((claim, anew), lambda: self._fetched(request, wanted, anew=anew))
+            module = await self._single_flight.do(
+                (claim, refetch), lambda: self._fetched(request, wanted, refetch=refetch)
+            )
             if wanted.is_fixed:
                 self.progress.show(view.uid, claim)
         return _prepared(wanted, module, await self._init(view, wanted, user))
@@ -115,11 +117,11 @@ class Preparing:
             return None
         return self.progress.known(wanted.source)
 
-    async def _fetched(self, request: ModuleRequest, wanted: Wanted, *, anew: bool) -> KnownModule:
+    async def _fetched(self, request: ModuleRequest, wanted: Wanted, *, refetch: bool) -> KnownModule:
         """Fetch a module; for a known module, only check that the source permits the user to read it."""
         try:
             async with self.sources.turn(request) as fetch:
-                known = self.progress.known(wanted.source) if wanted.is_fixed and not anew else None
+                known = self.progress.known(wanted.source) if wanted.is_fixed and not refetch else None
                 if known is not None and await fetch.confirm():
                     return known
                 return await self._loaded(request.namespace, await fetch.module(), wanted)

@@ -254,7 +254,7 @@ def standing_of(hosted: Hosted, not_watched: Trouble | None) -> tuple[object, ..
     """Return the state of a controller that its status reports, without counters."""
     paused = hosted.wanted is not None and hosted.wanted.paused
     conditions = (hosted.ready, hosted.refused, hosted.stopped, not_watched, paused, hosted.fetching is not None)
-    return (hosted.view.generation, hosted.module, bool(hosted.agenda.failing), *conditions)
+    return (hosted.view.generation, hosted.module, bool(hosted.work_queue.failing), *conditions)
 
 
 def seen_of(hosted: Hosted, not_watched: Trouble | None, before: Before) -> Seen:
@@ -272,7 +272,7 @@ def seen_of(hosted: Hosted, not_watched: Trouble | None, before: Before) -> Seen
         fetching=hosted.fetching is not None,
         module=hosted.module,
         fault=hosted.fault,
-        failing=hosted.agenda.failing,
+        failing=hosted.work_queue.failing,
         resident_bytes=counters.resident_bytes,
         snapshot_bytes=before.snapshot_bytes if as_before else counters.snapshot_bytes,
         wakes=before.wakes + counters.wakes,

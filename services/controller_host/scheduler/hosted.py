@@ -49,14 +49,14 @@ class Hosted:
     life: GuestLifecycle
     wanted: Wanted | None = None
     module: KnownModule | None = None
-    agenda: WorkQueue[ObjectKey] = field(default_factory=WorkQueue)
+    work_queue: WorkQueue[ObjectKey] = field(default_factory=WorkQueue)
     bucket: TokenBucket = field(default_factory=lambda: TokenBucket(0))
     ready: bool = False
     """The module and the input of ``init`` are prepared."""
     fetch: bool = False
     """The module's bytes are required, although its checksum is known."""
     listed: bool = False
-    """All new keys were added to the agenda."""
+    """All new keys were added to the work queue."""
     evict: bool = False
     """Memory is short: the guest has to be suspended."""
     disk_full: int = 0

@@ -73,7 +73,7 @@ class Hosting:
         if item is None or not item.listed:
             return  # all keys are compared after the preparation
         if self.selection.is_changed(item, key):
-            item.agenda.changed(key, time.monotonic())
+            item.work_queue.changed(key, time.monotonic())
             self.wake(controller)
 
     async def run(self, key: str, trace: TraceContext | None) -> float | None:
@@ -200,7 +200,7 @@ class Hosting:
         """Apply a new spec, and reset the failures of the former one; return whether the spec is valid."""
         self.fetching.drop(hosted.key)
         hosted.failures, hosted.not_before, hosted.ready, hosted.fetching = 0, 0.0, False, None
-        hosted.agenda.forgive(now)
+        hosted.work_queue.forgive(now)
         hosted.view = view
         try:
             hosted.wanted, trouble = read_spec(view), None
@@ -269,7 +269,7 @@ class Hosting:
                 served = await self.memory.in_pool(life.serve, deliveries, partial(self._leaves, hosted, wanted))
             except BaseException:
                 # For example a full disk. The result is unknown: deliver the keys again.
-                hosted.agenda.put_back([delivery.turn for delivery in deliveries])
+                hosted.work_queue.put_back([delivery.turn for delivery in deliveries])
                 raise
             self.outcomes.take(hosted, served)
             if served.to_disk is not None:
@@ -288,9 +288,9 @@ class Hosting:
     def _leaves(self, hosted: Hosted, wanted: Wanted) -> bool:
         """Return whether a guest without further keys is suspended immediately; called in its thread.
 
-        A key that was added to its agenda keeps it in memory; a later key wakes it.
+        A key that was added to its work queue keeps it in memory; a later key wakes it.
         """
-        return wanted.suspend_after == 0 and not len(hosted.agenda) and self.memory.may_suspend(hosted)
+        return wanted.suspend_after == 0 and not len(hosted.work_queue) and self.memory.may_suspend(hosted)
 
     def _until_next(self, hosted: Hosted) -> float | None:
         """Return the seconds until the next key of a controller is due."""
@@ -302,7 +302,7 @@ class Hosting:
         if not hosted.listed:
             # A notification comes when its watches are complete: polling would not scale to ten thousand controllers.
             return 0.0 if self.selection.whole(hosted) else None
-        wait = hosted.agenda.wait(now)
+        wait = hosted.work_queue.wait(now)
         return wait if wait is None else max(wait, hosted.bucket.wait(now), hosted.next_review_at - now)
 
     def _next(self, hosted: Hosted, wait: float | None) -> float | None:

@@ -44,10 +44,10 @@ class GuestLifecycle:
 
     __slots__ = (
         "_began_cold",
-        "_begun",
         "_guest_state",
         "_lock",
         "_parts",
+        "_running",
         "_starting",
         "_stopped",
         "calls",
@@ -68,7 +68,7 @@ class GuestLifecycle:
         self.instance: Instance | None = None
         self._guest_state: Final = GuestState(parts, uid, self.counters)
         self._starting: Final = Starting(parts, controller, uid, calls, self.counters, self._begin)
-        self._begun: Instance | None = None
+        self._running: Instance | None = None
         """The running or last instance: it can be interrupted before ``instance`` is set."""
         self._began_cold = False
         """True if the instance has not been suspended since its cold start."""
@@ -171,13 +171,13 @@ class GuestLifecycle:
     def interrupt(self) -> None:
         """End the running call or start of the guest, and prevent further ones; thread-safe."""
         self._stopped = True
-        if (instance := self._begun) is not None:
+        if (instance := self._running) is not None:
             instance.interrupt()
 
     def _suspend(self) -> bool:
         if self.instance is None or self.prepared is None or not self._guest_state.put(self.instance, self.prepared):
             return False
-        self.instance = self._begun = None
+        self.instance = self._running = None
         self._began_cold = False
         self.counters.suspends += 1
         self.counters.resident_bytes = 0
@@ -291,12 +291,12 @@ class GuestLifecycle:
         self._guest_state.lose()
 
     def _begin(self, instance: Instance) -> None:
-        self._begun = instance
+        self._running = instance
         if self._stopped:  # after the line above: a concurrent `interrupt` saw the instance, or set the flag before
             instance.interrupt()
 
     def _drop_instance(self) -> None:
         if self.instance is not None:
             self.instance.close()
-        self.instance = self._begun = None
+        self.instance = self._running = None
         self.counters.resident_bytes = 0

@@ -1,7 +1,7 @@
 """Applies the results of a turn: keys that succeeded, wait or failed; controllers that back off as a whole.
 
-In: results of deliveries. Out: changes of a controller's agenda, faults, reports. Called by ``hosting``, in the event
-loop. Invariants: a failure is reported immediately; failed work is retried forever, with backoff.
+In: results of deliveries. Out: changes of a controller's work queue, faults, reports. Called by ``hosting``, in the
+event loop. Invariants: a failure is reported immediately; failed work is retried forever, with backoff.
 """
 
 from __future__ import annotations
@@ -63,17 +63,17 @@ class Outcomes:
         now = hosted.used_at = time.monotonic()
         for turn, result in served.done:
             if result.error:
-                most = self.refusals.bound(hosted.agenda.refused + 1) if result.refused else None
-                hosted.agenda.failed(turn.key, now, most=most)
+                most = self.refusals.bound(hosted.work_queue.refused + 1) if result.refused else None
+                hosted.work_queue.failed(turn.key, now, most=most)
                 self._note(hosted, RECONCILE_FAILED, f"{key_text(turn.key)}: {result.error}")
             else:
-                hosted.agenda.done(turn.key, now, result.again)
+                hosted.work_queue.done(turn.key, now, result.again)
         if served.done or (served.cold and served.fault is None and not served.unwilling):
             hosted.failures, hosted.stopped, hosted.disk_full = 0, None, 0
             _fits(hosted, served.abi)
-        hosted.agenda.put_back(served.rest)
+        hosted.work_queue.put_back(served.rest)
         for turn in served.later:
-            hosted.agenda.postpone(turn.key, now, self.timings.unwritten)
+            hosted.work_queue.postpone(turn.key, now, self.timings.unwritten)
         if served.cold or served.fault is not None:
             hosted.listed = False
         if served.missing is not None:
@@ -123,7 +123,7 @@ class Outcomes:
         where = "" if turn is None else f"{key_text(turn.key)}: "
         self._note(hosted, fault.kind, f"{where}{fault.message}")
         if turn is not None:
-            hosted.agenda.failed(turn.key, now)
+            hosted.work_queue.failed(turn.key, now)
         hosted.ready = False
         hosted.stopped = Trouble(fault.kind, fault.message)
         self.wait(hosted)

@@ -1,9 +1,9 @@
 """Selection of the keys that are new to a guest and can be delivered.
 
-In: the shared caches, access reviews, processed versions of a guest. Out: turns in its agenda, deliveries. Called by
-``hosting``, in the event loop. Invariants: a processed version does not wake a guest; no deletion is reported while the
-cache is incomplete; an object is delivered only if an access review allows it; there are no deliveries or reviews for a
-kind that is no longer watched.
+In: the shared caches, access reviews, processed versions of a guest. Out: turns in its work queue, deliveries. Called
+by ``hosting``, in the event loop. Invariants: a processed version does not wake a guest; no deletion is reported while
+the cache is incomplete; an object is delivered only if an access review allows it; there are no deliveries or reviews
+for a kind that is no longer watched.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class DeliverySelection:
             self.list_all(hosted)
 
     def list_all(self, hosted: Hosted) -> None:
-        """Add all keys to the agenda that are new to the guest, or that it requested for a later time."""
+        """Add all keys to the work queue that are new to the guest, or that it requested for a later time."""
         now, wall = time.monotonic(), time.time()
         seen = set()
         for key in self.watches.keys(hosted.key):
@@ -106,7 +106,7 @@ class DeliverySelection:
             elif text not in seen and call.version:
                 _due(hosted, key, now)
             elif call.due is not None:
-                hosted.agenda.postpone(key, now, call.due - wall)
+                hosted.work_queue.postpone(key, now, call.due - wall)
         hosted.listed = True
 
     async def deliverable(self, hosted: Hosted, now: float) -> list[Delivery]:
@@ -117,22 +117,22 @@ class DeliverySelection:
         """
         found: list[Delivery] = []
         hosted.next_review_at = 0.0
-        turns = hosted.agenda.take(now, MOST_TURNS) if hosted.listed else []
+        turns = hosted.work_queue.take(now, MOST_TURNS) if hosted.listed else []
         for at, turn in enumerate(turns):
             if not self.watches.watched(hosted.key, turn.key):
                 self._forget(hosted, turn.key)
                 continue
             if hosted.bucket.wait(now):
-                hosted.agenda.put_back(turns[at:])
+                hosted.work_queue.put_back(turns[at:])
                 break
             try:
                 allowed = await self.watches.allowed(hosted.key, hosted.account.user, turn.key)
             except BaseException:
-                hosted.agenda.put_back([*(delivery.turn for delivery in found), *turns[at:]])
+                hosted.work_queue.put_back([*(delivery.turn for delivery in found), *turns[at:]])
                 raise
             if not allowed:
                 # The same applies to all keys. An earlier wake of the controller causes another review.
-                hosted.agenda.put_back(turns[at:])
+                hosted.work_queue.put_back(turns[at:])
                 hosted.next_review_at = now + (self.timings.unknown if allowed is None else self.timings.denied)
                 break
             hosted.bucket.take(now)
@@ -146,11 +146,11 @@ class DeliverySelection:
 
     def _forget(self, hosted: Hosted, key: ObjectKey) -> None:
         """Remove a key of a kind that is no longer watched: its deletion would not be detected."""
-        hosted.agenda.drop(key)
+        hosted.work_queue.drop(key)
         hosted.life.processed.note(key_text(key), LastCall(""))
 
     def look_again(self, hosted: Hosted, deliveries: Iterable[Delivery]) -> None:
-        """Add keys that changed during their delivery to the agenda.
+        """Add keys that changed during their delivery to the work queue.
 
         ``is_changed`` compares with the processed version, which did not exist for a change during the first call.
         """
@@ -162,5 +162,5 @@ class DeliverySelection:
 
 def _due(hosted: Hosted, key: ObjectKey, now: float) -> None:
     # A failed key keeps its backoff: a restart of the guest, perhaps caused by this key, is not a change of it.
-    if hosted.agenda.later(key) is None or not hosted.agenda.attempt(key):
-        hosted.agenda.changed(key, now)
+    if hosted.work_queue.later(key) is None or not hosted.work_queue.attempt(key):
+        hosted.work_queue.changed(key, now)

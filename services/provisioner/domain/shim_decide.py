@@ -113,7 +113,7 @@ def _deleting(snapshot: Snapshot) -> list[Action]:
     shim = snapshot.shim
     if names.FINALIZER not in shim.finalizers:
         return []
-    concerned = {node.uid: node for node in (*snapshot.holders, *snapshot.in_work)}.values()
+    concerned = {node.uid: node for node in (*snapshot.holders, *snapshot.in_progress)}.values()
     if any((node.ready and node.skip is None) or not snapshot.patience_over for node in concerned):
         return _status(snapshot)
     message = ""

@@ -37,10 +37,10 @@ class RuntimeClassView:
 class Snapshot:
     """Input of a decision about one Shim.
 
-    ``nodes``: those that it is for or on. ``holders``: while it is deleted, the nodes that still have it. ``in_work``:
-    nodes whose Jobs change it. ``failing``: nodes on which attempts at their present target failed because of it, with
-    the error; its removal counts. ``now``: RFC 3339, whole seconds. ``revisions``: the stored versions, None if the
-    newest is known to be ``version``, that of the spec.
+    ``nodes``: those that it is for or on. ``holders``: while it is deleted, the nodes that still have it.
+    ``in_progress``: nodes whose Jobs change it. ``failing``: nodes on which attempts at their present target failed
+    because of it, with the error; its removal counts. ``now``: RFC 3339, whole seconds. ``revisions``: the stored
+    versions, None if the newest is known to be ``version``, that of the spec.
     """
 
     shim: ShimView
@@ -48,7 +48,7 @@ class Snapshot:
     runtime_class: RuntimeClassView | None
     nodes: ShimNodes
     holders: tuple[NodeView, ...]
-    in_work: tuple[NodeView, ...]
+    in_progress: tuple[NodeView, ...]
     failing: tuple[tuple[NodeView, str], ...]
     halted: bool
     patience_over: bool

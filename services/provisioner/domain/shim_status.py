@@ -141,14 +141,14 @@ def _available(shim: ShimView, counts: Counts) -> Condition:
 def _progressing(snapshot: Snapshot, counts: Counts) -> Condition:
     """Return the state of the rollout; False once it is complete, or does not continue."""
     shim, kind = snapshot.shim, "Progressing"
-    at_work = f"{len(snapshot.in_work)} in progress{_not_ready_text(snapshot)}"
+    at_work = f"{len(snapshot.in_progress)} in progress{_not_ready_text(snapshot)}"
     text = f"{counts.updated} of {counts.nodes} nodes have this version, {at_work}"
     if shim.deleting:
         text = f"{snapshot.nodes.holding} nodes still have the shim, {at_work}"
         return Condition(kind, "True", Reason.REMOVING.value, text)
     if counts.updated == counts.nodes and not snapshot.nodes.to_remove:
         return Condition(kind, "False", Reason.UPDATED.value, text)
-    if snapshot.other is not None and not snapshot.in_work:
+    if snapshot.other is not None and not snapshot.in_progress:
         return Condition(
             kind, "False", OTHER_CONTROLLER, f"provisioner waits until {snapshot.other.peer.value} is removed: {text}"
         )

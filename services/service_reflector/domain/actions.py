@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from service_reflector.domain.resources import Mirror
+from service_reflector.domain.resources import ReflectedService
 from service_reflector.domain.slices import Slice
 from trellis.lattice.domain.group_views import GroupView
 from trellis.lattice.domain.service_views import RouteView, ServiceView, SliceView
@@ -19,7 +19,7 @@ Manifest = dict[str, Any]
 class CreateService:
     """Create a Service. ``former``: spec of the one that it replaces and whose addresses it gets."""
 
-    mirror: Mirror
+    target: ReflectedService
     message: str
     former: Mapping[str, Any] | None = None
     reason: str = "Reflected"
@@ -29,7 +29,7 @@ class CreateService:
 class PatchService:
     """Update a Service to its target state."""
 
-    mirror: Mirror
+    target: ReflectedService
     found: ServiceView
     patch: Mapping[str, Any]
     message: str

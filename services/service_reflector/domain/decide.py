@@ -23,7 +23,7 @@ from service_reflector.domain.actions import (
     WriteSlice,
 )
 from service_reflector.domain.hosts import hosts_for
-from service_reflector.domain.resources import Mirror, make_service_patch, port_names
+from service_reflector.domain.resources import ReflectedService, make_service_patch, port_names
 from service_reflector.domain.routes import route_actions
 from service_reflector.domain.slices import FAMILIES, EndpointSet, Slice, make_empty, pack, with_address_keeper
 from service_reflector.domain.snapshot import Claim, Snapshot
@@ -51,7 +51,7 @@ def decide(snapshot: Snapshot) -> list[Action]:
     service_names = _service_names(snapshot)
     for claim in snapshot.claims:
         if claim.application.listeners and claim.options.wanted:
-            actions += _mirror(snapshot, claim, service_names.get(claim.lattice, ""))
+            actions += _reflect(snapshot, claim, service_names.get(claim.lattice, ""))
     actions += _removals(snapshot, service_names)
     actions += [
         WarnService(service, "CopiedService", _copied(service))
@@ -80,7 +80,7 @@ def _uninstall(snapshot: Snapshot) -> Iterator[Action]:
             yield from _remove_finalizer(service, "Uninstalled", "this service is to be uninstalled")
 
 
-def mirrors_of(snapshot: Snapshot) -> dict[str, Mirror]:
+def reflected_services(snapshot: Snapshot) -> dict[str, ReflectedService]:
     """Return the target state of each claim's Service, by name; without those whose name another owner has."""
     service_names = _service_names(snapshot)
     found = [
@@ -91,7 +91,7 @@ def mirrors_of(snapshot: Snapshot) -> dict[str, Mirror]:
         and service_names.get(claim.lattice)
         and not claim.remembered
     ]
-    return {mirror.name: mirror for mirror in found}
+    return {target.name: target for target in found}
 
 
 def _service_names(snapshot: Snapshot) -> dict[str, str]:
@@ -141,13 +141,13 @@ def _former_name(snapshot: Snapshot, lattice: str) -> str:
     return ""
 
 
-def _wanted(snapshot: Snapshot, claim: Claim, name: str) -> Mirror:
+def _wanted(snapshot: Snapshot, claim: Claim, name: str) -> ReflectedService:
     there = snapshot.services.get(name)
     former = (there.manifest or {}) if there is not None else {}
     ports = port_names(
         claim.application.listeners[:PORTS_MOST], (former.get("annotations") or {}).get(names.ANNOTATION_LISTENERS, "")
     )
-    return Mirror(
+    return ReflectedService(
         snapshot.namespace,
         name,
         claim.application.name,
@@ -159,20 +159,20 @@ def _wanted(snapshot: Snapshot, claim: Claim, name: str) -> Mirror:
     )
 
 
-def _mirror(snapshot: Snapshot, claim: Claim, name: str) -> Iterator[Action]:
+def _reflect(snapshot: Snapshot, claim: Claim, name: str) -> Iterator[Action]:
     """Yield the actions that bring a claim's Service and its slices to their target state."""
     if not name:
         yield from _name_taken(snapshot, claim)
         return
-    mirror = _wanted(snapshot, claim, name)
+    target = _wanted(snapshot, claim, name)
     there = snapshot.services.get(name)
     if there is not None and there.deleting:
         # A new one is created after the deletion. The addresses of one of a former version are not on a slice yet.
         if not snapshot.terminating:
-            yield from _slices(snapshot, claim, mirror, there)
+            yield from _slices(snapshot, claim, target, there)
         yield from _remove_finalizer(there, "DeletedByHand", "it was deleted, and its addresses are kept")
         return
-    slices = list(_slices(snapshot, claim, mirror, there))
+    slices = list(_slices(snapshot, claim, target, there))
     if claim.remembered:
         yield from slices
         if there is not None:
@@ -180,15 +180,15 @@ def _mirror(snapshot: Snapshot, claim: Claim, name: str) -> Iterator[Action]:
         return
     if there is None:
         if not snapshot.terminating:
-            yield CreateService(mirror, f"application {claim.application.name} listens", _former(snapshot, mirror))
+            yield CreateService(target, f"application {claim.application.name} listens", _former(snapshot, target))
             yield from slices
         return
     # Endpoints of Trellis are written before those of another controller are deleted.
     yield from slices
-    patch = make_service_patch(mirror, there.manifest or {}, adopting=there.peers)
+    patch = make_service_patch(target, there.manifest or {}, adopting=there.peers)
     if patch:
-        yield PatchService(mirror, there, patch, f"application {claim.application.name} is at {mirror.version}")
-    yield from route_actions(mirror, there.uid, snapshot.routes.get(name))
+        yield PatchService(target, there, patch, f"application {claim.application.name} is at {target.version}")
+    yield from route_actions(target, there.uid, snapshot.routes.get(name))
     annotations = (there.manifest or {}).get("annotations") or {}
     if there.peers or annotations.get(names.ANNOTATION_ADOPTING):
         yield DropOthers(name)
@@ -203,11 +203,11 @@ def _name_taken(snapshot: Snapshot, claim: Claim) -> Iterator[Action]:
         yield Warn(claim.group, "ServiceNameTaken", message)
 
 
-def _former(snapshot: Snapshot, mirror: Mirror) -> Mapping[str, Any] | None:
+def _former(snapshot: Snapshot, target: ReflectedService) -> Mapping[str, Any] | None:
     """Return the spec of the deleted Service that this one replaces, None if it is not known."""
-    for item in snapshot.slices.get(mirror.name, ()):
+    for item in snapshot.slices.get(target.name, ()):
         preserved = read_preserved(item.preserved)
-        if preserved is not None and (preserved.application, preserved.lattice) == (mirror.application, mirror.lattice):
+        if preserved is not None and (preserved.application, preserved.lattice) == (target.application, target.lattice):
             return preserved.spec
     return None
 
@@ -217,21 +217,21 @@ def _remove_finalizer(there: ServiceView, reason: str, message: str) -> Iterator
         yield RemoveFinalizer(there, reason=reason, message=message)
 
 
-def _slices(snapshot: Snapshot, claim: Claim, mirror: Mirror, there: ServiceView | None) -> Iterator[Action]:
-    found, endpoint_sets = snapshot.slices.get(mirror.name, ()), _endpoint_sets(claim, mirror)
-    pieces = pack(mirror.name, endpoint_sets, found) or [make_empty(mirror.name, endpoint_sets[0])]
-    wanted = with_address_keeper(pieces, mirror.application, mirror.lattice)
+def _slices(snapshot: Snapshot, claim: Claim, target: ReflectedService, there: ServiceView | None) -> Iterator[Action]:
+    found, endpoint_sets = snapshot.slices.get(target.name, ()), _endpoint_sets(claim, target)
+    pieces = pack(target.name, endpoint_sets, found) or [make_empty(target.name, endpoint_sets[0])]
+    wanted = with_address_keeper(pieces, target.application, target.lattice)
     for item in wanted:
         if there is None or item.differs(there):
-            yield WriteSlice(mirror.name, item)
+            yield WriteSlice(target.name, item)
     stay = {item.name for item in wanted}
     yield from (DeleteSlice(item) for item in found if item.name not in stay)
 
 
-def _endpoint_sets(claim: Claim, mirror: Mirror) -> list[EndpointSet]:
+def _endpoint_sets(claim: Claim, target: ReflectedService) -> list[EndpointSet]:
     """Return the ports, grouped by the hosts that serve them."""
     together: dict[tuple[object, ...], list[tuple[str, Listener]]] = {}
-    for name, listener in mirror.ports:
+    for name, listener in target.ports:
         same = (listener.requirements, listener.providers, listener.family)
         together.setdefault(same, []).append((name, listener))
     endpoint_sets: list[EndpointSet] = []

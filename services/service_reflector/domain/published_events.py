@@ -5,22 +5,22 @@ Pure. Called by ``app``. Invariant: an event is published whenever its state hol
 
 from __future__ import annotations
 
-from service_reflector.domain.resources import Mirror
+from service_reflector.domain.resources import ReflectedService
 from trellis.events.services import ServiceReflected, ServiceRemoved
 from trellis.lattice.domain.group_views import lattice_name
 from trellis.lattice.domain.service_views import ServiceView
 
 
-def reflected(mirror: Mirror, service: ServiceView) -> ServiceReflected:
+def reflected(target: ReflectedService, service: ServiceView) -> ServiceReflected:
     """Return the event of a Service that has its target state."""
     return ServiceReflected(
-        namespace=mirror.namespace,
-        name=mirror.name,
+        namespace=target.namespace,
+        name=target.name,
         uid=service.uid,
-        lattice=lattice_name(mirror.lattice),
-        application=mirror.application,
-        deployed=mirror.version,
-        ports=[listener.port for _, listener in mirror.ports],
+        lattice=lattice_name(target.lattice),
+        application=target.application,
+        deployed=target.version,
+        ports=[listener.port for _, listener in target.ports],
     )
 
 

@@ -28,7 +28,7 @@ _PORT_NAME_MAX: Final = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Mirror:
+class ReflectedService:
     """Target state of a Service. ``ports``: listeners by name. ``groups``: keys of its lattice's host groups."""
 
     namespace: str
@@ -83,44 +83,44 @@ def _free_name(identity: str, listener: Listener, used: set[str]) -> str:
     return name if name not in used else f"{name}-{names.short_hash(identity)}"
 
 
-def listeners_annotation(mirror: Mirror) -> str:
+def listeners_annotation(target: ReflectedService) -> str:
     """Return the annotation value that maps the names of ports to components."""
-    identities = _identities(listener for _, listener in mirror.ports)
-    return " ".join(f"{name}={identity}" for (name, _), (identity, _) in zip(mirror.ports, identities, strict=True))
+    identities = _identities(listener for _, listener in target.ports)
+    return " ".join(f"{name}={identity}" for (name, _), (identity, _) in zip(target.ports, identities, strict=True))
 
 
-def make_service(mirror: Mirror, allocated: Mapping[str, Any] | None = None) -> Manifest:
+def make_service(target: ReflectedService, allocated: Mapping[str, Any] | None = None) -> Manifest:
     """Return a Service; ``allocated``: the spec of the one that it replaces and whose addresses it keeps."""
     former = allocated or {}
     spec = {
-        "type": mirror.options.type,
-        "sessionAffinity": mirror.options.affinity,
-        "ports": _ports(mirror, former.get("ports") or ()),
+        "type": target.options.type,
+        "sessionAffinity": target.options.affinity,
+        "ports": _ports(target, former.get("ports") or ()),
     }
-    if _is_dual(mirror):
+    if _is_dual(target):
         spec["ipFamilyPolicy"] = _DUAL
     spec |= {field: former[field] for field in ALLOCATED if former.get(field)}
     return {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {
-            "name": mirror.name,
-            "namespace": mirror.namespace,
-            "labels": _labels(mirror) | {names.LABEL_MANAGED_BY: WADM_OPERATOR},
-            "annotations": _annotations(mirror),
+            "name": target.name,
+            "namespace": target.namespace,
+            "labels": _labels(target) | {names.LABEL_MANAGED_BY: WADM_OPERATOR},
+            "annotations": _annotations(target),
         },
         "spec": spec,
     }
 
 
-def make_service_patch(mirror: Mirror, found: Mapping[str, Any], *, adopting: bool) -> Manifest:
+def make_service_patch(target: ReflectedService, found: Mapping[str, Any], *, adopting: bool) -> Manifest:
     """Return the merge patch to the target state of a Service, {} if it has that state.
 
     ``found``: present labels, annotations, finalizers and spec. ``adopting``: other controllers created endpoints.
     """
     metadata: Manifest = {}
     former_requests = found["annotations"].get(names.ANNOTATION_REFLECTED, "").split()
-    for field, wanted in (("labels", _labels(mirror)), ("annotations", _annotations(mirror))):
+    for field, wanted in (("labels", _labels(target)), ("annotations", _annotations(target))):
         if field == "annotations" and adopting:
             wanted = wanted | {names.ANNOTATION_ADOPTING: "true"}  # noqa: PLW2901 - the same, and a mark
         there = found[field]
@@ -137,34 +137,34 @@ def make_service_patch(mirror: Mirror, found: Mapping[str, Any], *, adopting: bo
         metadata["finalizers"] = [
             finalizer for finalizer in found["finalizers"] if finalizer != names.WASMCLOUD_OPERATOR_SERVICE
         ]
-    spec = _spec_patch(mirror, found["spec"])
+    spec = _spec_patch(target, found["spec"])
     return ({"metadata": metadata} if metadata else {}) | ({"spec": spec} if spec else {})
 
 
-def _spec_patch(mirror: Mirror, there: Mapping[str, Any]) -> Manifest:
+def _spec_patch(target: ReflectedService, there: Mapping[str, Any]) -> Manifest:
     spec: Manifest = {}
-    ports = _ports(mirror, there.get("ports") or ())
+    ports = _ports(target, there.get("ports") or ())
     if _meant(ports) != _meant(there.get("ports") or ()):
         spec["ports"] = ports
-    for field, value in (("type", mirror.options.type), ("sessionAffinity", mirror.options.affinity)):
+    for field, value in (("type", target.options.type), ("sessionAffinity", target.options.affinity)):
         if there.get(field) != value:
             spec[field] = value
     if there.get("selector"):
         spec["selector"] = None
-    if _is_dual(mirror) and there.get("ipFamilyPolicy") not in {_DUAL, "RequireDualStack"}:
+    if _is_dual(target) and there.get("ipFamilyPolicy") not in {_DUAL, "RequireDualStack"}:
         spec["ipFamilyPolicy"] = _DUAL
     return spec
 
 
-def _ports(mirror: Mirror, former: Iterable[Mapping[str, Any]]) -> list[Manifest]:
+def _ports(target: ReflectedService, former: Iterable[Mapping[str, Any]]) -> list[Manifest]:
     """Return the ports of a Service; each keeps the node port that its name has."""
     node_ports = {port.get("name"): port["nodePort"] for port in former if port.get("nodePort")}
     made: list[Manifest] = []
-    for name, listener in mirror.ports:
+    for name, listener in target.ports:
         port = {"name": name, "port": listener.port, "targetPort": listener.port, "protocol": "TCP"}
         if listener.protocol is Protocol.HTTP:
             port["appProtocol"] = Protocol.HTTP.value
-        if name in node_ports and mirror.options.type != "ClusterIP":
+        if name in node_ports and target.options.type != "ClusterIP":
             port["nodePort"] = node_ports[name]
         made.append(port)
     return made
@@ -176,29 +176,29 @@ def _meant(ports: Iterable[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
     return [tuple(port.get(field) for field in fields) for port in ports]
 
 
-def _is_dual(mirror: Mirror) -> bool:
+def _is_dual(target: ReflectedService) -> bool:
     # A listener on IPv6 alone needs an address of that family, too; IPv4 comes first if both are available.
-    return any(listener.family is not Family.IPV4 for _, listener in mirror.ports)
+    return any(listener.family is not Family.IPV4 for _, listener in target.ports)
 
 
-def _labels(mirror: Mirror) -> dict[str, str]:
+def _labels(target: ReflectedService) -> dict[str, str]:
     # Every name of a Service is a valid value of a label.
-    return {**dict(mirror.options.labels), names.LABEL_NAME: names.service_name(mirror.application)}
+    return {**dict(target.options.labels), names.LABEL_NAME: names.service_name(target.application)}
 
 
-def _annotations(mirror: Mirror) -> dict[str, str]:
-    requested = [f"labels:{key}" for key, _ in mirror.options.labels]
-    requested += [f"annotations:{key}" for key, _ in mirror.options.annotations]
+def _annotations(target: ReflectedService) -> dict[str, str]:
+    requested = [f"labels:{key}" for key, _ in target.options.labels]
+    requested += [f"annotations:{key}" for key, _ in target.options.annotations]
     own = {
-        names.ANNOTATION_APPLICATION: mirror.application,
-        names.ANNOTATION_LATTICE: mirror.lattice,
-        names.ANNOTATION_HOST_GROUPS: " ".join(mirror.groups),
-        names.ANNOTATION_REFLECTED_AS: mirror.key,
-        names.ANNOTATION_LISTENERS: listeners_annotation(mirror),
-        names.ANNOTATION_CACHED_LISTENERS: write_cached_listeners(tuple(listener for _, listener in mirror.ports)),
+        names.ANNOTATION_APPLICATION: target.application,
+        names.ANNOTATION_LATTICE: target.lattice,
+        names.ANNOTATION_HOST_GROUPS: " ".join(target.groups),
+        names.ANNOTATION_REFLECTED_AS: target.key,
+        names.ANNOTATION_LISTENERS: listeners_annotation(target),
+        names.ANNOTATION_CACHED_LISTENERS: write_cached_listeners(tuple(listener for _, listener in target.ports)),
         names.ANNOTATION_REFLECTED: " ".join(requested),
     }
-    return {**dict(mirror.options.annotations), **own}
+    return {**dict(target.options.annotations), **own}
 
 
 def make_slice(wanted: Slice, namespace: str, ties: Manifest) -> Manifest:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import orjson
 
 from service_reflector.domain.actions import DeleteRoute, WriteRoute
-from service_reflector.domain.resources import Mirror, owned_by
+from service_reflector.domain.resources import ReflectedService, owned_by
 from trellis import names
 from trellis.lattice.domain.manifests import Protocol
 from trellis.lattice.domain.service_views import RouteView
@@ -25,25 +25,25 @@ _WHERE_TO: Final = frozenset({"hostnames", "matches", "filters", "namespace", "s
 """Fields that change the destination or the handling of requests; a field that Trellis did not write is reverted."""
 
 
-def route_actions(mirror: Mirror, owner: str, found: RouteView | None) -> Iterator[WriteRoute | DeleteRoute]:
+def route_actions(target: ReflectedService, owner: str, found: RouteView | None) -> Iterator[WriteRoute | DeleteRoute]:
     """Yield the actions that bring the route of a Service (``owner``: its UID) to its target state."""
-    spec = make_route_spec(mirror)
+    spec = make_route_spec(target)
     if spec is None:
         if found is not None:
             yield DeleteRoute(found)
     elif found is None or (found.owner, found.applied) != (owner, applied(spec)) or not _matches(found.spec, spec):
-        yield WriteRoute(mirror.name, spec, found)
+        yield WriteRoute(target.name, spec, found)
 
 
-def make_route_spec(mirror: Mirror) -> Manifest | None:
+def make_route_spec(target: ReflectedService) -> Manifest | None:
     """Return the spec of a route, None if none is requested or no port serves HTTP."""
-    port = next((listener.port for _, listener in mirror.ports if listener.protocol is Protocol.HTTP), None)
-    if mirror.options.gateway is None or port is None:
+    port = next((listener.port for _, listener in target.ports if listener.protocol is Protocol.HTTP), None)
+    if target.options.gateway is None or port is None:
         return None
-    namespace, name = mirror.options.gateway
+    namespace, name = target.options.gateway
     parent = {"name": name} | ({"namespace": namespace} if namespace else {})
-    rule = {"matches": _EVERY_PATH, "backendRefs": [{"name": mirror.name, "port": port, "weight": 1}]}
-    return {"parentRefs": [parent], "rules": [rule], "hostnames": list(mirror.options.hostnames) or None}
+    rule = {"matches": _EVERY_PATH, "backendRefs": [{"name": target.name, "port": port, "weight": 1}]}
+    return {"parentRefs": [parent], "rules": [rule], "hostnames": list(target.options.hostnames) or None}
 
 
 def _matches(found: object, wanted: object) -> bool:

@@ -84,7 +84,7 @@ class Bus:
             Address(url, service, cluster, credentials), self._availability, self._wake, timings.connection
         )
         self._publisher = Publisher(self._availability, lambda: self._connection.broker, self._wake, timings)
-        listeners = Listeners(telemetry, health, lambda: self._availability.answering_seconds, timings.deaf)
+        listeners = Listeners(telemetry, health, lambda: self._availability.answering_seconds, timings.stalled_after)
         self._reader = Reader(self._origin, telemetry, self._publish_dead_letter, self._max_payload, listeners, timings)
         self._supervisor = ConnectionSupervisor(
             self._connection,

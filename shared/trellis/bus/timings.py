@@ -122,7 +122,7 @@ class BusTimings:
     claim: float = 1800.0
     """Time for which a cluster name stays claimed while none of its services runs; a cluster that was re-created
     under the same name gets it afterwards."""
-    deaf: float = 60.0
+    stalled_after: float = 60.0
     """Time without progress of a consumer until a restart is requested; the consumer is re-created after a third of
     it."""
     stranger: float = 30.0

@@ -378,9 +378,9 @@ class Informer(Generic[T]):
     def _deafness(self) -> str | None:
         """Return the liveness error: no progress although the API server answers other calls; None in an outage."""
         silence = time.monotonic() - self._progressed
-        if silence < self._timings.idle + self._timings.deaf:
+        if silence < self._timings.idle + self._timings.stalled_after:
             return None
-        if self.kube.answering_for() < self._timings.deaf:
+        if self.kube.answering_for() < self._timings.stalled_after:
             return None
         return f"no progress for {silence:.0f} s although {self.kube.server} answers"
 

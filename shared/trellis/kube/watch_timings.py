@@ -14,7 +14,7 @@ class WatchTimings:
     idle: float = 90.0
     backoff_first: float = 0.2
     backoff_most: float = 10.0
-    deaf: float = 60.0
+    stalled_after: float = 60.0
     """Time of successful other calls after which a watch without progress counts as stalled."""
     probe: float = 10.0
     """Time without calls of this process after which the API server is probed."""

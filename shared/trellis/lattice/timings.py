@@ -90,7 +90,7 @@ class ComparisonTimings:
 
     every: float = 180.0
     """Between two comparisons without events."""
-    deaf: float = 15.0
+    events_missing: float = 15.0
     """The same if answers of wadm contained unpublished changes: the account of a tenant may receive no events."""
     settle: float = 0.05
     """Time in which several events become one query."""

@@ -23,7 +23,7 @@ class StartupBarrier:
     def __init__(self, services: Iterable[str], seconds: float = ProcessTimings().barrier) -> None:
         self._reading: Final = set(services)
         self._seconds: Final = seconds
-        self._begun: Final = asyncio.Event()
+        self._started: Final = asyncio.Event()
         self._look()
 
     def has_read(self, service: str) -> None:
@@ -36,9 +36,9 @@ class StartupBarrier:
         self.has_read(service)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._seconds):
-                await self._begun.wait()
-        self._begun.set()
+                await self._started.wait()
+        self._started.set()
 
     def _look(self) -> None:
         if not self._reading:
-            self._begun.set()
+            self._started.set()

@@ -26,7 +26,7 @@ TIMINGS = BusTimings(
     check=0.3,
     again=0.2,
     ack_wait=1.0,
-    deaf=12.0,  # a fetch lasts a second
+    stalled_after=12.0,  # a fetch lasts a second
     refused=2.5,
     connection=ConnectionTimings(attempt_first=0.1, attempt_most=0.5),
 )

@@ -1,4 +1,4 @@
-"""Consumers made deaf on purpose: first they mend themselves, then the kubelet is asked; an outage is neither."""
+"""Consumers stalled on purpose: first they restart, then the liveness probe fails; an outage causes neither."""
 
 from __future__ import annotations
 
@@ -25,9 +25,13 @@ from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.nats]
 
-DEAF = 3.0
+STALLED_AFTER = 3.0
 TIMING = BusTimings(
-    check=0.1, again=0.1, ack_wait=30.0, deaf=DEAF, connection=ConnectionTimings(ping=1, attempt_most=0.5)
+    check=0.1,
+    again=0.1,
+    ack_wait=30.0,
+    stalled_after=STALLED_AFTER,
+    connection=ConnectionTimings(ping=1, attempt_most=0.5),
 )
 LABELS = {"service": "provisioner", "subscription": "nodes"}
 
@@ -39,7 +43,7 @@ def staleness(buses: Buses) -> float:
 
 
 def re_created(logs: Iterable[MutableMapping[str, Any]]) -> list[MutableMapping[str, Any]]:
-    """Return the warnings of a subscription that was made anew: how long it was deaf, and what waited."""
+    """Return the warnings of a subscription that was restarted: how long it was stalled, and what waited."""
     return [line for line in logs if {"name", "seconds", "waiting"} <= line.keys()]
 
 
@@ -69,15 +73,15 @@ async def test_a_loop_that_ended_is_begun_anew_and_what_was_said_meanwhile_is_he
     assert buses.healths[0].liveness().ok
 
 
-@pytest.mark.parametrize("deaf", first_of([hang, swallow]), ids=["hangs", "hears nothing"])
-async def test_deafness_that_mending_does_not_help_asks_for_a_restart_and_silence_does_not(
-    buses: Buses, jetstream: JetStreamContext, monkeypatch: pytest.MonkeyPatch, deaf: object
+@pytest.mark.parametrize("fetch", first_of([hang, swallow]), ids=["hangs", "hears nothing"])
+async def test_stall_that_mending_does_not_help_asks_for_a_restart_and_silence_does_not(
+    buses: Buses, jetstream: JetStreamContext, monkeypatch: pytest.MonkeyPatch, fetch: object
 ) -> None:
     listener, quiet = Listener(), Listener()
     bus = await buses.consuming(listener, timings=TIMING)
     await buses.consuming(quiet, service="service_reflector", timings=TIMING)
-    deafened, bystander = buses.healths
-    deafen(bus, monkeypatch, deaf)
+    stalled, bystander = buses.healths
+    stall(bus, monkeypatch, fetch)
 
     async def requested_no_more() -> bool:
         return not (await jetstream.consumer_info(STREAM_EVENTS, f"provisioner-nodes-{buses.cluster}")).num_waiting
@@ -86,25 +90,25 @@ async def test_deafness_that_mending_does_not_help_asks_for_a_restart_and_silenc
     with structlog.testing.capture_logs() as logs:
         await bus.publish(opted_out("unheard"), dedup=f"{buses.cluster}/1")
         await eventually(lambda: quiet.names == ["unheard"])
-        await eventually(lambda: not deafened.liveness().ok)
+        await eventually(lambda: not stalled.liveness().ok)
     assert len(re_created(logs)) >= 2
-    (reason,) = deafened.liveness().reasons
+    (reason,) = stalled.liveness().reasons
     assert reason.startswith("subscription nodes: ")
-    assert deafened.readiness().ok, "NATS answers"
-    assert staleness(buses) >= DEAF
+    assert stalled.readiness().ok, "NATS answers"
+    assert staleness(buses) >= STALLED_AFTER
     assert bystander.liveness().ok, "there was nothing to hear, and its loop goes round"
     monkeypatch.undo()
     await eventually(lambda: listener.names == ["unheard"])
-    await eventually(lambda: deafened.liveness().ok)
+    await eventually(lambda: stalled.liveness().ok)
 
 
-def deafen(bus: Bus, monkeypatch: pytest.MonkeyPatch, deaf: object) -> None:
+def stall(bus: Bus, monkeypatch: pytest.MonkeyPatch, fetch: object) -> None:
     """Let this bus' fetches, those under way too, bring nothing."""
     fetch = JetStreamContext.PullSubscription.fetch
 
     async def fetch_or_not(self: JetStreamContext.PullSubscription, *args: float) -> list[Msg]:
         if bus._connection.broker is not None and self._nc is bus._connection.broker.connection:
-            return await deaf(self)  # type: ignore[no-any-return,operator]
+            return await fetch(self)  # type: ignore[no-any-return,operator]
         return await fetch(self, *args)
 
     monkeypatch.setattr(JetStreamContext.PullSubscription, "fetch", fetch_or_not)
@@ -123,7 +127,7 @@ async def test_in_an_outage_a_consumer_is_not_ready_alive_and_hears_again_when_i
     (health,) = buses.healths
     (nats_server.pause if way == "pause" else nats_server.stop)()
     await eventually(lambda: not health.readiness().ok)
-    await eventually(lambda: staleness(buses) > 1.5 * DEAF, seconds=60)
+    await eventually(lambda: staleness(buses) > 1.5 * STALLED_AFTER, seconds=60)
     assert health.liveness().ok
     assert not health.readiness().ok
     nats_server.resume()
@@ -132,7 +136,7 @@ async def test_in_an_outage_a_consumer_is_not_ready_alive_and_hears_again_when_i
     await bus.publish(opted_out("after"), dedup=f"{buses.cluster}/1")
     await eventually(lambda: listener.names == ["after"])
     assert health.liveness().ok
-    await eventually(lambda: staleness(buses) < DEAF / 3)
+    await eventually(lambda: staleness(buses) < STALLED_AFTER / 3)
     await bus.stop()
     assert buses.metrics.registry.get_sample_value("trellis_subscription_staleness_seconds", LABELS) is None
 
@@ -163,8 +167,10 @@ async def test_a_bus_whose_closing_is_given_up_asks_for_no_restart(
 async def test_a_consumer_that_a_user_pauses_is_named_asks_for_no_restart_and_goes_on_when_it_is_resumed(
     buses: Buses, client: Client, jetstream: JetStreamContext
 ) -> None:
-    listener, deaf = Listener(), 2.0
-    bus = await buses.consuming(listener, timings=BusTimings(check=0.2, ack_wait=1.0, publish_budget=10.0, deaf=deaf))
+    listener, stalled_after = Listener(), 2.0
+    bus = await buses.consuming(
+        listener, timings=BusTimings(check=0.2, ack_wait=1.0, publish_budget=10.0, stalled_after=stalled_after)
+    )
     [name] = [item.name for item in await jetstream.consumers_info(STREAM_EVENTS) if buses.cluster in item.name]
     [health] = buses.healths
 
@@ -176,7 +182,7 @@ async def test_a_consumer_that_a_user_pauses_is_named_asks_for_no_restart_and_go
     await pause(datetime.now(UTC) + timedelta(hours=1))
     await bus.publish(opted_out("late"), dedup="late")
     await eventually(lambda: any(name in reason for reason in health.readiness().reasons))
-    until = time.monotonic() + 3 * deaf
+    until = time.monotonic() + 3 * stalled_after
     await eventually(lambda: not health.liveness().ok or time.monotonic() > until)
     assert health.liveness().ok
     assert not listener.names

@@ -167,7 +167,7 @@ async def test_saying_another_services_fact_is_refused_at_once_and_the_message_n
 async def test_a_permission_that_is_taken_away_is_told_once_and_given_back_nothing_is_lost(
     world: World, taken: str
 ) -> None:
-    timings = replace(QUICK, deaf=12.0, refused=2.5)  # fetches are a second apart
+    timings = replace(QUICK, stalled_after=12.0, refused=2.5)  # fetches are a second apart
     watcher, provisioner = (world.bus(service, timings=timings) for service in (NODE_WATCHER, PROVISIONER))
     listener = Listener()
     provisioner.subscribe("nodes", [NodeOptedOut], listener)

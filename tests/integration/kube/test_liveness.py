@@ -26,8 +26,8 @@ from trellis.telemetry.health import HealthServer
 
 pytestmark = pytest.mark.cluster
 
-SHORT = WatchTimings(idle=1.0, deaf=2.0, probe=0.3, backoff_first=0.05, backoff_most=0.3)
-LONG_ENOUGH = 2 * (SHORT.idle + SHORT.deaf)
+SHORT = WatchTimings(idle=1.0, stalled_after=2.0, probe=0.3, backoff_first=0.05, backoff_most=0.3)
+LONG_ENOUGH = 2 * (SHORT.idle + SHORT.stalled_after)
 """Seconds of an outage after which a watch counted as deaf, if outages counted."""
 
 
@@ -108,5 +108,7 @@ async def test_an_outage_is_never_a_reason_for_a_restart(
             proxy.resume()
         await until(lambda: alive() and f"{namespace}/meanwhile" in watched.informer.objects, "it goes on")
         healed = loop.time()
-        await until(lambda: alive() and loop.time() - healed > SHORT.idle + SHORT.deaf, "and stays alive after it")
+        await until(
+            lambda: alive() and loop.time() - healed > SHORT.idle + SHORT.stalled_after, "and stays alive after it"
+        )
         assert proxied.health.readiness().ok

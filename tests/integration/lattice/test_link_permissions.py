@@ -112,7 +112,7 @@ async def test_a_subscription_that_is_denied_and_then_permitted_is_heard_within_
     assert production.look + production.connect < RECOVERS_SECONDS
     changes: list[str] = []
     link = LatticeConnection(
-        NatsAddress(permitted.url("link")), "trellis-test", lambda: changes.append(link.deaf), QUICK
+        NatsAddress(permitted.url("link")), "trellis-test", lambda: changes.append(link.subscription_denied), QUICK
     )
     async with Used(link).running() as used:
         assert await used.echoes()
@@ -141,10 +141,10 @@ async def test_a_subscription_that_stays_denied_is_reported_once(permitted: Perm
     permitted.permit(QUESTIONS, f"{INBOX}.>")
     changes: list[str] = []
     link = LatticeConnection(
-        NatsAddress(permitted.url("link")), "trellis-test", lambda: changes.append(link.deaf), QUICK
+        NatsAddress(permitted.url("link")), "trellis-test", lambda: changes.append(link.subscription_denied), QUICK
     )
     async with Used(link).running():
-        await eventually(lambda: link.deaf)
+        await eventually(lambda: link.subscription_denied)
         assert link._client is not None
         counted = len(changes)
         sent: list[int] = []

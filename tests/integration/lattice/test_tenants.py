@@ -279,7 +279,7 @@ async def test_events_are_copied_with_their_tenants_lattice(server: NatsServer, 
 
 async def test_where_nothing_of_wadm_is_heard_it_is_asked_more_often(server: NatsServer, lattice: str) -> None:
     address = from_its_own(server, lattice, WEST)
-    timings = LatticeTimings(comparison=ComparisonTimings(every=2.0, deaf=0.05))
+    timings = LatticeTimings(comparison=ComparisonTimings(every=2.0, events_missing=0.05))
     async with wadm_of(server, lattice, WEST) as wadm, compared(address, timings) as seen, followed(address) as other:
         await other.synced()
         for name in ("first", "second"):

@@ -51,7 +51,7 @@ class Scene:
         await eventually(lambda: self.shim.counts() == (3, 3, 3), "every node has it", seconds=60)
         await self.fleet.quiet()
 
-    async def in_work(self, count: int = 1) -> None:
+    async def in_progress(self, count: int = 1) -> None:
         await eventually(lambda: len(self.fleet.ledger()) == len(self.fleet.jobs()) == count, f"{count} in work")
 
     def uid(self, node: str) -> str:
@@ -80,7 +80,7 @@ async def scene(fleet: Fleet, shim: Shim) -> AsyncIterator[Scene]:
 # --- where a rollout may be; each returns the nodes on which something is installed ---
 
 
-async def nothing_is_begun(scene: Scene) -> set[str]:
+async def nothing_is_started(scene: Scene) -> set[str]:
     await scene.start()
     scene.shim.apply(paused=True)
     await eventually(lambda: scene.shim.condition("Progressing") == ("False", "Paused"), "paused")
@@ -90,7 +90,7 @@ async def nothing_is_begun(scene: Scene) -> set[str]:
 async def some_wait_for_a_slot(scene: Scene) -> set[str]:
     await scene.start()
     scene.shim.apply(path="hang-here")
-    await scene.in_work()
+    await scene.in_progress()
     return set()
 
 
@@ -114,7 +114,7 @@ async def a_node_is_claimed_and_has_no_job(scene: Scene) -> set[str]:
 async def the_first_installers_run(scene: Scene) -> set[str]:
     await scene.start()
     scene.shim.apply(path="hang-here", max_update=3)
-    await scene.in_work(3)
+    await scene.in_progress(3)
     return set()
 
 
@@ -128,7 +128,7 @@ async def the_first_installers_ended_and_nothing_is_proved(scene: Scene) -> set[
 async def the_first_installers_ended_unseen(scene: Scene) -> set[str]:
     await scene.start()
     scene.shim.apply(path="take-5s", max_update=3)
-    await scene.in_work(3)
+    await scene.in_progress(3)
     await scene.stop()
     await eventually(lambda: sum(map(ended, scene.fleet.jobs())) == 3, "three ended")
     return set(scene.nodes)
@@ -170,7 +170,7 @@ async def installers_of_the_next_version_run(scene: Scene) -> set[str]:
     await scene.start()
     await scene.installed()
     scene.shim.apply(path="hang-here", sha256=NEW, max_update=2)
-    await scene.in_work(2)
+    await scene.in_progress(2)
     return set(scene.nodes)
 
 
@@ -178,7 +178,7 @@ async def installers_of_the_next_version_ended_unseen(scene: Scene) -> set[str]:
     await scene.start()
     await scene.installed()
     scene.shim.apply(path="take-5s", sha256=NEW, max_update=2)
-    await scene.in_work(2)
+    await scene.in_progress(2)
     await scene.stop()
     await eventually(lambda: sum(map(ended, scene.fleet.jobs())) == 2, "two ended")
     return set(scene.nodes)
@@ -191,7 +191,7 @@ def ended(job: dict[str, object]) -> bool:
 
 Point = Callable[[Scene], Awaitable[set[str]]]
 POINTS: list[Point] = [
-    nothing_is_begun,
+    nothing_is_started,
     some_wait_for_a_slot,
     a_node_is_claimed_and_has_no_job,
     the_first_installers_run,
@@ -206,7 +206,7 @@ POINTS: list[Point] = [
 ]
 
 
-OF_DELETION = {nothing_is_begun, the_first_installers_run, installers_of_the_next_version_ended_unseen}
+OF_DELETION = {nothing_is_started, the_first_installers_run, installers_of_the_next_version_ended_unseen}
 OF_OPTING_OUT = {a_node_is_claimed_and_has_no_job, it_is_halted}
 
 

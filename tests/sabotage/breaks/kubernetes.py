@@ -115,7 +115,7 @@ INFORMERS: Final = (
         "ADR 90: an unavailable API server does not affect liveness",
         "trellis",
         "Informer._deafness",
-        "self.kube.answering_for() < self._timings.deaf",
+        "self.kube.answering_for() < self._timings.stalled_after",
         "self.kube.answering_for() < 0",
         "tests/unit/kube/test_informer.py::test_deafness_is_death_only_while_the_server_answers_others",
     ),

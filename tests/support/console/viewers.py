@@ -138,7 +138,7 @@ class World:
     people: People
     feed: Feed
     lobby: ViewerRegistry
-    doors: Authentication
+    authentication: Authentication
     url: str
 
     def page(self) -> aiohttp.ClientSession:
@@ -187,13 +187,15 @@ async def console(
     )
     feed = Feed()
     link = BusConnection(settings.nats_url, None, cluster, feed, Health("console"), timings=timings)
-    doors = Authentication(sessions, lambda: kube, proxy, settings.console_url, secure=settings.secure, timings=timings)
-    routes = Routes(settings, doors, lobby, feed, link, telemetry, timings, heartbeats)
+    authentication = Authentication(
+        sessions, lambda: kube, proxy, settings.console_url, secure=settings.secure, timings=timings
+    )
+    routes = Routes(settings, authentication, lobby, feed, link, telemetry, timings, heartbeats)
     server = TestServer(make_application(routes, telemetry, Assets()))
     await server.start_server()
     running = asyncio.create_task(lobby.run())
     try:
-        yield World(kube, people, feed, lobby, doors, str(server.make_url("")).rstrip("/"))
+        yield World(kube, people, feed, lobby, authentication, str(server.make_url("")).rstrip("/"))
     finally:
         lobby.stopping.set()
         await server.close()

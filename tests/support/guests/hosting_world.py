@@ -138,7 +138,13 @@ class World:
 
         def is_so() -> bool:
             item = self.hosting.hosted.get(key)
-            return item is not None and item.listed and not item.busy and not len(item.agenda) and self.queue.depth == 0
+            return (
+                item is not None
+                and item.listed
+                and not item.busy
+                and not len(item.work_queue)
+                and self.queue.depth == 0
+            )
 
         await self.until(is_so, "at rest")
 

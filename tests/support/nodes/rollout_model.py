@@ -3,7 +3,7 @@
 Every decision is the real one (``rollout_decisions``): of the planner, of a node's run, of node_watcher, with the
 patches and Jobs they make. Written anew is only who reads and writes when, as ``provisioner.app`` does it: informers
 show Nodes, Jobs and Shims late, the ledger is compared and swapped, each write of a run is a step of its own, and
-between any two steps anything else may happen. ``test_begun`` ties these rules to the provisioner's own parts.
+between any two steps anything else may happen. ``test_in_progress`` ties these rules to the provisioner's own parts.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Rollout:
 
     shims: tuple[str, ...] = ("spin",)
     limit: str = "1"
-    keeps_begun: bool = True  # a Job that was asked for keeps its slot before the watch shows it
+    keeps_requested: bool = True  # a Job that was asked for keeps its slot before the watch shows it
 
     # --- what there is to begin with ---
 
@@ -219,7 +219,7 @@ class Rollout:
         if all(job.name != other.name for other in state.jobs) and any(node.uid == uid for node in state.nodes):
             jobs = tuple(sorted((*state.jobs, job), key=lambda job: job.uid))
             made = replace(state, jobs=jobs, made=state.made + 1)
-        if not self.keeps_begun:
+        if not self.keeps_requested:
             yield f"the leader: CreateJob {action.node.name}", _with(made, after)
             return
         if uid not in {started for started, *_ in replica.in_progress}:

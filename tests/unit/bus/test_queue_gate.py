@@ -19,7 +19,7 @@ class Gate:
         return self.left >= 0
 
 
-async def runs_begun(gate: Gate) -> tuple[list[str], KeyedQueue[str]]:
+async def runs_started(gate: Gate) -> tuple[list[str], KeyedQueue[str]]:
     started: list[str] = []
 
     async def run(key: str, _: TraceContext | None) -> None:
@@ -37,17 +37,17 @@ async def runs_begun(gate: Gate) -> tuple[list[str], KeyedQueue[str]]:
 
 
 async def test_every_run_is_asked_for() -> None:
-    started, _ = await runs_begun(Gate(float("inf")))
+    started, _ = await runs_started(Gate(float("inf")))
     assert started == ["a", "b", "c"]
 
 
 async def test_a_gate_that_closes_lets_nothing_more_begin_and_nothing_is_forgotten() -> None:
-    started, queue = await runs_begun(Gate(2))  # asked once before a run is made ready, once when it begins
+    started, queue = await runs_started(Gate(2))  # asked once before a run is made ready, once when it begins
     assert started == ["a"]
     assert queue.depth == 2
 
 
 async def test_a_gate_that_closes_in_the_moment_before_a_run_begins_is_in_time() -> None:
-    started, queue = await runs_begun(Gate(1))
+    started, queue = await runs_started(Gate(1))
     assert started == []
     assert queue.depth == 3, "owed, and not tried again in a hot loop"

@@ -9,7 +9,7 @@ from trellis.bus.consume.staleness import Listeners, Staleness
 from trellis.telemetry import Metrics, Telemetry, setup
 from trellis.telemetry.health import Health
 
-DEAF = 60.0
+STALLED_AFTER = 60.0
 LABELS = {"service": "provisioner", "subscription": "nodes"}
 
 
@@ -23,7 +23,9 @@ class World:
     health: Health = field(default_factory=lambda: Health("provisioner"))
 
     def __post_init__(self) -> None:
-        listeners = Listeners(self.telemetry, self.health, lambda: self.answering, DEAF, clock=lambda: self.time)
+        listeners = Listeners(
+            self.telemetry, self.health, lambda: self.answering, STALLED_AFTER, clock=lambda: self.time
+        )
         self.hearing = Staleness("nodes", listeners)
         self.hearing.begin()
 

@@ -22,7 +22,7 @@ def test_production_timings() -> None:
         "publish_budget": 10.0,
         "publish_attempt": 2.5,
         "claim": 1800.0,
-        "deaf": 60.0,
+        "stalled_after": 60.0,
         "stranger": 30.0,
         "reconnect": 10.0,
         "subscribe_again": 2,

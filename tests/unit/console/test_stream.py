@@ -303,7 +303,7 @@ async def test_a_token_that_is_known_no_more_ends_what_it_opened(world: World) -
         del world.people.tokens[ADMIN]
         world.kube.cut_watches()
         assert (await open_tab.next("bye")).data == {"reason": "login"}
-        await eventually(lambda: not len(world.doors.sessions))
+        await eventually(lambda: not len(world.authentication.sessions))
 
 
 async def test_the_end_of_the_process_is_told(world: World) -> None:

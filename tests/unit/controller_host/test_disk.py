@@ -213,7 +213,7 @@ def ended(work: Callable[[], object], host: Host, running_seconds: float) -> Non
     thread = threading.Thread(target=work)
     thread.start()
     deadline = time.monotonic() + 10
-    while (started := host.life._begun) is None or started.guest.budget.wall_seconds() < running_seconds:
+    while (started := host.life._running) is None or started.guest.budget.wall_seconds() < running_seconds:
         assert time.monotonic() < deadline
         time.sleep(0.001)
     host.life.interrupt()
@@ -229,7 +229,7 @@ def test_a_guest_that_loops_is_ended_wherever_it_does(host: Host, where: str, ru
     host.life.suspend()
     host.life.adopt(host.prepared(wat.text(LOOPING[where]), **PATIENT))
     served: list[Served] = []
-    host.life._begun = None
+    host.life._running = None
     ended(lambda: served.append(host.life.serve([delivery("a")])), host, running_seconds)
     assert served[0].done == []
     assert served[0].fault is None or served[0].fault.kind is FaultKind.INTERRUPTED

@@ -145,7 +145,7 @@ async def test_keys_of_a_kind_that_is_not_watched_any_more_are_forgotten(world: 
         world.watches.put("b")
         await world.until(lambda: world.one().next_review_at > 0.0, "nobody knows whether it may be told of b")
         world.watches.unwatched.add("ConfigMap")
-        await world.until(lambda: not len(world.one().agenda), "nobody asks any more")
+        await world.until(lambda: not len(world.one().work_queue), "nobody asks any more")
         world.add("recorder", generation=2, idle={"suspendAfter": "1s"})
         await world.until(lambda: world.one().listed and world.one().view.generation == 2, "all is compared anew")
         assert list(world.one().life.processed.items()) == []
@@ -169,7 +169,7 @@ async def test_what_nobody_may_be_told_of_costs_no_turns(world: World, recorder:
         await world.until(lambda: KEY in world.hosting.hosted and world.one().next_review_at > 0.0, "denied")
         await world.queue.wait_idle()
         assert 1 <= len(requested) <= 3, "one answer is that for all"
-        assert len(world.one().agenda) == 40
+        assert len(world.one().work_queue) == 40
         world.watches.denied.clear()
         world.queue.add(KEY)
         await world.until(lambda: len(recorder.requests) == 40, "told when it may be")

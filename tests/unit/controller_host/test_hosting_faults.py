@@ -98,17 +98,19 @@ async def test_what_the_api_server_refuses_is_tried_again_soon(tmp_path: Path, s
     async with world.running():
         await world.at_rest()
         world.hosting.calling.kinds = ConfigMaps()
-        world.one().agenda = WorkQueue(Backoff(first=300.0, random=lambda: 1.0))
+        world.one().work_queue = WorkQueue(Backoff(first=300.0, random=lambda: 1.0))
         world.hosting.outcomes.refusals = RefusalTimings(retry=0.1, spread=0.0)
         refuse = status_reply(status, "Forbidden" if status == 403 else "Conflict", "not now")
         world.kube.answer_next(2, lambda _: refuse, when=lambda item: item.method == "POST")
         for name in ("a", "b"):
             world.watches.put(name)
         if status == 403:
-            await world.until(lambda: len(writing.requests) == 4 and not world.one().agenda.failing, "both are written")
+            await world.until(
+                lambda: len(writing.requests) == 4 and not world.one().work_queue.failing, "both are written"
+            )
         else:
-            await world.until(lambda: world.one().agenda.failing == 2, "both failed")
-            assert (world.one().agenda.wait(time.monotonic()) or 0) > 200
+            await world.until(lambda: world.one().work_queue.failing == 2, "both failed")
+            assert (world.one().work_queue.wait(time.monotonic()) or 0) > 200
 
 
 async def test_a_trap_is_named_begins_cold_and_hurts_no_neighbour(tmp_path: Path, recorder: Recorder) -> None:

@@ -184,7 +184,7 @@ async def test_a_failure_is_an_event_at_its_first_time(world: World) -> None:
 
 async def test_what_fails_on_and_on_costs_few_events_and_writes(world: World) -> None:
     for number in range(300):
-        world.one.agenda.failed(f"key {number}", 0.0)  # type: ignore[arg-type]
+        world.one.work_queue.failed(f"key {number}", 0.0)  # type: ignore[arg-type]
         world.one.fault = Fault("ReconcileFailed", f"v1 ConfigMap a x: {number}", "2026-11-22T10:00:00Z")
         await world.reporting.run(KEY, None)
     events = world.kube.objects(EVENTS)
@@ -275,7 +275,7 @@ def change(one: Hosted, name: str, value: Any) -> None:
     if name == "generation":
         one.view = replace(one.view, generation=value)
     elif name == "fails":
-        one.agenda.failed(None, 0.0)  # type: ignore[arg-type]
+        one.work_queue.failed(None, 0.0)  # type: ignore[arg-type]
     else:
         setattr(one if hasattr(one, name) else one.life.counters, name, value)
 

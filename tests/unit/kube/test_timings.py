@@ -59,7 +59,7 @@ def test_production_timings() -> None:
             "idle": 90.0,
             "backoff_first": 0.2,
             "backoff_most": 10.0,
-            "deaf": 60.0,
+            "stalled_after": 60.0,
             "probe": 10.0,
             "absent": 10.0,
             "refused": 60.0,

@@ -111,7 +111,7 @@ async def test_what_is_too_large_ends_the_connection_and_says_so(sent: bytes, ti
 async def test_complaints_without_an_end_are_not_kept() -> None:
     liar = Liar(VIOLATION * 100, 100)
     async with met(liar) as link:
-        await until(lambda: link.deaf)
+        await until(lambda: link.subscription_denied)
         await asyncio.wait_for(liar.published_at.wait(), 15)
         await until(lambda: len(complaints()) < 10)
 

@@ -25,7 +25,7 @@ def test_the_production_timings_are_these() -> None:
         "models": {"refresh": 60, "again": 15, "answer": 2, "quiet": 1, "busy": 20},
         "comparison": {
             "every": 180,
-            "deaf": 15,
+            "events_missing": 15,
             "settle": 0.05,
             "rest": 3,
             "answer": 5,

@@ -64,8 +64,8 @@ def test_the_limit_holds_and_every_node_gets_its_shim_whatever_the_order(nodes: 
 @pytest.mark.parametrize(
     ("broken", "left", "promise"),
     [
-        (Rollout(keeps_begun=False), Left(opt_outs=1), MOST_AT_ONCE),
-        (Rollout(keeps_begun=False), Left(versions=1), ONE_INSTALLER),
+        (Rollout(keeps_requested=False), Left(opt_outs=1), MOST_AT_ONCE),
+        (Rollout(keeps_requested=False), Left(versions=1), ONE_INSTALLER),
     ],
     ids=[
         "a Job on its way keeps no slot",

@@ -71,7 +71,7 @@ def deciding(
         runtime_class=ours(),
         nodes=Tally([*members, *to_remove]).nodes(),
         holders=holders,
-        in_work=(),
+        in_progress=(),
         failing=(),
         halted=False,
         patience_over=False,
@@ -135,7 +135,7 @@ def test_what_is_there_unproved_is_neither_ready_nor_updated() -> None:
 
 
 def test_an_older_version_is_ready_but_not_updated() -> None:
-    actions = deciding(having("a", wanted_shim().digest), having("b", "older"), in_work=(a_node("busy"),))
+    actions = deciding(having("a", wanted_shim().digest), having("b", "older"), in_progress=(a_node("busy"),))
     assert written(actions).counts == Counts(2, 2, 1, 0)
     assert condition(actions, "Available")[0] == "True"
     assert condition(actions, "Progressing") == ("True", "Updating")
@@ -311,7 +311,7 @@ def test_a_deleted_shim_waits_until_no_node_has_it() -> None:
     actions = deciding(shim=DELETING, holders=(holder,))
     assert condition(actions, "Progressing") == ("True", "Removing")
     busy = (a_node("busy"),)
-    assert deciding(shim=DELETING, in_work=busy, status=written(deciding(shim=DELETING, in_work=busy))) == []
+    assert deciding(shim=DELETING, in_progress=busy, status=written(deciding(shim=DELETING, in_progress=busy))) == []
     assert deciding(shim=DELETING) == [DeleteRuntimeClass(ours()), SetFinalizer(DELETING, present=False)]
     another = ours(owner="another")
     assert deciding(shim=DELETING, runtime_class=another) == [SetFinalizer(DELETING, present=False)]
@@ -416,7 +416,7 @@ def test_while_kwasms_operator_runs_the_shim_is_ours_and_its_nodes_wait() -> Non
     actions = deciding(a_node(), other=KWASM_OPERATOR)
     assert condition(actions, OTHER_CONTROLLER) == ("True", "KWasmOperatorRuns")
     assert condition(actions, "Progressing") == ("False", OTHER_CONTROLLER)
-    others_go_on = deciding(a_node(), other=KWASM_OPERATOR, in_work=(a_node(),))
+    others_go_on = deciding(a_node(), other=KWASM_OPERATOR, in_progress=(a_node(),))
     assert condition(others_go_on, "Progressing") == ("True", "Updating")
 
 

@@ -61,4 +61,4 @@ async def test_what_came_before_the_connection_is_there_waits_for_it() -> None:
     serving = Serving(ADDRESS, cast("Environment", cast("Any", world)))
     ask(serving, b"early")
     await asyncio.sleep(0)
-    assert (world.worked, serving.in_work) == ([], 1)
+    assert (world.worked, serving.in_progress) == ([], 1)

@@ -22,7 +22,7 @@ from service_reflector.domain.actions import (
     WriteRoute,
     WriteSlice,
 )
-from service_reflector.domain.decide import PORTS_MOST, decide, mirrors_of
+from service_reflector.domain.decide import PORTS_MOST, decide, reflected_services
 from service_reflector.domain.resources import make_service, make_slice, make_ties
 from service_reflector.domain.routes import make_route
 from service_reflector.domain.service_options import options_of
@@ -78,7 +78,7 @@ def after(world: Snapshot) -> Snapshot:
     }
     for action in decide(world):
         if isinstance(action, CreateService):
-            services[action.mirror.name] = view_service(stored(make_service(action.mirror)))
+            services[action.target.name] = view_service(stored(make_service(action.target)))
         elif isinstance(action, WriteSlice):
             ties = make_ties(action.wanted, services[action.service])
             made = make_slice(action.wanted, world.namespace, ties)
@@ -116,7 +116,7 @@ def test_what_listens_gets_a_service_and_endpoints_and_then_nothing_is_left_to_d
     world = snapshot(claim())
     assert kinds(decide(world)) == ["CreateService", "WriteSlice"]
     assert decide(after(world)) == []
-    assert list(mirrors_of(after(world))) == ["shop"]
+    assert list(reflected_services(after(world))) == ["shop"]
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_endpoints_follow_the_hosts_while_nothing_is_known_of_the_lattice() -> N
     assert decide(remembered(had)) == []
     second = replace(POD, name="host-2", uid="uid-2", addresses=("10.0.0.2",))
     assert kinds(decide(remembered(had, pods=(POD, second)))) == ["WriteSlice"]
-    assert mirrors_of(remembered(had)) == {}, "nothing is said of it"
+    assert reflected_services(remembered(had)) == {}, "nothing is said of it"
     assert decide(deleted(remembered(had))) == [], "it waits"
 
 
@@ -260,7 +260,7 @@ def test_a_finalizer_of_a_former_version_goes_though_nothing_is_known_of_the_lat
     had = after(snapshot(claim(app(capability("web", link("0.0.0.0:80"), ANY_HOST)))))
     metadata = {"finalizers": [names.WASMCLOUD_OPERATOR_SERVICE]}
     metadata |= {"deletionTimestamp": "2026-01-01T00:00:00Z"} if deleting else {}
-    service = view_service(stored(make_service(mirrors_of(had)["shop"]), **metadata))
+    service = view_service(stored(make_service(reflected_services(had)["shop"]), **metadata))
     world = replace(remembered(had), services={"shop": service})
     assert kinds(decide(world)) == ["RemoveFinalizer"]
     assert kinds(decide(replace(world, slices={}))) == ["WriteSlice", "RemoveFinalizer"]
@@ -275,7 +275,7 @@ def test_the_service_of_somebody_else_is_left_alone_and_told() -> None:
     (warning,) = decide(snapshot(claim(), services={"shop": foreign()}))
     assert isinstance(warning, Warn)
     assert warning.reason == "ServiceNameTaken"
-    assert mirrors_of(snapshot(claim(), services={"shop": foreign()})) == {}
+    assert reflected_services(snapshot(claim(), services={"shop": foreign()})) == {}
     assert decide(snapshot(services={"shop": foreign()})) == []
 
 
@@ -386,7 +386,7 @@ def test_services_of_two_lattices_that_are_deleted_together_have_their_names_aga
     again = after(replace(world, services={}))
     assert {name: item.lattice for name, item in again.services.items()} == before
     taken = decide(replace(world, services={"shop": replace(foreign(), uid="theirs")}))
-    assert [item.mirror.name for item in taken if isinstance(item, CreateService)] == [*before.keys() - {"shop"}]
+    assert [item.target.name for item in taken if isinstance(item, CreateService)] == [*before.keys() - {"shop"}]
 
 
 ADDRESSES = {"clusterIP": "10.96.7.7", "clusterIPs": ["10.96.7.7"], "type": "ClusterIP", "sessionAffinity": "None"}
@@ -411,7 +411,7 @@ def test_what_a_service_had_been_given_is_known_to_whoever_leads_next(pods: tupl
     world = replace(world, claims=(claim(app(**{names.ANNOTATION_SERVICE_TYPE: "NodePort"}), pods=pods),))
     create, *_ = decide(world)
     assert isinstance(create, CreateService)
-    spec = make_service(create.mirror, create.former)["spec"]
+    spec = make_service(create.target, create.former)["spec"]
     assert (spec["clusterIP"], spec["ports"][0]["nodePort"]) == ("10.96.7.7", 30123)
 
 
@@ -437,7 +437,7 @@ def test_a_name_that_waits_with_its_addresses_is_given_to_no_other_lattice() -> 
     younger = replace(world, claims=(claim(lattice="west/1"),), awaited=(piece,), unknown=frozenset({"east/1"}))
     create, *others = decide(younger)
     assert isinstance(create, CreateService)
-    assert create.mirror.name == names.second_service_name("shop", "west/1")
+    assert create.target.name == names.second_service_name("shop", "west/1")
     assert not any(isinstance(item, DeleteSlice) for item in others)
 
 
@@ -446,7 +446,7 @@ def test_a_slice_names_no_service_that_is_none_of_the_application() -> None:
     (piece,) = world.slices["shop"]
     create, *_ = decide(replace(world, slices={"victim": (replace(piece, service="victim"),)}))
     assert isinstance(create, CreateService)
-    assert create.mirror.name == "shop"
+    assert create.target.name == "shop"
 
 
 @pytest.mark.parametrize("text", ["{", '{"application":"shop","lattice":"east/1","uid":"former","spec":{}}'])
@@ -572,7 +572,7 @@ def test_of_an_application_with_very_many_ports_the_first_are_mirrored_and_the_n
     many = tuple(replace(first, component=f"http-{number:03}", port=1_000 + number) for number in range(PORTS_MOST + 5))
     world = snapshot(claim(replace(application, listeners=many)))
     (service,) = [item for item in decide(world) if isinstance(item, CreateService)]
-    assert [listener.port for _, listener in service.mirror.ports] == [1_000 + number for number in range(PORTS_MOST)]
+    assert [listener.port for _, listener in service.target.ports] == [1_000 + number for number in range(PORTS_MOST)]
     (warning,) = [item for item in decide(world) if isinstance(item, Warn)]
     assert (warning.reason, lacking(warning.message, "105")) == ("TooManyPorts", [])
     fits = snapshot(claim(replace(application, listeners=many[:PORTS_MOST])))

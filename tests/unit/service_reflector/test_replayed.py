@@ -78,7 +78,7 @@ def made(comparison: Comparison, watch: HostWatch) -> tuple[set[str], set[str]]:
         for item in comparison.applications.deployed().values()
     )
     actions = decide(Snapshot("g", APPLICATION, claims))
-    ports = {name for action in actions if isinstance(action, CreateService) for name, _ in action.mirror.ports}
+    ports = {name for action in actions if isinstance(action, CreateService) for name, _ in action.target.ports}
     slices = [action.wanted for action in actions if isinstance(action, WriteSlice)]
     return ports, {endpoint["targetRef"]["name"] for piece in slices for endpoint in piece.endpoints}
 

@@ -26,20 +26,20 @@ _ROUNDS: Final = 12
 class Listeners:
     """Receivers of the staleness. ``answering`` returns for how many seconds the server has answered all requests.
 
-    ``deaf`` is the time in seconds without progress after which a consumer counts as stalled. ``clock`` returns
-    monotonic seconds.
+    ``stalled_after`` is the time in seconds without progress after which a consumer counts as stalled. ``clock``
+    returns monotonic seconds.
     """
 
     telemetry: Telemetry
     health: Health
     answering: Callable[[], float]
-    deaf: float
+    stalled_after: float
     clock: Callable[[], float] = time.monotonic
 
     @property
     def fetch_seconds(self) -> float:
         """Timeout of a fetch in seconds: a fraction of the time after which a consumer counts as stalled."""
-        return self.deaf / _ROUNDS
+        return self.stalled_after / _ROUNDS
 
 
 class Staleness:
@@ -88,11 +88,11 @@ class Staleness:
     def needs_repair(self) -> bool:
         """True if the consumer should be re-created: it has stalled, and was not created recently."""
         since_made = self._clock() - self._made
-        return min(self.staleness(), since_made) > self._listeners.deaf / _REPAIRS
+        return min(self.staleness(), since_made) > self._listeners.stalled_after / _REPAIRS
 
     def deafness(self) -> str | None:
         """Return the reason of a liveness failure: no progress although NATS answers; None during an outage."""
-        silence, deaf = self.staleness(), self._listeners.deaf
-        if silence < deaf or self._listeners.answering() < deaf:
+        silence, stalled_after = self.staleness(), self._listeners.stalled_after
+        if silence < stalled_after or self._listeners.answering() < stalled_after:
             return None
         return f"no progress for {silence:.0f} s although NATS answers"

@@ -185,12 +185,12 @@ class Subscription(Generic[M]):
         self.paused = bool(info.paused)
         if self.paused or not info.num_pending:
             self.staleness.received()
-        if deaf := self.staleness.needs_repair:
+        if stalled := self.staleness.needs_repair:
             seconds, waiting = round(self.staleness.staleness()), info.num_pending
             _log.warning(
                 "subscription receives nothing, re-creating it", name=self.name, seconds=seconds, waiting=waiting
             )
-        return not deaf
+        return not stalled
 
     async def stop(self) -> None:
         """Stop fetching, in any state of the connection. Fetched messages that were not handled are returned."""

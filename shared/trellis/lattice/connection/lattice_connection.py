@@ -91,13 +91,13 @@ class LatticeConnection:
         self._arrived = asyncio.Event()
         self.since: float | None = None
         """Start of the uninterrupted connection, in seconds of the monotonic clock; None while it is unreachable."""
-        self.deaf = ""
+        self.subscription_denied = ""
         """Reason of a denied subscription on an established connection. Empty if none is denied."""
 
     @property
     def reason(self) -> str:
         """Why it is unreachable, or a subscription is denied; empty if neither applies."""
-        reason = self.deaf if self.since is not None else self._outage.reason
+        reason = self.subscription_denied if self.since is not None else self._outage.reason
         return f"{reason} ({redact_url(self._address.url)})" if reason else ""
 
     @property
@@ -108,7 +108,7 @@ class LatticeConnection:
     @property
     def receiving_since(self) -> float | None:
         """Start of uninterrupted reception on all subscriptions (monotonic seconds); None without it."""
-        return None if self.deaf else self.since
+        return None if self.subscription_denied else self.since
 
     @property
     def limit(self) -> int:
@@ -257,13 +257,13 @@ class LatticeConnection:
     async def _connect(self, client: UntrustedNatsClient, attempt: int, closed: asyncio.Event) -> None:
         connected = False
         self._complaints.clear()
-        self.deaf = ""
+        self.subscription_denied = ""
 
         async def on_error(error: Exception) -> None:
             self._complaints.append(error)
             if not connected:
                 raise error  # ends this attempt; the library would retry forever with its own delays
-            if client.denied and not self.deaf:
+            if client.denied and not self.subscription_denied:
                 self._is_deaf(client.denied)
             if isinstance(error, nats.errors.SlowConsumerError) and self._subscriptions.has(error.sub):
                 self._flood.came(f"more messages wait on {error.sub.subject} than the buffer holds")
@@ -293,19 +293,19 @@ class LatticeConnection:
         return self._client
 
     def _is_deaf(self, reason: str) -> None:
-        if not self.deaf:
+        if not self.subscription_denied:
             _log.warning("lattice NATS subscription denied", url=redact_url(self._address.url), reason=reason)
-        self.deaf = reason
+        self.subscription_denied = reason
         self._changed()
 
     def _update_denied(self, client: UntrustedNatsClient) -> None:
         """Update the denied subscriptions. Messages in the meantime are lost, as after an outage."""
-        if client.denied == self.deaf:
+        if client.denied == self.subscription_denied:
             return
         if client.denied:
             self._is_deaf(client.denied)
             return
-        self.deaf, self.since = "", time.monotonic()
+        self.subscription_denied, self.since = "", time.monotonic()
         _log.info("lattice NATS subscription permitted again", url=redact_url(self._address.url))
         self._changed()
 

@@ -86,7 +86,7 @@ class Comparison:
         self._news = asyncio.Event()
         self._rests_until = 0.0
         self._queried_on: float | None = None
-        self._deaf = False
+        self._events_missing = False
         self._received_something = True
         self._invalid_logged = -self._report
         self._unavailable = True
@@ -156,7 +156,7 @@ class Comparison:
         """Return the seconds until the next query of wadm without events."""
         if self._unavailable:
             return self._timings.again
-        usual = self._timings.deaf if self._deaf else self._timings.every
+        usual = self._timings.events_missing if self._events_missing else self._timings.every
         return min(usual, self._backoff.bound(self._unread)) if self._unread else usual
 
     async def _compare(self) -> None:
@@ -195,7 +195,7 @@ class Comparison:
         after = self._shown()
         news = [name for name in before.keys() | after.keys() if before.get(name) != after.get(name)]
         if news:
-            self._deaf = self._deaf or not (expected or self._received_something)
+            self._events_missing = self._events_missing or not (expected or self._received_something)
             self._changed(news, None)
         elif (self.queried, bool(self.reason)) != trouble:
             self._changed([ALL], None)
@@ -256,7 +256,7 @@ class Comparison:
 
     def _on_wadm(self, subject: str, payload: bytes) -> None:
         self.last_message_at = time.monotonic()
-        self._deaf, self._received_something = False, True
+        self._events_missing, self._received_something = False, True
         if self._address.account:
             self._want()  # wadm publishes the same subject for the lattice of this name of every tenant
             return

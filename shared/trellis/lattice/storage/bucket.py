@@ -124,14 +124,14 @@ class Bucket:
             await asyncio.wait({reading, joining}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._reading = None
-            anew = not reading.done()
+            restart = not reading.done()
             for task in (reading, joining):
                 task.cancel()
             await asyncio.wait({reading, joining})
             error = None if reading.cancelled() else reading.exception()
         if error is not None:
             raise error
-        if reading.cancelled() and not anew:
+        if reading.cancelled() and not restart:
             raise NatsUnavailableError(self._connection.reason or "connection lost")
 
     async def _joined(self) -> None:

@@ -76,7 +76,7 @@ class Statuses:
         self._characters = 0
         self._received: dict[str, int] = {}
         self._deployed: dict[str, bytes] = {}  # digest of the deployed spec, empty if undeployed
-        self._begun = False
+        self._started = False
         self._unconfirmed: dict[str, float] = {}  # until when, monotonic seconds
         self._missed: dict[str, _Missed] = {}
         self._count = 0
@@ -102,9 +102,9 @@ class Statuses:
             self._deployed[name] = now
             if now != former:
                 self._missed.pop(name, None)
-            if now and now != former and self._begun:
+            if now and now != former and self._started:
                 self._unconfirmed[name] = time.monotonic() + self._timings.unconfirmed
-        self._begun = self._begun or names is None
+        self._started = self._started or names is None
         self.want()
 
     def asking(self) -> Callable[[Mapping[str, Status]], None]:
