@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from support.wadm.manifests import capability, link, manifest
 from trellis.crds.secret_grants import SecretGrantSpec
 from trellis.names import LABEL_MIGRATED_FROM
 from trellis_cli.migrate.model.to_v2.convert import Around, Source, convert
+from trellis_cli.migrate.model.to_v2.object_names import part_name
 from trellis_cli.migrate.model.to_v2.report import Conversion, Line, Reason, Way
 from trellis_cli.secrets.model import RuleInputs
 
@@ -74,6 +76,11 @@ def interfaces(result: Conversion, package: str = "keyvalue") -> list[Manifest]:
     return [item for item in template(result)["hostInterfaces"] if item["package"] == package]
 
 
+def config_from(result: Conversion, at: int = 0) -> list[str]:
+    environment = template(result)["components"][at]["localResources"]["environment"]
+    return [item["name"] for item in environment["configFrom"]]
+
+
 def lines(result: Conversion, reason: Reason) -> list[Line]:
     return [line for line in result.lines if line.reason is reason]
 
@@ -120,6 +127,42 @@ def test_the_service_of_v1_is_never_in_the_output() -> None:
 def test_a_name_that_kubernetes_does_not_accept_is_the_one_that_service_reflector_uses(name: str) -> None:
     found = converted(manifest(name))
     assert len({item["metadata"]["name"] for item in found.objects}) == 1
+
+
+def parted(name: str, *parts: str) -> Manifest:
+    """Return an application whose parts have a workload, a ConfigMap, a Secret and a listener each."""
+    found = []
+    for at, part in enumerate(parts):
+        config = [{"name": part, "properties": {"x": name}}]
+        kv = link_to(f"kv-{part}", {"url": "redis://u:hunter2@redis:1"})
+        server = provider(
+            f"http-{part}", "ghcr.io/wasmcloud/http-server:1", link(f"0.0.0.0:{at + 80}", target={"name": part})
+        )
+        found += [component(part, kv, config=config), provider(f"kv-{part}", REDIS), server]
+    return app(*found, name=name)
+
+
+def names_in(result: Conversion) -> set[tuple[str, str]]:
+    """Return the objects of a conversion, and the Secrets that its workloads refer to."""
+    return {(item["kind"], item["metadata"]["name"]) for item in result.objects} | {
+        ("Secret", ref["name"])
+        for workload in of_kind(result, "WorkloadDeployment")
+        for entry in workload["spec"]["template"]["spec"]["hostInterfaces"]
+        for ref in entry.get("secretFrom", [])
+    }
+
+
+def test_objects_of_two_applications_have_different_names() -> None:
+    """Joined by a hyphen, "shop" and "ui-cart" are "shop-ui" and "cart", or the application "shop-ui-cart"."""
+    applications = [parted("shop", "ui-cart", "ui"), parted("shop-ui", "cart", "ui"), parted("shop-ui-cart", "cart")]
+    found = [names_in(converted(item)) for item in applications]
+    assert len(set().union(*found)) == sum(map(len, found))
+
+
+@pytest.mark.parametrize("part", ["a" * 80, "Web_1", "ä", "-", "9"])
+@pytest.mark.parametrize("application", ["shop", "a" * 80, "Web_1"])
+def test_the_name_of_a_part_is_a_dns_label(application: str, part: str) -> None:
+    assert re.fullmatch(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?", part_name(application, part))
 
 
 def test_every_object_is_marked_with_its_application() -> None:
@@ -202,9 +245,10 @@ def test_components_of_separate_listeners_are_separate_workloads() -> None:
             capability("http", link(target={"name": "a"}), link("0.0.0.0:8081", target={"name": "b"})),
         )
     )
-    assert [item["metadata"]["name"] for item in of_kind(found, "WorkloadDeployment")] == ["shop-a", "shop-b"]
+    deployed = [item["metadata"]["name"] for item in of_kind(found, "WorkloadDeployment")]
+    assert deployed == [part_name("shop", "a"), part_name("shop", "b")]
     services = {item["metadata"]["name"]: item["spec"]["ports"][0]["port"] for item in of_kind(found, "Service")}
-    assert services == {"shop": 8080, "shop-b": 8081}
+    assert services == {"shop": 8080, part_name("shop", "b"): 8081}
     assert len({route.host for route in found.routes}) == 2
 
 
@@ -258,11 +302,11 @@ def test_an_address_with_a_password_is_read_from_a_secret_and_shown_nowhere(rest
     config = {"url": f"redis://{rest}"}
     found = converted(app(component("ui", link_to("kv", config)), provider("kv", REDIS)))
     [entry] = interfaces(found)
-    assert entry["secretFrom"] == [{"name": "shop-kv"}]
+    assert entry["secretFrom"] == [{"name": part_name("shop", "kv")}]
     assert "url" not in entry["config"]
     assert "hunter2" not in repr(found)
     [line] = lines(found, Reason.CREDENTIALS)
-    assert "shop-kv" in line.instead
+    assert part_name("shop", "kv") in line.instead
     assert Way.OBJECT in line.ways
 
 
@@ -357,7 +401,7 @@ def test_postgres_needs_a_secret_with_its_address() -> None:
     found = converted(app(component("ui", link_to("db", config, **query)), provider("db", POSTGRES)))
     [entry] = interfaces(found, "postgres")
     assert entry["config"] == {"backend": "postgres", "database": "shop"}
-    assert entry["secretFrom"] == [{"name": "shop-db"}]
+    assert entry["secretFrom"] == [{"name": part_name("shop", "db")}]
     assert "hunter2" not in repr(found)
 
 
@@ -423,9 +467,9 @@ def test_a_configuration_is_a_config_map() -> None:
     config = [{"name": "texts", "properties": {"GREETING": "hello", "log-level": "info", "no key": "x"}}]
     found = converted(app(component("ui", config=config)))
     [configmap] = of_kind(found, "ConfigMap")
-    assert configmap["metadata"]["name"] == "shop-texts"
+    assert configmap["metadata"]["name"] == part_name("shop", "texts")
     assert configmap["data"] == {"GREETING": "hello", "log-level": "info"}
-    assert template(found)["components"][0]["localResources"]["environment"]["configFrom"] == [{"name": "shop-texts"}]
+    assert config_from(found) == [part_name("shop", "texts")]
     place = "spec.components[0].properties.config[0].properties"
     assert [line.part for line in lines(found, Reason.ENVIRONMENT_NAME)] == [f"{place}.log-level"]
     assert [line.part for line in lines(found, Reason.CONFIGURATION_KEY)] == [f"{place}.no key"]
@@ -434,8 +478,8 @@ def test_a_configuration_is_a_config_map() -> None:
 def test_a_configuration_of_the_lattice_has_to_be_created() -> None:
     found = converted(app(component("ui", config=[{"name": "texts"}])))
     assert of_kind(found, "ConfigMap") == []
-    assert template(found)["components"][0]["localResources"]["environment"]["configFrom"] == [{"name": "shop-texts"}]
-    assert "shop-texts" in lines(found, Reason.NAMED_CONFIGURATION)[0].instead
+    [name] = config_from(found)
+    assert name in lines(found, Reason.NAMED_CONFIGURATION)[0].instead
 
 
 def test_a_configuration_that_is_larger_than_a_config_map_is_reported() -> None:

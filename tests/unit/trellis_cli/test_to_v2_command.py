@@ -239,15 +239,17 @@ async def test_the_removal_command_removes_what_was_written_and_nothing_else(
         assert len(marked) == len([item for item in kube.objects(res) if item["metadata"]["namespace"] == "shop"])
 
 
-async def test_two_applications_that_convert_to_one_object_are_refused(kube: FakeKube) -> None:
-    """The name of a second workload is that of the application and of a component."""
-    two = application("a")
-    two["spec"]["components"].append({"name": "b", "type": "component", "properties": {"image": "example.com/b:1"}})
-    kube.put(APPLICATIONS, two)
-    kube.put(APPLICATIONS, application("a-b"))
+async def test_two_applications_that_convert_to_one_object_are_refused(
+    kube: FakeKube, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two lattices can have an application of one name, and one namespace."""
+    kube.put(APPLICATIONS, application("a"))
+    kube.put(APPLICATIONS, application("a-of-b", **{names.ANNOTATION_APP_NAME: "a"}))
     with pytest.raises(CommandError):
         await applied(kube)
     assert kube.writes == []
+    assert not await command._run(SETTINGS, PLAIN)
+    assert "WorkloadDeployment shop/a" in capsys.readouterr().err
 
 
 async def test_grants_that_may_not_be_read_are_unknown_and_noted(kube: FakeKube) -> None:

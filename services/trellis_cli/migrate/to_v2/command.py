@@ -30,6 +30,7 @@ from trellis_cli.common.options import (
 from trellis_cli.common.output import Format, make_table, one_line, print_document, print_manifests, print_result
 from trellis_cli.common.settings import ClientSettings, client_settings
 from trellis_cli.migrate.model.to_v2.comparison import Comparison
+from trellis_cli.migrate.model.to_v2.owners import refusals, targets_of
 from trellis_cli.migrate.model.to_v2.report import Conversion
 from trellis_cli.migrate.to_v2.apply import Result, apply
 from trellis_cli.migrate.to_v2.check import check
@@ -120,8 +121,10 @@ async def _run(settings: ClientSettings, options: Options) -> bool:
     """Run the command; return whether everything was converted, and with ``--check`` whether the answers are equal."""
     async with connected(settings) as kube:
         found = await read(kube, options.namespace, options.nats, from_wadm=options.from_wadm)
-        _warn(found)
-        well = not found.unread and all(item.valid for item in found.conversions)
+        targets = targets_of(found.conversions)
+        shared = refusals(targets, [None] * len(targets))
+        _warn(found, shared)
+        well = not found.unread and not shared and all(item.valid for item in found.conversions)
         if options.check:
             compared = await check(kube, found.conversions, found.services, options.path)
             well = well and not any(item.difference for item in compared)
@@ -133,9 +136,9 @@ async def _run(settings: ClientSettings, options: Options) -> bool:
     return well
 
 
-def _warn(found: Found) -> None:
-    """Print what could not be read."""
-    for text in (*found.notes, *found.unread):
+def _warn(found: Found, shared: Sequence[str]) -> None:
+    """Print what could not be read, and the objects that two applications share."""
+    for text in (*found.notes, *found.unread, *shared):
         print_note(one_line(text))
     if not found.conversions:
         print_note("no applications to convert")

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from trellis import names
+from trellis_cli.migrate.model.to_v2.object_names import part_name
 from trellis_cli.migrate.model.to_v2.reading import Config
 from trellis_cli.migrate.model.to_v2.report import Reason, Record, Way, reference
 
@@ -37,7 +37,7 @@ class ConfigMaps:
 
     def reference_to(self, config: Config) -> str:
         """Return the name of the ConfigMap of a configuration, "" if it has none; create it if it is new."""
-        plain = names.service_name(f"{self.application}-{config.name}")
+        plain = part_name(self.application, config.name)
         if config.entries is None:
             self.record.note(
                 config.place,
@@ -60,7 +60,7 @@ class ConfigMaps:
             return ""
         name = plain
         if self.made.get(plain, {"data": data})["data"] != data:
-            name = names.service_name(f"{self.application}-{config.name}-{names.short_hash(config.place)}")
+            name = part_name(self.application, config.name, config.place)
         self.made[name] = self._manifest(name, data)
         target = reference("ConfigMap", self.namespace, name)
         self.record.done(config.place, target)

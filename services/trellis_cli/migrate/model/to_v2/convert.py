@@ -24,6 +24,7 @@ from trellis.kube.resources import WORKLOAD_DEPLOYMENTS
 from trellis_cli.migrate.model.to_v2.configs import ConfigMaps
 from trellis_cli.migrate.model.to_v2.interfaces import Need, make_interface
 from trellis_cli.migrate.model.to_v2.links import Links
+from trellis_cli.migrate.model.to_v2.object_names import part_name
 from trellis_cli.migrate.model.to_v2.plugins import Workload
 from trellis_cli.migrate.model.to_v2.providers import BUILTIN, LOCAL_FILE
 from trellis_cli.migrate.model.to_v2.reading import App, Piece, UnreadableError, read_app
@@ -144,9 +145,9 @@ class _Conversion:
         groups = _linked([piece for piece in self.app.pieces if self._is_runnable(piece)], self.app)
         found: list[Workload] = []
         for group in groups:
-            name = self.plain if len(groups) == 1 else names.service_name(f"{self.app.name}-{group[0].name}")
+            name = self.plain if len(groups) == 1 else part_name(self.app.name, group[0].name)
             if any(name == workload.name for workload in found):
-                name = names.service_name(f"{self.app.name}-{group[0].name}-{names.short_hash(group[0].place)}")
+                name = part_name(self.app.name, group[0].name, group[0].place)
             found.append(Workload(name, reference(WORKLOAD_DEPLOYMENTS.kind, self.source.namespace, name), group))
         return found
 
@@ -182,7 +183,7 @@ class _Conversion:
             return None
         first, *further = workload.listeners
         serving = workload is next(item for item in workloads if item.listeners)
-        plain = self.plain if serving else names.service_name(f"{self.app.name}-{first.component}")
+        plain = self.plain if serving else part_name(self.app.name, first.component)
         options = self.options if serving else ServiceOptions()
         plan = plan_service(first, plain, options, self.source.namespace, self.around.reflected)
         note_route(first, plan, self.source.namespace, self.record)

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from trellis import names
 from trellis_cli.migrate.model.to_v2.configs import note_unreadable
 from trellis_cli.migrate.model.to_v2.interfaces import ENTRIES_MOST, Interfaces, Need, Outcome
+from trellis_cli.migrate.model.to_v2.object_names import part_name
 from trellis_cli.migrate.model.to_v2.providers import BUCKETS, URL, Provider, Settings, settings_of
 from trellis_cli.migrate.model.to_v2.reading import Config, Ends, Link, Piece, SecretUse
 from trellis_cli.migrate.model.to_v2.report import Reason, Record, Way
@@ -168,7 +168,7 @@ class Plugins:
         self, link: Link, piece: Piece, provider: Provider, settings: Settings, uses: Sequence[SecretUse]
     ) -> tuple[str, ...]:
         """Return the names of the Secrets of a host interface, and record which ones must be created."""
-        plain = names.service_name(f"{self.application}-{piece.name}")
+        plain = part_name(self.application, piece.name)
         if provider.backend == _POSTGRES:
             places = [link.place + ".properties.target", *(place for place, _ in settings.secret)]
             places += [use.place for use in uses]
