@@ -47,9 +47,9 @@ TO_V2: Final = (
         "v2 takes the Service of v1",
         "ADR 110: while service_reflector has the name of the Service, v2 has another one",
         "trellis_cli",
-        "plan_service",
-        "if plain in reflected:",
-        "if plain in reflected and not plain:",
+        "name_on_v2",
+        "if plain not in reflected:",
+        "if plain not in reflected or plain:",
         "tests/unit/trellis_cli/test_to_v2.py::test_the_service_of_v1_is_never_in_the_output",
     ),
     Break(
@@ -57,8 +57,8 @@ TO_V2: Final = (
         "ADR 110: only objects with the label of the same application are changed",
         "trellis_cli",
         "refusals",
-        "elif present is not None and (reason := _refusal(target, present)):",
-        "elif present is None and (reason := _refusal(target, {'metadata': {}})) is None:",
+        "elif present is not None and (reason := _refusal(target, present, labels)):",
+        "elif present is None and (reason := _refusal(target, {'metadata': {}}, labels)) is None:",
         "tests/unit/trellis_cli/test_to_v2_command.py::test_an_object_of_another_owner_stops_everything",
     ),
     Break(

@@ -123,6 +123,20 @@ def test_the_service_of_v1_is_never_in_the_output() -> None:
     assert "trellis.dev/undeploy" in line.instead
 
 
+@pytest.mark.parametrize(
+    ("name", "around"),
+    [
+        ("shop", Around(reflected=frozenset({"shop", "shop-v2"}))),
+        ("shop", Around(reflected=frozenset({"shop"}), applications=frozenset({"shop", "shop-v2"}))),
+        ("a" * 61, Around(reflected=frozenset({"a" * 61}))),
+    ],
+    ids=["v1 has it", "an application without a Service on v1", "too long"],
+)
+def test_the_service_of_v2_has_no_name_of_another_application(name: str, around: Around) -> None:
+    [service] = of_kind(converted(manifest(name), around), "Service")
+    assert service["metadata"]["name"] == part_name(name, "v2", "beside v1")
+
+
 @pytest.mark.parametrize("name", ["Web_1", "a" * 80, "9-lives", "ä"])
 def test_a_name_that_kubernetes_does_not_accept_is_the_one_that_service_reflector_uses(name: str) -> None:
     found = converted(manifest(name))

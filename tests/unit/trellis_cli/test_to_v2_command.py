@@ -35,6 +35,7 @@ from trellis.telemetry import Metrics, setup
 from trellis_cli.common.errors import CommandError
 from trellis_cli.common.output import Format
 from trellis_cli.common.settings import ClientSettings
+from trellis_cli.migrate.model.to_v2.object_names import part_name
 from trellis_cli.migrate.to_v2 import command, read
 from trellis_cli.migrate.to_v2.apply import apply
 from trellis_cli.migrate.to_v2.check import CheckTimings, check
@@ -180,6 +181,32 @@ async def test_the_plain_name_is_used_when_v1_has_left_it_and_the_former_service
     result = await apply(kube, found.conversions)
     assert ("Service shop/shop", "created") in [(item.object, item.done) for item in result.applied]
     assert result.leftovers == ("kubectl delete services shop-v2 --namespace shop",)
+
+
+async def test_an_application_with_the_name_of_a_temporary_service_is_applied(kube: FakeKube) -> None:
+    kube.put(APPLICATIONS, application())
+    kube.put(SERVICES, reflected())
+    await applied(kube)
+    kube.put(APPLICATIONS, application("shop-v2"))
+    with pytest.raises(CommandError) as refused:
+        await applied(kube)
+    assert "kubectl delete services shop-v2 --namespace shop" in str(refused.value)
+    kube.remove(SERVICES, "shop-v2", "shop")
+    await applied(kube)
+    assert {done for _, done in await applied(kube)} == {"unchanged"}
+    owners = {
+        item["metadata"]["name"]: item["metadata"].get("labels", {}).get(names.LABEL_MIGRATED_FROM)
+        for item in kube.objects(SERVICES)
+    }
+    assert owners == {"shop": None, "shop-v2": "shop-v2", part_name("shop", "v2", "beside v1"): "shop"}
+
+
+async def test_applications_that_v1_serves_by_a_name_and_its_suffix_are_both_applied(kube: FakeKube) -> None:
+    for name in ("shop", "shop-v2"):
+        kube.put(APPLICATIONS, application(name))
+        kube.put(SERVICES, reflected(name))
+    await applied(kube)
+    assert {done for _, done in await applied(kube)} == {"unchanged"}
 
 
 @pytest.mark.parametrize("label", [None, "till"], ids=["an object of a user", "an object of another application"])

@@ -17,7 +17,7 @@ from trellis.kube.client import Kube
 from trellis.kube.errors import Conflict, NotFound
 from trellis.kube.resources import CONFIGMAPS, SERVICES, WORKLOAD_DEPLOYMENTS, Manifest, Resource
 from trellis_cli.common.errors import CommandError
-from trellis_cli.migrate.model.to_v2.owners import Target, name_of, refusals, removal, targets_of
+from trellis_cli.migrate.model.to_v2.owners import Target, deletion, name_of, refusals, removal, targets_of
 from trellis_cli.migrate.model.to_v2.report import Conversion
 
 _KINDS: Final[tuple[Resource, ...]] = (WORKLOAD_DEPLOYMENTS, SERVICES, CONFIGMAPS)
@@ -109,7 +109,7 @@ async def _leftovers(kube: Kube, namespaces: Sequence[str], targets: Sequence[Ta
             for item in await _labelled(kube, res, namespace):
                 name, label = name_of(item), (item["metadata"].get("labels") or {}).get(names.LABEL_MIGRATED_FROM)
                 if (namespace, label) in labels and (namespace, res, name) not in wanted:
-                    commands.append(f"kubectl delete {res.plural} {name} --namespace {namespace}")
+                    commands.append(deletion(res, item))
     return tuple(commands)
 
 

@@ -87,10 +87,15 @@ async def read(kube: Kube, namespace: str | None, nats: str | None, *, from_wadm
         sources, unread = await _from_wadm(kube, namespace, nats, grants)
     else:
         sources, unread = [_of_object(item) for item in await read_apps(kube, namespace)], []
-    found = [
-        convert(source, Around(grants.of(source.namespace, lattice), frozenset(reflected.get(source.namespace, ()))))
-        for source, lattice in sources
-    ]
+    applications: dict[str, set[str]] = {}
+    for source, _ in sources:
+        applications.setdefault(source.namespace, set()).add(names.service_name(source.name))
+
+    def around(namespace: str, lattice: str) -> Around:
+        taken = (frozenset(found.get(namespace, ())) for found in (reflected, applications))
+        return Around(grants.of(namespace, lattice), *taken)
+
+    found = [convert(source, around(source.namespace, lattice)) for source, lattice in sources]
     ordered = sorted(found, key=lambda item: (item.namespace, item.application))
     return Found(tuple(ordered), views, tuple(unread), tuple(notes))
 

@@ -36,6 +36,7 @@ from trellis_cli.migrate.model.to_v2.routes import (
     is_key,
     is_label,
     make_service,
+    name_on_v2,
     note_options,
     note_route,
     plan_service,
@@ -67,11 +68,12 @@ class Around:
     """State of the cluster that a conversion uses.
 
     ``rules``: grants of secrets, None if unknown; ``reflected``: names of Services that service_reflector has in the
-    namespace.
+    namespace; ``applications``: plain names of the Services of all applications there.
     """
 
     rules: RuleInputs | None = None
     reflected: frozenset[str] = frozenset()
+    applications: frozenset[str] = frozenset()
 
 
 def convert(source: Source, around: Around = Around()) -> Conversion:
@@ -185,7 +187,8 @@ class _Conversion:
         serving = workload is next(item for item in workloads if item.listeners)
         plain = self.plain if serving else part_name(self.app.name, first.component)
         options = self.options if serving else ServiceOptions()
-        plan = plan_service(first, plain, options, self.source.namespace, self.around.reflected)
+        name = name_on_v2(plain, self.around.reflected, self.around.applications)
+        plan = plan_service(first, plain, name, options, self.source.namespace)
         note_route(first, plan, self.source.namespace, self.record)
         for other in further:
             self._second_listener(other, first)

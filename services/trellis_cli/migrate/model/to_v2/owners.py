@@ -7,7 +7,7 @@ Invariant: only an object with the label of its own application may be changed, 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -61,20 +61,24 @@ def refusals(targets: Sequence[Target], existing: Sequence[Mapping[str, Any] | N
     """Return why objects must not be written; ``existing``: the present object of each, None if it is missing."""
     found: list[str] = []
     written: dict[str, Target] = {}
+    labels = {(target.namespace, target.label) for target in targets}
     for target, present in zip(targets, existing, strict=True):
         first = written.setdefault(target.key, target)
         if first is not target:
             found.append(f"applications {first.label} and {target.label} both convert to {target.key}: rename one")
-        elif present is not None and (reason := _refusal(target, present)):
+        elif present is not None and (reason := _refusal(target, present, labels)):
             found.append(f"{target.key} {reason}")
     return found
 
 
-def _refusal(target: Target, present: Mapping[str, Any]) -> str:
+def _refusal(target: Target, present: Mapping[str, Any], converted: Collection[tuple[str, str]]) -> str:
+    """Return why an object must not be changed, "" if it may; ``converted``: namespace and label of applications."""
     metadata = present["metadata"]
     label = (metadata.get("labels") or {}).get(names.LABEL_MIGRATED_FROM)
     if label == target.label:
         return "is being deleted: repeat the command" if metadata.get("deletionTimestamp") else ""
+    if (target.namespace, label) in converted:
+        return f"is left over from application {label}: run `{deletion(target.res, present)}`, and repeat the command"
     if label:
         return f"belongs to application {label}: rename one of them"
     if target.res is SERVICES and _is_of_v1(present):
@@ -85,6 +89,11 @@ def _refusal(target: Target, present: Mapping[str, Any]) -> str:
 def _is_of_v1(service: Mapping[str, Any]) -> bool:
     view = view_service(service)
     return bool(view.application or view.peers)
+
+
+def deletion(res: Resource, item: Mapping[str, Any]) -> str:
+    """Return the command that removes an object."""
+    return f"kubectl delete {res.plural} {name_of(item)} --namespace {item['metadata']['namespace']}"
 
 
 def removal(targets: Iterable[Target]) -> list[str]:

@@ -19,6 +19,7 @@ from trellis import names
 from trellis.lattice.domain.addresses import AddressError, read_address
 from trellis.lattice.domain.manifests import Application
 from trellis_cli.migrate.model.to_v2.configs import note_unreadable
+from trellis_cli.migrate.model.to_v2.object_names import part_name
 from trellis_cli.migrate.model.to_v2.providers import entries_of
 from trellis_cli.migrate.model.to_v2.reading import App, Config, Link, Piece
 from trellis_cli.migrate.model.to_v2.report import Reason, Record, Way
@@ -30,6 +31,7 @@ TRELLIS: Final = "trellis.dev/"
 """Prefix of annotations for service_reflector."""
 V2_SUFFIX: Final = "-v2"
 """Suffix of a Service of v2 while service_reflector has the plain name."""
+_NAME_MOST: Final = 63
 _HOST: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*", re.IGNORECASE)
 _ADDRESSES: Final = ("address", "default_address", "listen_address", "port")
 _LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
@@ -132,15 +134,23 @@ def service_options(app: App) -> ServiceOptions:
     return options_of(Application(app.name, annotations=tuple(app.annotations.items())))
 
 
-def plan_service(
-    listener: Listener, plain: str, options: ServiceOptions, namespace: str, reflected: frozenset[str]
-) -> ServicePlan:
-    """Return the Service of a listener; ``reflected``: names of Services that service_reflector has there."""
+def name_on_v2(plain: str, reflected: frozenset[str], applications: frozenset[str]) -> str:
+    """Return the name of a Service on v2: the plain one, or one of its own while service_reflector has that.
+
+    ``reflected``: names of Services that service_reflector has in the namespace; ``applications``: the plain names of
+    the applications there.
+    """
+    if plain not in reflected:
+        return plain
+    name = f"{plain}{V2_SUFFIX}"
+    taken = len(name) > _NAME_MOST or name in reflected | applications
+    return part_name(plain, V2_SUFFIX.removeprefix("-"), "beside v1") if taken else name
+
+
+def plan_service(listener: Listener, plain: str, name: str, options: ServiceOptions, namespace: str) -> ServicePlan:
+    """Return the Service of a listener. ``plain``: its name on v1; ``name``: its name on v2."""
     hosts = [name for name in options.hostnames if _HOST.fullmatch(name)]
     host = listener.host or next(iter(hosts), "") or f"{plain}.{namespace}.svc.cluster.local"
-    name = plain
-    if plain in reflected:
-        name = f"{plain[: 63 - len(V2_SUFFIX)].rstrip('-')}{V2_SUFFIX}"
     return ServicePlan(plain, name, host, listener.port)
 
 
