@@ -28,6 +28,7 @@ from trellis.kube.resources import (
     SERVICES,
     WORKLOAD_DEPLOYMENTS,
     Manifest,
+    Resource,
 )
 from trellis.lattice.connection.lattice_connection import NatsUnavailableError
 from trellis.lattice.domain.models import Model
@@ -227,6 +228,26 @@ async def test_a_service_that_v1_creates_meanwhile_is_left_alone(kube: FakeKube)
     with pytest.raises(CommandError):
         await apply(kube, found.conversions)
     assert kube.writes == []
+
+
+async def test_an_object_that_appears_after_the_check_is_not_changed(
+    kube: FakeKube, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kube.put(APPLICATIONS, application())
+    foreign = {"metadata": {"name": "shop", "namespace": "shop", "labels": {"team": "other"}}, "spec": {"replicas": 3}}
+    write = kube.apply_unless_taken
+
+    async def after_another(res: Resource, manifest: Manifest, *, field_manager: str) -> Manifest:
+        if res is WORKLOAD_DEPLOYMENTS:
+            kube.put(WORKLOAD_DEPLOYMENTS, foreign)
+        return await write(res, manifest, field_manager=field_manager)
+
+    monkeypatch.setattr(kube, "apply_unless_taken", after_another)
+    with pytest.raises(CommandError) as refused:
+        await applied(kube)
+    assert "WorkloadDeployment shop/shop" in str(refused.value)
+    [found] = kube.objects(WORKLOAD_DEPLOYMENTS)
+    assert (found["metadata"]["labels"], found["spec"]) == ({"team": "other"}, {"replicas": 3})
 
 
 async def test_a_field_that_somebody_set_is_not_overwritten(kube: FakeKube) -> None:

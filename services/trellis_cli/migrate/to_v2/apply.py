@@ -1,8 +1,8 @@
 """Writes the objects of conversions to Kubernetes.
 
 In: conversions. Out: one line per object. Called by ``to_v2.command``. Invariants: no object without the label of the
-same application is changed, so none of v1; a field that another manager set is not overwritten; nothing is written
-before all objects were checked; a second run changes nothing.
+same application is changed, so none of v1, also if it appears after the check; a field that another manager set is not
+overwritten; nothing is written before all objects were checked; a second run changes nothing.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ from trellis_cli.migrate.model.to_v2.report import Conversion
 
 _KINDS: Final[tuple[Resource, ...]] = (WORKLOAD_DEPLOYMENTS, SERVICES, CONFIGMAPS)
 _READ_AT_ONCE: Final = 12
+_NO_OBJECT: Final = {"resourceVersion": "1"}
+"""Precondition of a create: an API server refuses to apply to an object of another version, and no object has the first
+revision of etcd. A create by POST would not do: its fields have an owner that later applies do not share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +82,18 @@ async def _existing(kube: Kube, targets: Sequence[Target]) -> list[Manifest | No
 
 
 async def _apply(kube: Kube, target: Target, found: Manifest | None, before: int) -> Applied:
-    manifest = target.manifest
-    if found is not None:
-        manifest = manifest | {"metadata": {**manifest["metadata"], "uid": found["metadata"]["uid"]}}
+    same_object = _NO_OBJECT if found is None else {"uid": found["metadata"]["uid"]}
+    manifest = target.manifest | {"metadata": {**target.manifest["metadata"], **same_object}}
     try:
         after = await kube.apply_unless_taken(target.res, manifest, field_manager=names.FIELD_MANAGER_TO_V2)
     except Conflict as error:
-        raise CommandError(
-            f"{before} objects applied; then {target.key} was refused: {error.message}. Another manager set these "
-            "fields: set them there, or delete the object, and repeat the command"
-        ) from None
+        reason = (
+            "an object of this name was created meanwhile: repeat the command"
+            if found is None
+            else f"{error.message}. Another manager set these fields: set them there, or delete the object, and repeat "
+            "the command"
+        )
+        raise CommandError(f"{before} objects applied; then {target.key} was refused: {reason}") from None
     if found is None:
         return Applied(target.key, "created")
     same = after["metadata"]["resourceVersion"] == found["metadata"]["resourceVersion"]
