@@ -496,6 +496,16 @@ def test_a_configuration_of_the_lattice_has_to_be_created() -> None:
     assert name in lines(found, Reason.NAMED_CONFIGURATION)[0].instead
 
 
+def test_a_configuration_of_the_lattice_is_not_that_of_the_application_with_its_name() -> None:
+    own, of_the_lattice = [{"name": "texts", "properties": {"x": "1"}}], [{"name": "texts"}]
+    cart: Manifest = {"namespace": "acme", "package": "shop", "interfaces": ["cart"]}
+    found = converted(app(component("a", link_to("b", **cart), config=own), component("b", config=of_the_lattice)))
+    [configmap] = of_kind(found, "ConfigMap")
+    assert config_from(found) == [configmap["metadata"]["name"]]
+    assert config_from(found, 1) != config_from(found)
+    assert config_from(found, 1)[0] in lines(found, Reason.NAMED_CONFIGURATION)[0].instead
+
+
 def test_a_configuration_that_is_larger_than_a_config_map_is_reported() -> None:
     found = converted(app(component("ui", config=[{"name": "big", "properties": {"x": "y" * 1_100_000}}])))
     assert of_kind(found, "ConfigMap") == []

@@ -21,13 +21,17 @@ Manifest = dict[str, Any]
 _KEY: Final = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 _DOTS: Final = frozenset({".", ".."})
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_OF_THE_LATTICE: Final = "lattice"
 _BYTES_MOST: Final = 900_000
 """Below the limit of 1 MiB, with room for the metadata of the object."""
 
 
 @dataclass(slots=True)
 class ConfigMaps:
-    """The ConfigMaps of one application, with their labels; a configuration that is used twice has one."""
+    """The ConfigMaps of one application, with their labels; a configuration that is used twice has one.
+
+    A configuration of the lattice is another one than that of the application with the same name.
+    """
 
     application: str
     namespace: str
@@ -37,16 +41,16 @@ class ConfigMaps:
 
     def reference_to(self, config: Config) -> str:
         """Return the name of the ConfigMap of a configuration, "" if it has none; create it if it is new."""
-        plain = part_name(self.application, config.name)
         if config.entries is None:
+            name = part_name(self.application, config.name, _OF_THE_LATTICE)
             self.record.note(
                 config.place,
                 Reason.NAMED_CONFIGURATION,
                 f"configuration {config.name} is in the lattice and not in the application",
-                f"Create ConfigMap {plain} with the entries that `wash config get {config.name}` prints.",
+                f"Create ConfigMap {name} with the entries that `wash config get {config.name}` prints.",
                 Way.OBJECT,
             )
-            return plain
+            return name
         data = self._data(config)
         if sum(len(key.encode()) + len(value.encode()) for key, value in data.items()) > _BYTES_MOST:
             self.record.note(
@@ -58,8 +62,8 @@ class ConfigMaps:
                 Way.V1,
             )
             return ""
-        name = plain
-        if self.made.get(plain, {"data": data})["data"] != data:
+        name = part_name(self.application, config.name)
+        if self.made.get(name, {"data": data})["data"] != data:
             name = part_name(self.application, config.name, config.place)
         self.made[name] = self._manifest(name, data)
         target = reference("ConfigMap", self.namespace, name)
