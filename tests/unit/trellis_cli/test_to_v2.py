@@ -22,6 +22,7 @@ Manifest = dict[str, Any]
 
 REDIS = "ghcr.io/wasmcloud/keyvalue-redis:0.29.1"
 NATS = "ghcr.io/wasmcloud/keyvalue-nats:0.3.1"
+HTTP_SERVER = "ghcr.io/wasmcloud/http-server:0.27.0"
 MESSAGING = "ghcr.io/wasmcloud/messaging-nats:0.27.0"
 POSTGRES = "ghcr.io/wasmcloud/sqldb-postgres:0.9.0"
 POLICY = "policy.secret.wasmcloud.dev/v1alpha1"
@@ -149,9 +150,7 @@ def parted(name: str, *parts: str) -> Manifest:
     for at, part in enumerate(parts):
         config = [{"name": part, "properties": {"x": name}}]
         kv = link_to(f"kv-{part}", {"url": "redis://u:hunter2@redis:1"})
-        server = provider(
-            f"http-{part}", "ghcr.io/wasmcloud/http-server:1", link(f"0.0.0.0:{at + 80}", target={"name": part})
-        )
+        server = provider(f"http-{part}", HTTP_SERVER, link(f"0.0.0.0:{at + 80}", target={"name": part}))
         found += [component(part, kv, config=config), provider(f"kv-{part}", REDIS), server]
     return app(*found, name=name)
 
@@ -628,9 +627,13 @@ def test_a_field_that_wadm_ignores_is_reported() -> None:
 
 
 def test_a_part_of_no_use_is_no_workload() -> None:
-    found = converted(app(provider("kv", REDIS)))
+    found = converted(app(provider("kv", REDIS), provider("http", HTTP_SERVER)))
     assert found.objects == ()
-    assert lines(found, Reason.PROVIDER_NOT_IN_V2)
+    assert [line.part for line in lines(found, Reason.PROVIDER_NOT_USED)] == [
+        "spec.components[0]",
+        "spec.components[1]",
+    ]
+    assert not lines(found, Reason.PROVIDER_NOT_IN_V2), "hosts of v2 have plugins for both"
 
 
 def test_labels_and_annotations_are_kept() -> None:

@@ -49,9 +49,10 @@ class Links:
             for end in (pieces[link.source], pieces.get(link.target)):
                 if target and end is not None and end.provider:
                     used.setdefault(end.place, target)
+        linked = {name for link in self.app.links for name in (link.source, link.target)}
         for piece in self.app.pieces:
             if piece.provider:
-                self._provider(piece, used.get(piece.place, ""))
+                self._provider(piece, used.get(piece.place, ""), linked=piece.name in linked)
 
     def _link(self, link: Link, source: Piece, target: Piece | None) -> str:
         """Return the workload that has a link, "" if none has it."""
@@ -131,8 +132,8 @@ class Links:
         self._plugins.credentials(piece.secrets, piece.name)
         return workload.target
 
-    def _provider(self, piece: Piece, target: str) -> None:
-        """Record a provider, its image, its scalers and its identity."""
+    def _provider(self, piece: Piece, target: str, *, linked: bool) -> None:
+        """Record a provider, its image, its scalers and its identity; ``target``: a workload that uses it, or ""."""
         provider = provider_of(piece.image)
         if piece.shared:
             return  # recorded with the shared components
@@ -143,10 +144,10 @@ class Links:
         if not target:
             self.record.note(
                 piece.place,
-                Reason.PROVIDER_NOT_IN_V2,
-                f"provider {piece.name} has no link that translates, so no workload uses its plugin",
-                "See the lines of its links.",
-                Way.NOTHING,
+                Reason.PROVIDER_NOT_USED,
+                f"provider {piece.name} has no link that translates, so no workload has its settings",
+                "See the lines of its links." if linked else "Remove it from the application, or link it.",
+                Way.MANIFEST,
             )
             return
         self.record.done(piece.place, target)

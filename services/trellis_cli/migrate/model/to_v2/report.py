@@ -26,6 +26,7 @@ class Reason(StrEnum):
     SHARED_COMPONENT = "SharedComponent"
     COMPONENT_ID = "ComponentId"
     PROVIDER_NOT_IN_V2 = "ProviderNotInV2"
+    PROVIDER_NOT_USED = "ProviderNotUsed"
     PROVIDER_SCALER = "ProviderScaler"
     PROVIDER_SETTING = "ProviderSetting"
     BACKEND_ADDRESS = "BackendAddress"
