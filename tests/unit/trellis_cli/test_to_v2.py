@@ -250,6 +250,23 @@ def test_a_second_listener_is_reported_because_endpoints_of_v2_have_one_port() -
     assert [port["port"] for port in service["spec"]["ports"]] == [8080]
 
 
+def test_settings_of_a_second_listener_are_reported_with_their_provider() -> None:
+    """Two linked components, each behind a server of its own: the second server is in no workload."""
+    cart: Manifest = {"namespace": "acme", "package": "shop", "interfaces": ["cart"]}
+    config = [{"name": "c", "properties": {"host": "two.example.com", "address": "0.0.0.0:8081"}}]
+    found = converted(
+        app(
+            component("ui", link_to("api", **cart)),
+            component("api"),
+            provider("one", HTTP_SERVER, link(target={"name": "ui"})),
+            provider("two", HTTP_SERVER, link(target={"name": "api"}, source={"config": []}), config=config),
+        )
+    )
+    assert lines(found, Reason.SECOND_LISTENER)
+    assert [line.part for line in lines(found, Reason.PROVIDER_NOT_USED)] == ["spec.components[3]"]
+    assert not [place for place in found.parts if place.startswith("spec.components[3]")]
+
+
 def test_components_of_separate_listeners_are_separate_workloads() -> None:
     found = converted(
         app(

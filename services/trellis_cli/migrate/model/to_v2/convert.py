@@ -177,33 +177,20 @@ class _Conversion:
         self.record.note(piece.place, Reason.SHARED_COMPONENT, message, instead, Way.MANIFEST, Way.V1)
 
     def _plan(self, workload: Workload, workloads: Sequence[Workload]) -> ServicePlan | None:
-        """Return the route of a workload, and record its listeners; None if it has none.
+        """Return the route of a workload, and record it; None if it has none.
 
         The first workload with a listener has the name and the options of the reflected Service.
         """
-        if not workload.listeners:
+        listener = workload.listener
+        if listener is None:
             return None
-        first, *further = workload.listeners
-        serving = workload is next(item for item in workloads if item.listeners)
-        plain = self.plain if serving else part_name(self.app.name, first.component)
+        serving = workload is next(item for item in workloads if item.listener)
+        plain = self.plain if serving else part_name(self.app.name, listener.component)
         options = self.options if serving else ServiceOptions()
         name = name_on_v2(plain, self.around.reflected, self.around.applications)
-        plan = plan_service(first, plain, name, options, self.source.namespace)
-        note_route(first, plan, self.source.namespace, self.record)
-        for other in further:
-            self._second_listener(other, first)
+        plan = plan_service(listener, plain, name, options, self.source.namespace)
+        note_route(listener, plan, self.source.namespace, self.record)
         return plan
-
-    def _second_listener(self, listener: Listener, first: Listener) -> None:
-        same = listener.component == first.component
-        self.record.undo(listener.link.place)
-        self.record.note(
-            listener.link.place,
-            Reason.SECOND_LISTENER,
-            f"port {listener.port} of {listener.link.source}: a workload of v2 has one Host header and one port",
-            f"Use port {first.port}." if same else f"Put {listener.component} into a separate application.",
-            Way.MANIFEST,
-        )
 
     def _service(self, plan: ServicePlan, routes: Sequence[ServicePlan]) -> Manifest:
         options = self.options if plan is routes[0] else ServiceOptions()
@@ -213,7 +200,7 @@ class _Conversion:
         scale = scale_of(workload.components, self.record, workload.target)
         template: Manifest = {"hostSelector": scale.selector} if scale.selector else {}
         template["components"] = [self._component(piece, scale, workload.target) for piece in workload.components]
-        http = [] if plan is None else [_http(workload.listeners[0], plan)]
+        http = [] if plan is None or workload.listener is None else [_http(workload.listener, plan)]
         template["hostInterfaces"] = [*http, *workload.interfaces.manifests()]
         spec: Manifest = {"replicas": scale.replicas}
         if plan is not None and self.options.wanted:

@@ -15,7 +15,7 @@ from trellis_cli.migrate.model.to_v2.plugins import HANDLER, Plugins, Workload
 from trellis_cli.migrate.model.to_v2.providers import HTTP_CLIENT, PLUGINS, provider_of
 from trellis_cli.migrate.model.to_v2.reading import App, Ends, Link, Piece
 from trellis_cli.migrate.model.to_v2.report import Reason, Record, Way
-from trellis_cli.migrate.model.to_v2.routes import listener_of
+from trellis_cli.migrate.model.to_v2.routes import Listener, listener_of
 from trellis_cli.migrate.model.to_v2.secrets import Secrets
 
 _REPLACEMENT: Final = (
@@ -103,7 +103,10 @@ class Links:
             return ""
         self._ends(link, link.target_end)
         if provider.package == "http" and provider.image != HTTP_CLIENT and "incoming-handler" in link.interfaces:
-            workload.listeners.append(listener_of(link, piece, self.record))
+            if workload.listener is not None:
+                self._second_listener(link, piece, workload.listener)
+                return ""
+            workload.listener = listener_of(link, piece, self.record)
             self._plugins.credentials((*piece.secrets, *link.source_end.secrets), link.source)
             self.record.done(link.place, workload.target)
             return workload.target
@@ -111,6 +114,19 @@ class Links:
             return self._plugins.exported(link, piece, provider, workload)
         self._not_translated(link, f"plugins of v2 do not call {link.wit}", "Write a host plugin.", Way.PLUGIN)
         return ""
+
+    def _second_listener(self, link: Link, piece: Piece, first: Listener) -> None:
+        """Record a listener that its workload has no place for: none of its settings translates."""
+        port = listener_of(link, piece, Record()).port
+        self.record.note(
+            link.place,
+            Reason.SECOND_LISTENER,
+            f"port {port} of {link.source}: a workload of v2 has one Host header and one port",
+            f"Use port {first.port}."
+            if link.target == first.component
+            else f"Put {link.target} into a separate application.",
+            Way.MANIFEST,
+        )
 
     def _egress(self, link: Link, piece: Piece, workload: Workload) -> str:
         """Record a link for outgoing requests: v2 links wasi:http always, and permits no host by default."""

@@ -40,7 +40,7 @@ class Workload:
     target: str
     components: tuple[Piece, ...]
     interfaces: Interfaces = field(default_factory=lambda: Interfaces(_BY_DEFAULT))
-    listeners: list[Listener] = field(default_factory=list)
+    listener: Listener | None = None
 
 
 @dataclass(frozen=True, slots=True)
