@@ -14,7 +14,7 @@ from aiohttp.test_utils import TestServer
 
 from support.lattices.host_groups import MINIMAL
 from support.lattices.v2_objects import errors_of
-from support.wadm.manifests import manifest
+from support.wadm.manifests import capability, link, manifest
 from trellis import names
 from trellis.config.errors import SettingsError
 from trellis.kube.errors import Forbidden
@@ -504,6 +504,30 @@ async def test_an_endpoint_that_is_missing_or_not_ready_is_a_difference(
     assert "problem" in route["v1"]
     assert "problem" in route["v2"]
     assert route["difference"]
+
+
+async def test_each_route_is_compared_with_its_own_port_of_v1(kube: FakeKube) -> None:
+    """The reflected Service has all ports of an application, each of its workloads on v2 a Service."""
+    one, other = await serving(hello), await serving(lambda _: web.Response(text="api"))
+    try:
+        two = application()
+        two["spec"]["components"] = [
+            {"name": name, "type": "component", "properties": {"image": f"example.com/{name}:1"}}
+            for name in ("ui", "api")
+        ] + [capability("http", link(target={"name": "ui"}), link("0.0.0.0:8081", target={"name": "api"}))]
+        kube.put(APPLICATIONS, two)
+        service = reflected()
+        service["spec"]["ports"].append({"name": "http-api", "port": 8081})
+        kube.put(SERVICES, service)
+        slice_ = endpoint("shop", one.port or 0, v2=False)
+        slice_["ports"].append({"name": "http-api", "port": other.port})
+        kube.put(ENDPOINT_SLICES, slice_)
+        found = await read.read(kube, "shop", None, from_wadm=False)
+        results = await check(kube, found.conversions, found.services, "/")
+        assert [item.v1.body for item in results] == [b"hello /", b"api"]
+    finally:
+        await one.close()
+        await other.close()
 
 
 async def test_the_service_of_another_tenant_is_not_requested(kube: FakeKube) -> None:

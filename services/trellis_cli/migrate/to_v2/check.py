@@ -17,7 +17,7 @@ from trellis.kube.client import Kube
 from trellis.kube.network_errors import network_reason
 from trellis.kube.resources import ENDPOINT_SLICES, Manifest
 from trellis.lattice.domain.service_views import ServiceView
-from trellis_cli.migrate.model.to_v2.comparison import Answer, Comparison, address_in
+from trellis_cli.migrate.model.to_v2.comparison import PORT_OF_V2, Answer, Comparison, address_in, port_name
 from trellis_cli.migrate.model.to_v2.report import Conversion, Route
 
 
@@ -61,7 +61,7 @@ async def check(
 
     async def compare(at: int, conversion: Conversion, route: Route) -> None:
         async with gate:
-            sides = _v1(conversion, services, slices), _v2(conversion, route, slices)
+            sides = _v1(conversion, route, services, slices), _v2(conversion, route, slices)
             one, other = await asyncio.gather(*(_ask(session, side, route.host, path, timings) for side in sides))
         found[at] = replace(found[at], v1=one, v2=other)
 
@@ -76,15 +76,22 @@ async def check(
     return found
 
 
-def _v1(conversion: Conversion, services: Sequence[ServiceView], slices: Sequence[Manifest]) -> Side:
-    """Return the endpoint of the reflected Service; one in another namespace can be that of another tenant."""
+def _v1(conversion: Conversion, route: Route, services: Sequence[ServiceView], slices: Sequence[Manifest]) -> Side:
+    """Return the endpoint of the port of the reflected Service that a route replaces.
+
+    A Service in another namespace can be that of another tenant.
+    """
     wanted = (conversion.namespace, conversion.application)
     found = [item for item in services if (item.namespace, item.application) == wanted]
     if not found:
         return Side("", f"no Service of namespace {conversion.namespace} reflects the application")
     service = found[0]
     there = [item for item in slices if item["metadata"]["namespace"] == service.namespace]
-    return Side(address_in(there, service.name, v2=False), f"Service {service.key} has no ready endpoint")
+    port = port_name(service.manifest or {}, route.port)
+    if not port:
+        return Side("", f"Service {service.key} has no port {route.port}")
+    address = address_in(there, service.name, port, v2=False)
+    return Side(address, f"Service {service.key} has no ready endpoint for port {route.port}")
 
 
 def _v2(conversion: Conversion, route: Route, slices: Sequence[Manifest]) -> Side:
@@ -93,7 +100,7 @@ def _v2(conversion: Conversion, route: Route, slices: Sequence[Manifest]) -> Sid
         return Side("", "the application has no Service on v2")
     there = [item for item in slices if item["metadata"]["namespace"] == conversion.namespace]
     missing = f"Service {conversion.namespace}/{route.service} has no ready endpoint of v2"
-    return Side(address_in(there, route.service, v2=True), missing)
+    return Side(address_in(there, route.service, PORT_OF_V2, v2=True), missing)
 
 
 async def _ask(session: aiohttp.ClientSession, side: Side, host: str, path: str, timings: CheckTimings) -> Answer:

@@ -15,7 +15,8 @@ from trellis import names
 
 ROUTE_MANAGER: Final = "wasmcloud.dev/route-manager"
 """Label of the EndpointSlices of v2."""
-_HTTP: Final = "http"
+PORT_OF_V2: Final = "http"
+"""Name of the only port of the EndpointSlices of v2."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +77,24 @@ def _first_difference(one: bytes, other: bytes) -> int:
     return next((at for at, (first, second) in pairs if first != second), min(len(one), len(other)))
 
 
-def address_in(slices: Iterable[Mapping[str, Any]], service: str, *, v2: bool) -> str:
-    """Return ``address:port`` of the first ready endpoint of a Service on one side, "" if it has none."""
+def port_name(service: Mapping[str, Any], number: int) -> str:
+    """Return the name of a port of a Service, which its EndpointSlices have too; "" if it has no such port."""
+    ports = (service.get("spec") or {}).get("ports") or ()
+    return next((str(port.get("name") or "") for port in ports if port.get("port") == number), "")
+
+
+def address_in(slices: Iterable[Mapping[str, Any]], service: str, name: str, *, v2: bool) -> str:
+    """Return ``address:port`` of the first ready endpoint of a Service on one side, "" if it has none.
+
+    ``name``: of the port.
+    """
     for item in sorted(slices, key=lambda found: str(found["metadata"]["name"])):
         labels: Mapping[str, str] = item["metadata"].get("labels") or {}
         of_v2 = labels.get(ROUTE_MANAGER) == names.TRUE
         of_v1 = labels.get(names.LABEL_SLICE_MANAGED_BY) == names.SLICE_MANAGED_BY
         if labels.get(names.LABEL_SERVICE_NAME) != service or not (of_v2 if v2 else of_v1):
             continue
-        port = next((port.get("port") for port in item.get("ports") or () if port.get("name") == _HTTP), None)
+        port = next((port.get("port") for port in item.get("ports") or () if port.get("name") == name), None)
         addresses = [
             address
             for endpoint in item.get("endpoints") or ()
