@@ -425,6 +425,51 @@ def test_messages_are_subscribed_to_by_the_workload() -> None:
     }
 
 
+def messaging(consumer: dict[str, str], handler: dict[str, str], **own: str) -> Conversion:
+    """Return the conversion of a component that sends by one link, and receives by another one."""
+    wit = {"namespace": "wasmcloud", "package": "messaging"}
+    source = {"config": [{"name": "s", "properties": handler}]}
+    receives = {**wit, "interfaces": ["handler"], "target": {"name": "ui"}, "source": source}
+    sends = link_to("nats", consumer, **wit, interfaces=["consumer"])
+    config = [{"name": "own", "properties": own}]
+    nats = provider("nats", MESSAGING, {"type": "link", "properties": receives}, config=config)
+    return converted(app(component("ui", sends), nats))
+
+
+@pytest.mark.parametrize(
+    ("consumer", "own"),
+    [
+        ({"cluster_uris": "nats://n:1"}, {}),
+        ({"cluster_uris": "nats://n:1", "subscriptions": "b"}, {}),
+        ({}, {"cluster_uris": "nats://n:1", "subscriptions": "b|q"}),
+    ],
+    ids=["none", "of the link", "of the provider"],
+)
+def test_a_component_that_sends_and_receives_by_one_backend_has_one_interface(
+    consumer: dict[str, str], own: dict[str, str]
+) -> None:
+    """Subscriptions of a link to a consumer, or by default, are no other backend."""
+    found = messaging(consumer, {"cluster_uris": "nats://n:1", "subscriptions": "a"}, **own)
+    [entry] = interfaces(found, "messaging")
+    assert set(entry["interfaces"]) == {"handler", "consumer", "types"}
+    assert entry["config"] == {"backend": "nats", "url": "nats://n:1", "subscriptions": "a"}
+    assert not lines(found, Reason.INTERFACE_CONFLICT)
+    moved = ["spec.components[0].traits[0].properties.target.config[0].properties.subscriptions"]
+    settings = [line.part for line in lines(found, Reason.PROVIDER_SETTING)]
+    assert settings == (moved if "subscriptions" in consumer else [])
+
+
+def test_subscriptions_are_kept_if_messages_are_sent_by_another_backend() -> None:
+    found = messaging({"cluster_uris": "nats://other:1"}, {"cluster_uris": "nats://n:1", "subscriptions": "a"})
+    entries = {item.get("name"): item["config"] for item in interfaces(found, "messaging")}
+    assert entries == {
+        None: {"backend": "nats", "url": "nats://n:1", "subscriptions": "a"},
+        "ui": {"backend": "nats", "url": "nats://other:1"},
+    }
+    [line] = lines(found, Reason.INTERFACE_CONFLICT)
+    assert line.part == "spec.components[0].traits[0].properties.interfaces"
+
+
 def test_postgres_needs_a_secret_with_its_address() -> None:
     query: Manifest = {"namespace": "wasmcloud", "package": "postgres", "interfaces": ["query"]}
     config = {"POSTGRES_HOST": "db", "POSTGRES_PASSWORD": "hunter2", "POSTGRES_DATABASE": "shop"}

@@ -22,7 +22,7 @@ _LINKED_MOST: Final = ENTRIES_MOST - 1
 """One entry is kept for ``wasi:http``, which a listener adds."""
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]*")
 _NAME_MOST: Final = 63
-_OF_ONE_SIDE: Final = frozenset({"host", "subscriptions", "consumer_group"})
+OF_EXPORTS: Final = frozenset({"host", "subscriptions", "consumer_group"})
 """Settings of exports: a need without them, for imports of the same package, has the same backend."""
 
 
@@ -102,7 +102,7 @@ def interface_name(name: str) -> str:
 def _merged(entry: Need, need: Need) -> Need | None:
     """Return an entry that serves both, None if their settings differ."""
     versions = {entry.version, need.version} - {""}
-    compared = (entry.config.keys() | need.config.keys()) - _OF_ONE_SIDE
+    compared = (entry.config.keys() | need.config.keys()) - OF_EXPORTS
     compared |= entry.config.keys() & need.config.keys()
     if any(entry.config.get(key) != need.config.get(key) for key in compared):
         return None

@@ -39,12 +39,15 @@ class Links:
         return Plugins(self.app.name, self.secrets, self.record)
 
     def translate(self) -> None:
-        """Translate each link, in the order of the manifest, and record each provider."""
+        """Translate each link, those of providers first, and record each provider.
+
+        The entry of an export has no name; an import with another backend has one.
+        """
         pieces: dict[str, Piece] = {}
         for piece in self.app.pieces:
             pieces.setdefault(piece.name, piece)
         used: dict[str, str] = {}
-        for link in self.app.links:
+        for link in sorted(self.app.links, key=lambda link: not pieces[link.source].provider):
             target = self._link(link, pieces[link.source], pieces.get(link.target))
             for end in (pieces[link.source], pieces.get(link.target)):
                 if target and end is not None and end.provider:

@@ -8,13 +8,21 @@ reason why it is not; if a workload has no place for a link, only a line of the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from trellis_cli.migrate.model.to_v2.configs import note_unreadable
-from trellis_cli.migrate.model.to_v2.interfaces import ENTRIES_MOST, Interfaces, Need, Outcome
+from trellis_cli.migrate.model.to_v2.interfaces import ENTRIES_MOST, OF_EXPORTS, Interfaces, Need, Outcome
 from trellis_cli.migrate.model.to_v2.object_names import part_name
-from trellis_cli.migrate.model.to_v2.providers import BUCKETS, URL, Provider, Settings, settings_of
+from trellis_cli.migrate.model.to_v2.providers import (
+    BUCKETS,
+    SUBSCRIPTIONS,
+    URL,
+    Provider,
+    Settings,
+    entries_of,
+    settings_of,
+)
 from trellis_cli.migrate.model.to_v2.reading import Config, Ends, Link, Piece, SecretUse
 from trellis_cli.migrate.model.to_v2.report import Reason, Record, Way
 from trellis_cli.migrate.model.to_v2.routes import Listener
@@ -66,11 +74,27 @@ class Plugins:
             return ""
         configs = (*piece.config, *end.config)
         settings = settings_of(provider, configs)
+        if HANDLER not in offered:
+            settings = self._of_import(link, provider, settings, end)
         secrets = self._secrets(link, piece, provider, settings, (*piece.secrets, *end.secrets))
         target = self._need(link, _need_of(link, provider, offered, settings, secrets), workload)
         if target:
             self._settings(link, piece, provider, settings, configs)
         return target
+
+    def _of_import(self, link: Link, provider: Provider, settings: Settings, end: Ends) -> Settings:
+        """Return the settings of an import, which subscribes to nothing; record subscriptions of its link."""
+        for config, key, _ in entries_of(end.config, []):
+            if provider.settings.get(key.lower()) == SUBSCRIPTIONS:
+                self.record.note(
+                    config.entry(key),
+                    Reason.PROVIDER_SETTING,
+                    f"link {link.wit} of {link.source}: only links to {HANDLER} subscribe on v2",
+                    f"Move {key} to the link to {HANDLER}.",
+                    Way.MANIFEST,
+                )
+        values = {key: value for key, value in settings.values.items() if key not in OF_EXPORTS}
+        return replace(settings, values=values)
 
     def _need(self, link: Link, need: Need, workload: Workload) -> str:
         """Add a host interface to a workload; return the workload, "" if it has no place for it."""
@@ -99,8 +123,8 @@ class Plugins:
             message = f"link {link.wit} of {link.source}: a workload has at most {ENTRIES_MOST} host interfaces"
             self.record.note(link.place, Reason.TOO_MANY_INTERFACES, message, "Split the application.", Way.MANIFEST)
             return
-        message = f"link {link.wit} to {link.target}: another component of its workload has other subscriptions"
-        instead = "Put the components into separate applications."
+        message = f"link {link.wit} to {link.target}: another link to a {HANDLER} of its workload has other settings"
+        instead = "Join the subscriptions in one link, or put the components into separate applications."
         self.record.note(link.place, Reason.INTERFACE_CONFLICT, message, instead, Way.MANIFEST)
 
     def _offered(self, link: Link, provider: Provider) -> tuple[str, ...]:
