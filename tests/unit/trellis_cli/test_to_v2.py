@@ -620,18 +620,20 @@ def test_an_impersonated_account_is_reported() -> None:
     assert lines(found, Reason.SECRET_IMPERSONATION)
 
 
+@pytest.mark.parametrize("around", [rules(), ALONE], ids=["known", "unknown"])
 @pytest.mark.parametrize(
     ("policy", "reason"),
     [
         ({"namespace": "vault"}, Reason.SECRET_NAMESPACE),
         ({}, Reason.SECRET_NAMESPACE),
         ({"namespace": "shop", "backend": "nats-kv"}, Reason.SECRET_BACKEND),
+        ({"backend": "vault"}, Reason.SECRET_BACKEND),
     ],
-    ids=["another namespace", "the namespace default", "another backend"],
+    ids=["another namespace", "the namespace default", "another backend", "a backend without namespaces"],
 )
-def test_a_secret_that_v2_cannot_read_is_not_referenced(policy: Manifest, reason: Reason) -> None:
+def test_a_secret_that_v2_cannot_read_is_not_referenced(policy: Manifest, reason: Reason, around: Around) -> None:
     """A Secret of the same name in the namespace of the workload can be another one."""
-    found = converted(with_secret(policy), rules())
+    found = converted(with_secret(policy), around)
     assert secret_from(found) == []
     assert lines(found, reason)
 

@@ -92,8 +92,12 @@ async def read(kube: Kube, namespace: str | None, nats: str | None, *, from_wadm
         applications.setdefault(source.namespace, set()).add(names.service_name(source.name))
 
     def around(namespace: str, lattice: str) -> Around:
-        taken = (frozenset(found.get(namespace, ())) for found in (reflected, applications))
-        return Around(grants.of(namespace, lattice), *taken)
+        return Around(
+            grants.of(namespace, lattice),
+            frozenset(reflected.get(namespace, ())),
+            frozenset(applications[namespace]),
+            grants.settings.secrets_backend,
+        )
 
     found = [convert(source, around(source.namespace, lattice)) for source, lattice in sources]
     ordered = sorted(found, key=lambda item: (item.namespace, item.application))

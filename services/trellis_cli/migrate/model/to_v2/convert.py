@@ -68,12 +68,14 @@ class Around:
     """State of the cluster that a conversion uses.
 
     ``rules``: grants of secrets, None if unknown; ``reflected``: names of Services that service_reflector has in the
-    namespace; ``applications``: plain names of the Services of all applications there.
+    namespace; ``applications``: plain names of the Services of all applications there; ``backend``: name of the backend
+    that serves Secrets of Kubernetes on v1.
     """
 
     rules: RuleInputs | None = None
     reflected: frozenset[str] = frozenset()
     applications: frozenset[str] = frozenset()
+    backend: str = "kube"
 
 
 def convert(source: Source, around: Around = Around()) -> Conversion:
@@ -95,7 +97,7 @@ class _Conversion:
         self.plain = names.service_name(app.name)
         self.labels = {names.LABEL_MIGRATED_FROM: self.plain}
         self.options = service_options(app)
-        self.secrets = Secrets(app, source.namespace, around.rules, self.record)
+        self.secrets = Secrets(app, source.namespace, around.backend, around.rules, self.record)
         self.configs = ConfigMaps(app.name, source.namespace, self.labels, self.record)
         self.component_names = _component_names(app)
 

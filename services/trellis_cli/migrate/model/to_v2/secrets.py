@@ -25,10 +25,15 @@ _BACKEND: Final = "backend"
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """The secrets of an application. ``rules``: grants and settings of v1, None if they are not known."""
+    """The secrets of an application.
+
+    ``rules``: grants and settings of v1, None if they are not known; ``backend``: name of the backend that serves
+    Secrets of Kubernetes on v1.
+    """
 
     app: App
     namespace: str
+    backend: str
     rules: RuleInputs | None
     record: Record
 
@@ -61,10 +66,10 @@ class Secrets:
     def unreadable(self, use: SecretUse, policy: Mapping[str, Any]) -> tuple[Reason, str, str, Way] | None:
         """Return why v2 cannot read a secret, None if it can."""
         backend = policy.get(_BACKEND)
-        if self.rules is not None and backend != self.rules.backend:
+        if backend != self.backend:
             return (
                 Reason.SECRET_BACKEND,
-                f"it is in backend {backend!r}, which is not a Secret of Kubernetes",
+                f"it is in backend {backend!r}, and Secrets of Kubernetes are in {self.backend!r}",
                 "Create a Secret with it, and add it to secretFrom.",
                 Way.OBJECT,
             )
