@@ -473,6 +473,24 @@ async def test_another_status_or_body_is_a_difference(kube: FakeKube, other: Han
     assert await compared(kube, hello, other)
 
 
+@pytest.mark.parametrize(("header", "status"), [("Location", 302), ("Content-Type", 200), ("Content-Encoding", 200)])
+async def test_another_header_that_changes_the_meaning_is_a_difference(
+    kube: FakeKube, header: str, status: int
+) -> None:
+    def answer(value: str) -> Handler:
+        return lambda _: web.Response(status=status, headers={header: value})
+
+    assert header in await compared(kube, answer("/one"), answer("/other"))
+    assert await compared(kube, answer("/one"), answer("/one")) == ""
+
+
+async def test_an_error_of_both_sides_is_no_equality(kube: FakeKube) -> None:
+    def broken(_: web.Request) -> web.Response:
+        return web.Response(status=502)
+
+    assert "502" in await compared(kube, broken, broken)
+
+
 async def test_a_redirect_is_compared_and_not_followed(kube: FakeKube) -> None:
     def moved(_: web.Request) -> web.Response:
         return web.Response(status=302, headers={"Location": "http://elsewhere.invalid/"})

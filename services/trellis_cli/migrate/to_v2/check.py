@@ -17,7 +17,7 @@ from trellis.kube.client import Kube
 from trellis.kube.network_errors import network_reason
 from trellis.kube.resources import ENDPOINT_SLICES, Manifest
 from trellis.lattice.domain.service_views import ServiceView
-from trellis_cli.migrate.model.to_v2.comparison import PORT_OF_V2, Answer, Comparison, address_in, port_name
+from trellis_cli.migrate.model.to_v2.comparison import COMPARED, PORT_OF_V2, Answer, Comparison, address_in, port_name
 from trellis_cli.migrate.model.to_v2.report import Conversion, Route
 
 
@@ -112,7 +112,8 @@ async def _ask(session: aiohttp.ClientSession, side: Side, host: str, path: str,
         async with session.get(url, headers=headers, allow_redirects=False) as answer:
             body = await _read(answer.content, timings.most)
             whole = len(body) <= timings.most
-            return Answer(side.address, answer.status, body[: timings.most], whole)
+            compared = tuple(answer.headers.get(name, "") for name in COMPARED)
+            return Answer(side.address, answer.status, body[: timings.most], whole, headers=compared)
     except (aiohttp.ClientError, TimeoutError, ValueError) as error:
         reason = network_reason(error) or type(error).__name__
         return Answer(side.address, problem=f"{side.address} unreachable: {reason}; run the command inside the cluster")

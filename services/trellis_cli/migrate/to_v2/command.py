@@ -90,8 +90,8 @@ def to_v2(  # noqa: PLR0913, PLR0917 - options of a command line
     that does not translate, with its replacement. Values of Secrets are not read. `--apply` writes the objects by
     server-side apply and prints the command that removes them; it changes no object of v1, no object of another owner,
     and no field of another manager. `--check` sends the same GET request to the reflected Service of v1 and to the
-    endpoints of v2, inside the cluster, and ends with 1 if status or body differ. Also ends with 1 if an application
-    cannot be converted, or a lattice does not answer.
+    endpoints of v2, inside the cluster, and ends with 1 if status, Content-Type, Content-Encoding, Location or body
+    differ, or both fail with 5xx. Also ends with 1 if an application cannot be converted, or a lattice does not answer.
 
     JSON: `{"ok", "objects": […], "applications": [{"namespace", "application", "ok", "report": [{"part", "reason",
     "message", "instead", "ways"}], "parts": {part: object}}], "unread": […]}`; with `--apply` `{"ok", "applied":

@@ -9,25 +9,33 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any, Final
 
 from trellis import names
 
 ROUTE_MANAGER: Final = "wasmcloud.dev/route-manager"
 """Label of the EndpointSlices of v2."""
+COMPARED: Final = ("Content-Type", "Content-Encoding", "Location")
+"""Headers that change the meaning of an answer. Their values are not shown: a Location can contain a token."""
 PORT_OF_V2: Final = "http"
 """Name of the only port of the EndpointSlices of v2."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One answer. ``problem``: "" if there is one; ``body``: at most the read limit, ``whole``: all of it was read."""
+    """One answer.
+
+    ``problem``: "" if there is one; ``headers``: values of ``COMPARED``; ``body``: at most the read limit, ``whole``:
+    all of it was read.
+    """
 
     address: str = ""
     status: int = 0
     body: bytes = b""
     whole: bool = True
     problem: str = ""
+    headers: tuple[str, ...] = ()
 
     def document(self) -> dict[str, Any]:
         """Return the answer for JSON, without its body."""
@@ -48,12 +56,17 @@ class Comparison:
 
     @property
     def difference(self) -> str:
-        """The difference, "" if status and body are equal."""
+        """The difference, "" if status, compared headers and body are equal, and neither server failed."""
         problems = [f"{side}: {found.problem}" for side, found in (("v1", self.v1), ("v2", self.v2)) if found.problem]
         if problems:
             return "; ".join(problems)
         if self.v1.status != self.v2.status:
             return f"status {self.v1.status} on v1, {self.v2.status} on v2"
+        if self.v1.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            return f"status {self.v1.status} on both: neither side shows how it answers"
+        pairs = zip(COMPARED, self.v1.headers, self.v2.headers, strict=False)
+        if unequal := [name for name, one, other in pairs if one != other]:
+            return f"headers differ: {', '.join(unequal)}"
         if self.v1.body != self.v2.body:
             return f"bodies differ from byte {_first_difference(self.v1.body, self.v2.body)}"
         if not (self.v1.whole and self.v2.whole):
