@@ -267,6 +267,24 @@ def test_settings_of_a_second_listener_are_reported_with_their_provider() -> Non
     assert not [place for place in found.parts if place.startswith("spec.components[3]")]
 
 
+def test_only_a_link_of_wasi_http_is_a_listener_or_permits_requests() -> None:
+    other: Manifest = {"namespace": "acme", "package": "shop@9", "interfaces": ["incoming-handler"]}
+    found = converted(
+        app(
+            component("ui", link_to("client", **other)),
+            provider("http", HTTP_SERVER, link_to("ui", **other)),
+            provider("client", "ghcr.io/wasmcloud/http-client:0.13.0"),
+        )
+    )
+    assert not of_kind(found, "Service")
+    assert not interfaces(found, "http")
+    assert not lines(found, Reason.EGRESS_DENIED)
+    assert [line.part for line in lines(found, Reason.LINK_NOT_TRANSLATED)] == [
+        "spec.components[0].traits[0]",
+        "spec.components[1].traits[0]",
+    ]
+
+
 def test_components_of_separate_listeners_are_separate_workloads() -> None:
     found = converted(
         app(

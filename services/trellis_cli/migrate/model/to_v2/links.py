@@ -105,7 +105,8 @@ class Links:
             self._without_plugin(link, piece, workload)
             return ""
         self._ends(link, link.target_end)
-        if provider.package == "http" and provider.image != HTTP_CLIENT and "incoming-handler" in link.interfaces:
+        serves = provider.package == "http" and provider.image != HTTP_CLIENT
+        if serves and link.package_name == provider.wit and "incoming-handler" in link.interfaces:
             if workload.listener is not None:
                 self._second_listener(link, piece, workload.listener)
                 return ""
@@ -133,6 +134,9 @@ class Links:
 
     def _egress(self, link: Link, piece: Piece, workload: Workload) -> str:
         """Record a link for outgoing requests: v2 links wasi:http always, and permits no host by default."""
+        if link.package_name != "wasi:http" or "outgoing-handler" not in link.interfaces:
+            self._not_translated(link, f"{piece.name} does not serve it", "Correct the link.", Way.MANIFEST)
+            return ""
         self.record.note(
             link.place,
             Reason.EGRESS_DENIED,
@@ -192,9 +196,9 @@ class Links:
         if workload is None:
             self._not_translated(link, "its component has no image", "Set the image.", Way.MANIFEST)
             return
-        package, reason = f"{link.namespace}:{link.package}", f"hosts have no plugin for {piece.name}"
-        if backends := PLUGINS.get(package):
-            instead = f"Hosts of v2 have plugins for {', '.join(backends)}: add {package} to hostInterfaces."
+        reason = f"hosts have no plugin for {piece.name}"
+        if backends := PLUGINS.get(link.package_name):
+            instead = f"Hosts of v2 have plugins for {', '.join(backends)}: add {link.package_name} to hostInterfaces."
             self._not_translated(link, reason, instead, Way.PLUGIN)
         else:
             self._not_translated(link, reason, _REPLACEMENT, *_REPLACED_BY)

@@ -129,7 +129,7 @@ class Plugins:
 
     def _offered(self, link: Link, provider: Provider) -> tuple[str, ...]:
         """Return the interfaces of a link that the plugin has, and record the remaining ones."""
-        if (link.namespace, link.package) != (provider.namespace, provider.package) or not link.interfaces:
+        if link.package_name != provider.wit or not link.interfaces:
             message = f"link {link.wit} of {link.source}: the plugin for {provider.image} has {provider.wit} only"
             self.record.note(link.place, Reason.INTERFACE_NOT_IN_V2, message, "Correct the link.", Way.MANIFEST)
             return ()

@@ -107,7 +107,12 @@ class Link:
     @property
     def wit(self) -> str:
         """``wasi:http/incoming-handler``."""
-        return f"{self.namespace}:{self.package}/{','.join(self.interfaces)}"
+        return f"{self.package_name}/{','.join(self.interfaces)}"
+
+    @property
+    def package_name(self) -> str:
+        """``wasi:http``."""
+        return f"{self.namespace}:{self.package}"
 
 
 @dataclass(frozen=True, slots=True)
