@@ -209,6 +209,28 @@ def test_options_of_the_service_are_kept_and_others_reported() -> None:
     ]
 
 
+@pytest.mark.parametrize("key", ["version", "note", "service-annotation.trellis.dev/note"])
+def test_an_annotation_that_is_too_large_is_reported_and_others_are_kept(key: str) -> None:
+    small = {"other": "x", "service-annotation.trellis.dev/other": "x"}
+    found = converted(manifest(**{key: "x" * 300_000}, **small))
+    reported = [*lines(found, Reason.ANNOTATION), *lines(found, Reason.SERVICE_OPTION)]
+    assert [line.part for line in reported] == [f"metadata.annotations.{key}"]
+    for item in found.objects:
+        assert item["metadata"]["annotations"]["other"] == "x"
+
+
+@pytest.mark.parametrize("package", ["keyvalue", "http"])
+def test_a_version_that_the_crd_does_not_accept_is_reported(package: str) -> None:
+    kv = link_to("kv", {"url": "redis://a:1"}, package=f"keyvalue@{'1' * (80 if package == 'keyvalue' else 3)}")
+    http = link(target={"name": "ui"}, package=f"http@{'1' * (80 if package == 'http' else 3)}")
+    found = converted(app(component("ui", kv), provider("kv", REDIS), provider("http", HTTP_SERVER, http)))
+    assert [len(item.get("version", "")) for name in ("keyvalue", "http") for item in interfaces(found, name)] == [
+        0 if name == package else 3 for name in ("keyvalue", "http")
+    ]
+    [line] = lines(found, Reason.INTERFACE_NOT_IN_V2)
+    assert line.part.endswith(".properties.package")
+
+
 def test_an_unknown_annotation_of_trellis_is_reported() -> None:
     found = converted(manifest(**{"trellis.dev/service-tpye": "NodePort"}))
     assert [line.part for line in lines(found, Reason.SERVICE_OPTION)] == [

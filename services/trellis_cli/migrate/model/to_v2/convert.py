@@ -33,7 +33,6 @@ from trellis_cli.migrate.model.to_v2.routes import (
     TRELLIS,
     Listener,
     ServicePlan,
-    is_key,
     is_label,
     make_service,
     name_on_v2,
@@ -41,6 +40,7 @@ from trellis_cli.migrate.model.to_v2.routes import (
     note_route,
     plan_service,
     service_options,
+    valid_annotations,
 )
 from trellis_cli.migrate.model.to_v2.scaling import Scale, scale_of
 from trellis_cli.migrate.model.to_v2.secrets import Secrets, note_policies
@@ -49,8 +49,6 @@ from trellis_cli.secrets.model import RuleInputs
 _VERSION: Final = "version"
 _TRELLIS: Final = (TRELLIS, names.SERVICE_LABEL_PREFIX, names.SERVICE_ANNOTATION_PREFIX)
 _SHARED: Final = "experimental.wasmcloud.dev/shared"
-_ANNOTATIONS_MOST: Final = 200_000
-"""Below the 256 KiB of annotations that the API server accepts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,19 +250,17 @@ class _Conversion:
 
     def _annotations(self, targets: Sequence[str]) -> dict[str, str]:
         """Return the annotations for each workload, and record those that do not fit."""
-        annotations: dict[str, str] = {_VERSION: self.app.version} if self.app.version else {}
-        size = 0
-        for key, value in self.app.annotations.items():
+        version = {_VERSION: self.app.version} if self.app.version else {}
+        # Those of Trellis are recorded with the options of the Service.
+        own = version | {key: value for key, value in self.app.annotations.items() if not key.startswith(_TRELLIS)}
+        annotations = valid_annotations((key, value) for key, value in own.items() if targets and key != _SHARED)
+        for key in own:
             place = f"metadata.annotations.{key}"
-            if key.startswith(_TRELLIS):
-                continue  # recorded with the options of the Service
-            size += len(key.encode()) + len(value.encode())
             if key == _SHARED:
                 message = "other applications use components of this one; v2 shares no components"
                 instead = "Merge the applications, or let them exchange messages by wasmcloud:messaging."
                 self.record.note(place, Reason.SHARED_COMPONENT, message, instead, Way.MANIFEST, Way.V1)
-            elif targets and is_key(key) and size <= _ANNOTATIONS_MOST:
-                annotations[key] = value
+            elif key in annotations:
                 self.record.done(place, targets[0])
             else:
                 message = f"annotation {key} does not fit, or the application has no workload"

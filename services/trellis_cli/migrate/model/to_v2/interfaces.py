@@ -18,6 +18,7 @@ from typing import Any, Final
 from trellis import names
 
 ENTRIES_MOST: Final = 64
+VERSION_MOST: Final = 64
 _LINKED_MOST: Final = ENTRIES_MOST - 1
 """One entry is kept for ``wasi:http``, which a listener adds."""
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]*")

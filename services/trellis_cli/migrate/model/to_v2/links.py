@@ -8,9 +8,10 @@ workload, or with the reason why it is not.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
+from trellis_cli.migrate.model.to_v2.interfaces import VERSION_MOST
 from trellis_cli.migrate.model.to_v2.plugins import HANDLER, Plugins, Workload
 from trellis_cli.migrate.model.to_v2.providers import HTTP_CLIENT, PLUGINS, provider_of
 from trellis_cli.migrate.model.to_v2.reading import App, Ends, Link, Piece
@@ -47,7 +48,8 @@ class Links:
         for piece in self.app.pieces:
             pieces.setdefault(piece.name, piece)
         used: dict[str, str] = {}
-        for link in sorted(self.app.links, key=lambda link: not pieces[link.source].provider):
+        links = map(self._with_valid_version, self.app.links)
+        for link in sorted(links, key=lambda link: not pieces[link.source].provider):
             target = self._link(link, pieces[link.source], pieces.get(link.target))
             for end in (pieces[link.source], pieces.get(link.target)):
                 if target and end is not None and end.provider:
@@ -56,6 +58,19 @@ class Links:
         for piece in self.app.pieces:
             if piece.provider:
                 self._provider(piece, used.get(piece.place, ""), linked=piece.name in linked)
+
+    def _with_valid_version(self, link: Link) -> Link:
+        """Return a link without a version that the CRD does not accept, and record it."""
+        if len(link.version) <= VERSION_MOST:
+            return link
+        self.record.note(
+            f"{link.place}.properties.package",
+            Reason.INTERFACE_NOT_IN_V2,
+            f"link {link.wit} of {link.source} has a version of more than {VERSION_MOST} characters",
+            "Correct the version.",
+            Way.MANIFEST,
+        )
+        return replace(link, version="")
 
     def _link(self, link: Link, source: Piece, target: Piece | None) -> str:
         """Return the workload that has a link, "" if none has it."""

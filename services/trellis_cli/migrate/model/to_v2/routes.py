@@ -10,7 +10,7 @@ Source: hosts of v2 route by the Host header: ``config.host`` of ``wasi:http``, 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -32,6 +32,8 @@ TRELLIS: Final = "trellis.dev/"
 V2_SUFFIX: Final = "-v2"
 """Suffix of a Service of v2 while service_reflector has the plain name."""
 _NAME_MOST: Final = 63
+_ANNOTATIONS_MOST: Final = 200_000
+"""Below the 256 KiB of annotations that the API server accepts."""
 _HOST: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*", re.IGNORECASE)
 _ADDRESSES: Final = ("address", "default_address", "listen_address", "port")
 _LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
@@ -157,7 +159,7 @@ def plan_service(listener: Listener, plain: str, name: str, options: ServiceOpti
 def make_service(plan: ServicePlan, options: ServiceOptions, namespace: str, own: Mapping[str, str]) -> Manifest:
     """Return the manifest of a Service without a selector, with its ``own`` labels; v2 writes its EndpointSlice."""
     labels = {key: value for key, value in options.labels if is_label(key, value)}
-    annotations = {key: value for key, value in options.annotations if is_key(key)}
+    annotations = valid_annotations(options.annotations)
     spec: Manifest = {"ports": [{"name": "http", "port": plan.port, "protocol": "TCP", "appProtocol": "http"}]}
     if options.type != "ClusterIP":
         spec = {"type": options.type} | spec
@@ -200,16 +202,19 @@ def note_route(listener: Listener, plan: ServicePlan, namespace: str, record: Re
 def note_options(app: App, options: ServiceOptions, target: str, record: Record) -> None:
     """Record the annotations of the application for its Service; ``target``: the Service, "" if there is none."""
     known = {names.ANNOTATION_SERVICE_TYPE, names.ANNOTATION_SERVICE_AFFINITY}
+    annotations = valid_annotations(options.annotations)
     for key, value in app.annotations.items():
         place = f"metadata.annotations.{key}"
         prefix = next((item for item in _PREFIXES if key.startswith(item)), "")
-        if prefix and target and _is_valid(prefix, key, value):
+        name = key.removeprefix(prefix).replace("__", "/")
+        fits = is_label(name, value) if prefix == names.SERVICE_LABEL_PREFIX else name in annotations
+        if prefix and target and fits:
             record.done(place, target)
         elif prefix:
             record.note(
                 place,
                 Reason.SERVICE_OPTION,
-                f"annotation {key} is not valid on a Service, or the application has no Service",
+                f"annotation {key} is not valid on a Service or too large, or the application has no Service",
                 "Set it on the Service of v2.",
                 Way.OBJECT,
             )
@@ -239,16 +244,23 @@ _REMEDIES: Final[Mapping[str, str]] = {
 }
 
 
-def _is_valid(prefix: str, key: str, value: str) -> bool:
-    name = key.removeprefix(prefix).replace("__", "/")
-    return is_label(name, value) if prefix == names.SERVICE_LABEL_PREFIX else is_key(name)
-
-
 def is_label(key: str, value: str) -> bool:
     """Return whether Kubernetes accepts a label."""
-    return is_key(key) and bool(_LABEL_VALUE.fullmatch(value))
+    return _is_key(key) and bool(_LABEL_VALUE.fullmatch(value))
 
 
-def is_key(key: str) -> bool:
+def valid_annotations(wanted: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return the annotations that an object can have, the first ones if all of them are too large."""
+    found: dict[str, str] = {}
+    size = 0
+    for key, value in wanted:
+        further = len(key.encode()) + len(value.encode())
+        if _is_key(key) and size + further <= _ANNOTATIONS_MOST:
+            found[key] = value
+            size += further
+    return found
+
+
+def _is_key(key: str) -> bool:
     """Return whether Kubernetes accepts the key of a label or an annotation."""
     return bool(_KEY.fullmatch(key)) and len(key.rpartition("/")[0]) <= 253
