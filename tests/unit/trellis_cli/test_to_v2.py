@@ -394,6 +394,13 @@ def test_the_leaf_of_a_host_of_v1_is_no_address_on_v2() -> None:
     assert {Reason.BACKEND_ADDRESS, Reason.BUCKET_NAME} <= reasons(found)
 
 
+@pytest.mark.parametrize("rest", ["u:hunter2@127.0.0.1:6379", "localhost/?password=hunter2"])
+def test_credentials_do_not_hide_that_an_address_is_the_host_itself(rest: str) -> None:
+    found = converted(app(component("ui", link_to("kv", {"url": f"redis://{rest}"})), provider("kv", REDIS)))
+    assert {Reason.CREDENTIALS, Reason.BACKEND_ADDRESS} <= reasons(found)
+    assert "hunter2" not in repr(found)
+
+
 def test_a_link_with_a_name_is_an_interface_of_that_name() -> None:
     found = converted(app(component("ui", link_to("kv", {"url": "redis://a:1"}, name="cache")), provider("kv", REDIS)))
     assert interfaces(found)[0]["name"] == "cache"

@@ -148,14 +148,14 @@ def settings_of(provider: Provider, configs: Iterable[Config]) -> Settings:
             first, _, rest = value.partition(",")
             values.pop(URL, None)
             local.pop(URL, None)
+            if is_local(first):
+                local[URL] = place
             if _may_contain_credentials(value):
                 secret.append((place, key))
                 continue
             done.append(place)
             more += [place] if rest else []
-            if is_local(first):
-                local[URL] = place
-            else:
+            if URL not in local:
                 values[URL] = first.strip()
         elif name == SUBSCRIPTIONS:
             subjects, groups = _subscriptions(value)
