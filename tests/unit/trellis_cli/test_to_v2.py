@@ -394,6 +394,19 @@ def test_the_leaf_of_a_host_of_v1_is_no_address_on_v2() -> None:
     assert {Reason.BACKEND_ADDRESS, Reason.BUCKET_NAME} <= reasons(found)
 
 
+def test_a_directory_of_the_host_is_reported() -> None:
+    blobs: Manifest = {"package": "blobstore", "interfaces": ["blobstore"]}
+    found = converted(
+        app(
+            component("ui", link_to("files", {"root": "/data"}, **blobs)),
+            provider("files", "ghcr.io/wasmcloud/blobstore-fs:0.12.0"),
+        )
+    )
+    assert interfaces(found, "blobstore")[0]["config"] == {"backend": "filesystem", "root": "/data"}
+    [line] = lines(found, Reason.BACKEND_ADDRESS)
+    assert Way.HOSTS in line.ways
+
+
 @pytest.mark.parametrize("rest", ["u:hunter2@127.0.0.1:6379", "localhost/?password=hunter2"])
 def test_credentials_do_not_hide_that_an_address_is_the_host_itself(rest: str) -> None:
     found = converted(app(component("ui", link_to("kv", {"url": f"redis://{rest}"})), provider("kv", REDIS)))

@@ -16,6 +16,7 @@ from trellis_cli.migrate.model.to_v2.interfaces import ENTRIES_MOST, OF_EXPORTS,
 from trellis_cli.migrate.model.to_v2.object_names import part_name
 from trellis_cli.migrate.model.to_v2.providers import (
     BUCKETS,
+    FILESYSTEM,
     SUBSCRIPTIONS,
     URL,
     Provider,
@@ -178,6 +179,15 @@ class Plugins:
                 "to the backend with the data of v1, or copy the data.",
                 Way.OBJECT,
                 Way.HOSTS,
+            )
+        if provider.backend == FILESYSTEM:
+            self.record.note(
+                f"{link.place}.properties.target",
+                Reason.BACKEND_ADDRESS,
+                f"{piece.name} has its data in a directory of its host; hosts of v2 do not have that directory",
+                f"Mount a volume with the data in the pods of the hosts, and set root of {provider.wit} to its path.",
+                Way.HOSTS,
+                Way.OBJECT,
             )
         if BUCKETS in settings.values:
             self.record.note(

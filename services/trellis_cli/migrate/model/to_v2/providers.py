@@ -24,6 +24,8 @@ BACKEND: Final = "backend"
 URL: Final = "url"
 BUCKETS: Final = "buckets"
 SUBSCRIPTIONS: Final = "subscriptions"
+FILESYSTEM: Final = "filesystem"
+"""Backend with its data in a directory of the host."""
 _UNSPECIFIED: Final = ("localhost", "")
 _CREDENTIAL_PARTS: Final = frozenset("@?#")
 
@@ -67,7 +69,7 @@ _ALL: Final = (
         "blobstore-nats", "wasi", "blobstore", _BLOBSTORE, "nats", {"cluster_uri": URL}, along=("container", "types")
     ),
     Provider(
-        "blobstore-fs", "wasi", "blobstore", _BLOBSTORE, "filesystem", {"root": "root"}, along=("container", "types")
+        "blobstore-fs", "wasi", "blobstore", _BLOBSTORE, FILESYSTEM, {"root": "root"}, along=("container", "types")
     ),
     Provider(
         "messaging-nats",
@@ -91,7 +93,7 @@ _ALL: Final = (
 PROVIDERS: Final[Mapping[str, Provider]] = {item.image: item for item in _ALL}
 PLUGINS: Final[Mapping[str, tuple[str, ...]]] = {
     "wasi:keyvalue": ("nats", "redis"),
-    "wasi:blobstore": ("nats", "filesystem"),
+    "wasi:blobstore": ("nats", FILESYSTEM),
     "wasmcloud:messaging": ("nats",),
     "wasmcloud:postgres": ("postgres",),
 }
