@@ -117,7 +117,9 @@ def _piece(rng: random.Random, name: str) -> Manifest:
     """Return a component or provider without its links."""
     provider = rng.random() < 0.5
     image = (
-        rng.choice(_PROVIDERS) if provider else rng.choice([f"example.com/{len(name)}:1"] * 4 + ["file:///x.wasm", ""])
+        rng.choice(_PROVIDERS)
+        if provider
+        else rng.choice([f"example.com/{len(name)}:1"] * 4 + ["file:///x.wasm", "not a ref!!", ""])
     )
     properties: Manifest = {"image": image}
     if rng.random() < 0.1:

@@ -760,6 +760,24 @@ def test_a_part_of_no_use_is_no_workload() -> None:
     assert not lines(found, Reason.PROVIDER_NOT_IN_V2), "hosts of v2 have plugins for both"
 
 
+@pytest.mark.parametrize(
+    ("image", "valid"),
+    [
+        ("ghcr.io/acme/ui:1", True),
+        ("localhost:5000/ui@sha256:" + "a" * 64, True),
+        ("acme/ui", True),
+        ("ui:1", True),
+        ("not a ref!!", False),
+        ("ghcr.io/acme/ui:${TAG}", False),
+        ("https://ghcr.io/acme/ui:1", False),
+    ],
+)
+def test_an_image_that_no_host_can_pull_is_reported(image: str, valid: bool) -> None:
+    found = converted(app(component("ui") | {"properties": {"image": image}}))
+    parts = [line.part for line in lines(found, Reason.INVALID_IMAGE)]
+    assert parts == ([] if valid else ["spec.components[0].properties.image"])
+
+
 def test_labels_and_annotations_are_kept() -> None:
     found = manifest(description="A shop")
     found["metadata"]["labels"] = {"team": "web", "bad": "not valid"}

@@ -13,6 +13,7 @@ CRDs of v2. Source: runtime.wasmcloud.dev/v1alpha1 of wasmCloud 2.7.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from typing import Final
 from service_reflector.domain.service_options import ServiceOptions
 from trellis import names
 from trellis.kube.resources import WORKLOAD_DEPLOYMENTS
+from trellis.oci.references import parse_image
 from trellis_cli.migrate.model.to_v2.configs import ConfigMaps
 from trellis_cli.migrate.model.to_v2.interfaces import Need, make_interface
 from trellis_cli.migrate.model.to_v2.links import Links
@@ -161,10 +163,13 @@ class _Conversion:
             message = f"component {piece.name} has no image that a host of v2 can pull"
             self.record.note(piece.place, Reason.NO_IMAGE, message, "Push it to a registry.", Way.MANIFEST)
             return False
+        place = f"{piece.place}.properties.image"
         if piece.image.startswith(LOCAL_FILE):
             message = f"component {piece.name} is a file on the host; hosts of v2 pull images from registries"
-            place = f"{piece.place}.properties.image"
             self.record.note(place, Reason.LOCAL_IMAGE, message, "Push it to a registry.", Way.MANIFEST)
+        elif not _is_reference(piece.image):
+            message = f"the image of component {piece.name} is not a reference such as registry.example/shop/ui:1"
+            self.record.note(place, Reason.INVALID_IMAGE, message, "Correct it.", Way.MANIFEST)
         return True
 
     def _shared(self, piece: Piece) -> None:
@@ -271,6 +276,14 @@ class _Conversion:
 def _order(part: str) -> tuple[tuple[int, str], ...]:
     """Return the key that sorts parts as in the manifest: a number by its length first, since it may have any."""
     return tuple((len(item), item) if item.isdecimal() else (0, item) for item in re.split(r"([0-9]+)", part))
+
+
+def _is_reference(image: str) -> bool:
+    """Return whether hosts can read the text as a reference: without a registry, it is one of Docker Hub."""
+    for text in (image, f"docker.io/{image}"):
+        with contextlib.suppress(ValueError):
+            return bool(parse_image(text))
+    return False
 
 
 def _http(listener: Listener, plan: ServicePlan) -> Manifest:

@@ -175,8 +175,8 @@ class Plugins:
                 next(iter(settings.local), f"{link.place}.properties.target"),
                 Reason.BACKEND_ADDRESS,
                 f"{piece.name} connects to its own host; hosts of v2 have no {provider.backend} there",
-                f"Without url, a component gets the data NATS of the host. Set url of {provider.wit}, or of its Secret, "
-                "to the backend with the data of v1, or copy the data.",
+                "Without url, a component gets the data NATS of the host. "
+                f"Set url of {provider.wit}, or of its Secret, to the backend with the data of v1, or copy the data.",
                 Way.OBJECT,
                 Way.HOSTS,
             )

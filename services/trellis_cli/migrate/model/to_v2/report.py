@@ -23,6 +23,7 @@ class Reason(StrEnum):
     IGNORED_BY_WADM = "IgnoredByWadm"
     NO_IMAGE = "NoImage"
     LOCAL_IMAGE = "LocalImage"
+    INVALID_IMAGE = "InvalidImage"
     SHARED_COMPONENT = "SharedComponent"
     COMPONENT_ID = "ComponentId"
     PROVIDER_NOT_IN_V2 = "ProviderNotInV2"
