@@ -530,14 +530,37 @@ def test_subscriptions_are_kept_if_messages_are_sent_by_another_backend() -> Non
     assert line.part == "spec.components[0].traits[0].properties.interfaces"
 
 
-def test_postgres_needs_a_secret_with_its_address() -> None:
-    query: Manifest = {"namespace": "wasmcloud", "package": "postgres", "interfaces": ["query"]}
+@pytest.mark.parametrize(
+    ("name", "way", "secrets"),
+    [("default", Way.HOSTS, None), ("orders", Way.OBJECT, [{"name": part_name("shop", "db")}])],
+)
+def test_a_database_has_the_address_of_the_host_or_of_the_secret_of_its_label(
+    name: str, way: Way, secrets: list[Manifest] | None
+) -> None:
+    query: Manifest = {"namespace": "wasmcloud", "package": "postgres", "interfaces": ["query"], "name": name}
     config = {"POSTGRES_HOST": "db", "POSTGRES_PASSWORD": "hunter2", "POSTGRES_DATABASE": "shop"}
     found = converted(app(component("ui", link_to("db", config, **query)), provider("db", POSTGRES)))
     [entry] = interfaces(found, "postgres")
     assert entry["config"] == {"backend": "postgres", "database": "shop"}
-    assert entry["secretFrom"] == [{"name": part_name("shop", "db")}]
+    assert entry.get("secretFrom") == secrets
+    assert {line.ways for line in lines(found, Reason.CREDENTIALS)} == {(way,)}
     assert "hunter2" not in repr(found)
+
+
+def test_two_databases_of_a_workload_have_an_address_each() -> None:
+    query: Manifest = {"namespace": "wasmcloud", "package": "postgres", "interfaces": ["query"]}
+    cart: Manifest = {"namespace": "acme", "package": "shop", "interfaces": ["cart"]}
+    found = converted(
+        app(
+            component("ui", link_to("one", **query), link_to("cart", **cart)),
+            component("cart", link_to("two", **query)),
+            provider("one", POSTGRES),
+            provider("two", POSTGRES),
+        )
+    )
+    entries = {item.get("name"): item.get("secretFrom") for item in interfaces(found, "postgres")}
+    assert entries == {None: None, "cart": [{"name": part_name("shop", "two")}]}
+    assert [line.ways for line in lines(found, Reason.CREDENTIALS)] == [(Way.HOSTS,), (Way.OBJECT,)]
 
 
 def test_outgoing_requests_are_denied_until_their_hosts_are_listed() -> None:

@@ -29,7 +29,11 @@ OF_EXPORTS: Final = frozenset({"host", "subscriptions", "consumer_group"})
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """The interfaces that one link needs. ``name``: "" for the default; ``secrets``: names of Secrets."""
+    """The interfaces that one link needs.
+
+    ``name``: "" for the default; ``secrets``: names of Secrets; ``by_host``: without a name, the host has the address
+    of the backend, and no Secret is read.
+    """
 
     namespace: str
     package: str
@@ -38,6 +42,7 @@ class Need:
     name: str = ""
     config: Mapping[str, str] = field(default_factory=dict)
     secrets: tuple[str, ...] = ()
+    by_host: bool = False
 
 
 class Outcome(Enum):
@@ -127,6 +132,6 @@ def make_interface(entry: Need) -> dict[str, Any]:
     found["interfaces"] = list(entry.interfaces)
     if entry.config:
         found["config"] = dict(entry.config)
-    if entry.secrets:
+    if entry.secrets and (entry.name or not entry.by_host):
         found["secretFrom"] = [{"name": name} for name in entry.secrets]
     return found

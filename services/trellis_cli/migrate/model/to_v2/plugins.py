@@ -17,6 +17,7 @@ from trellis_cli.migrate.model.to_v2.object_names import part_name
 from trellis_cli.migrate.model.to_v2.providers import (
     BUCKETS,
     FILESYSTEM,
+    POSTGRES,
     SUBSCRIPTIONS,
     URL,
     Provider,
@@ -31,7 +32,6 @@ from trellis_cli.migrate.model.to_v2.secrets import Secrets
 
 HANDLER: Final = "handler"
 """Interface of ``wasmcloud:messaging`` that a component exports."""
-_POSTGRES: Final = "postgres"
 _REMOTE: Final = frozenset({"nats", "redis"})
 """Backends with an address."""
 _BY_DEFAULT: Final = (
@@ -77,10 +77,14 @@ class Plugins:
         settings = settings_of(provider, configs)
         if HANDLER not in offered:
             settings = self._of_import(link, provider, settings, end)
-        secrets = self._secrets(link, piece, provider, settings, (*piece.secrets, *end.secrets))
-        target = self._need(link, _need_of(link, provider, offered, settings, secrets), workload)
+        uses = (*piece.secrets, *end.secrets)
+        secrets = self._secrets(piece, provider, settings, uses)
+        target, named = self._need(link, _need_of(link, provider, offered, settings, secrets), workload)
         if target:
             self._settings(link, piece, provider, settings, configs)
+        if target and provider.backend == POSTGRES:
+            places = [*(place for place, _ in settings.secret), *(use.place for use in uses)]
+            self._postgres(link, piece, named, places)
         return target
 
     def _of_import(self, link: Link, provider: Provider, settings: Settings, end: Ends) -> Settings:
@@ -97,13 +101,13 @@ class Plugins:
         values = {key: value for key, value in settings.values.items() if key not in OF_EXPORTS}
         return replace(settings, values=values)
 
-    def _need(self, link: Link, need: Need, workload: Workload) -> str:
-        """Add a host interface to a workload; return the workload, "" if it has no place for it."""
+    def _need(self, link: Link, need: Need, workload: Workload) -> tuple[str, str]:
+        """Add a host interface to a workload; return the workload, "" if it has no place for it, and its name."""
         exported = HANDLER in need.interfaces
         interfaces, outcome, named = workload.interfaces.with_need(need, link.target if exported else link.source)
         if outcome is Outcome.FULL or (outcome is Outcome.NAMED and exported):
             self._no_place(link, full=outcome is Outcome.FULL)
-            return ""
+            return "", ""
         workload.interfaces = interfaces
         self.record.done(link.place, workload.target)
         if outcome is Outcome.NAMED:
@@ -116,7 +120,7 @@ class Plugins:
                 Way.MANIFEST,
             )
         self.name(link, named)
-        return workload.target
+        return workload.target, named
 
     def _no_place(self, link: Link, *, full: bool) -> None:
         self.record.undo(link.place)
@@ -199,24 +203,12 @@ class Plugins:
             )
 
     def _secrets(
-        self, link: Link, piece: Piece, provider: Provider, settings: Settings, uses: Sequence[SecretUse]
+        self, piece: Piece, provider: Provider, settings: Settings, uses: Sequence[SecretUse]
     ) -> tuple[str, ...]:
         """Return the names of the Secrets of a host interface, and record which ones must be created."""
         plain = part_name(self.application, piece.name)
-        if provider.backend == _POSTGRES:
-            places = [link.place + ".properties.target", *(place for place, _ in settings.secret)]
-            places += [use.place for use in uses]
-            for place in places:
-                self.record.note(
-                    place,
-                    Reason.CREDENTIALS,
-                    f"{piece.name} has its address and credentials in several settings; v2 reads one address",
-                    f"Create Secret {plain} with the key url: postgres://USER:PASSWORD@HOST:PORT/DATABASE. A component "
-                    "that imports the package without a label needs hosts with --postgres-url.",
-                    Way.OBJECT,
-                    Way.HOSTS,
-                )
-            return (plain,)
+        if provider.backend == POSTGRES:
+            return (plain,)  # recorded when its entry has a name, or none
         found: list[str] = []
         for place, key in settings.secret:
             wanted = provider.settings.get(key.lower()) == URL
@@ -227,6 +219,20 @@ class Plugins:
         for use in uses:
             found += self._address_in_secret(use, piece, provider, plain)
         return tuple(dict.fromkeys(found))
+
+    def _postgres(self, link: Link, piece: Piece, named: str, places: Iterable[str]) -> None:
+        """Record how a database gets its address: by the Secret of an entry with a name, else by the host."""
+        secret, url = part_name(self.application, piece.name), "postgres://USER:PASSWORD@HOST:PORT"
+        if named:
+            instead, way = f"Create Secret {secret} with the key url: {url}/DATABASE.", Way.OBJECT
+        else:
+            instead, way = (
+                f"Start the hosts with --postgres-url {url}, and set database of wasmcloud:postgres.",
+                Way.HOSTS,
+            )
+        message = f"{piece.name} has its address and credentials in several settings; v2 reads one address"
+        for place in (f"{link.place}.properties.target", *places):
+            self.record.note(place, Reason.CREDENTIALS, message, instead, way)
 
     def _address_in_secret(self, use: SecretUse, piece: Piece, provider: Provider, plain: str) -> list[str]:
         """Return the Secret with the address of a backend; one with another key has to be created."""
@@ -270,4 +276,13 @@ def _need_of(
     exported = HANDLER in offered
     interfaces = offered if exported else tuple(dict.fromkeys((*offered, *provider.along)))
     name = "" if exported else link.name
-    return Need(provider.namespace, provider.package, interfaces, link.version, name, settings.values, secrets)
+    return Need(
+        provider.namespace,
+        provider.package,
+        interfaces,
+        link.version,
+        name,
+        settings.values,
+        secrets,
+        by_host=provider.backend == POSTGRES,
+    )

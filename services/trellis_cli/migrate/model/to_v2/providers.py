@@ -24,6 +24,8 @@ BACKEND: Final = "backend"
 URL: Final = "url"
 BUCKETS: Final = "buckets"
 SUBSCRIPTIONS: Final = "subscriptions"
+POSTGRES: Final = "postgres"
+"""Backend that has the address of its host without a name, and that of its Secret with one."""
 FILESYSTEM: Final = "filesystem"
 """Backend with its data in a directory of the host."""
 _UNSPECIFIED: Final = ("localhost", "")
@@ -55,7 +57,7 @@ class Provider:
 _KEYVALUE: Final = frozenset({"store", "atomics", "batch"})
 _BLOBSTORE: Final = frozenset({"blobstore", "container", "types"})
 _MESSAGING: Final = frozenset({"consumer", "handler", "types"})
-_POSTGRES: Final = frozenset({"query", "prepared", "types"})
+_DATABASE: Final = frozenset({"query", "prepared", "types"})
 _HTTP: Final = frozenset({"incoming-handler", "outgoing-handler"})
 
 _ALL: Final = (
@@ -84,8 +86,8 @@ _ALL: Final = (
         "sqldb-postgres",
         "wasmcloud",
         "postgres",
-        _POSTGRES,
-        "postgres",
+        _DATABASE,
+        POSTGRES,
         {"postgres_database": "database", "database": "database"},
         along=("types",),
     ),
@@ -95,7 +97,7 @@ PLUGINS: Final[Mapping[str, tuple[str, ...]]] = {
     "wasi:keyvalue": ("nats", "redis"),
     "wasi:blobstore": ("nats", FILESYSTEM),
     "wasmcloud:messaging": ("nats",),
-    "wasmcloud:postgres": ("postgres",),
+    "wasmcloud:postgres": (POSTGRES,),
 }
 """Backends of the plugins of hosts, by WIT package."""
 
