@@ -59,7 +59,9 @@ def target(namespace: str, res: Resource) -> Target:
 
 
 async def results(kube: Kube, namespace: str, **texts: str) -> set[str]:
-    return {item.done for item in (await apply(kube, [conversion(namespace, **texts)])).applied}
+    return {
+        item.done for item in (await apply(kube, [conversion(namespace, **texts)], namespace, complete=True)).applied
+    }
 
 
 async def test_a_second_run_changes_nothing_and_a_removed_entry_goes(kube: Kube, namespace: str) -> None:
@@ -88,7 +90,7 @@ async def test_an_object_that_appears_after_the_check_is_not_changed(
 
     monkeypatch.setattr(kube, "apply_unless_taken", after_another)
     with pytest.raises(CommandError) as refused:
-        await apply(kube, [conversion(namespace, A="1")])
+        await apply(kube, [conversion(namespace, A="1")], namespace, complete=True)
     assert wanted.key in str(refused.value)
     found = await kube.get(res, wanted.name, namespace)
     assert found["metadata"]["resourceVersion"] == made[0]["metadata"]["resourceVersion"]

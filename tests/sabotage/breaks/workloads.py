@@ -57,8 +57,8 @@ TO_V2: Final = (
         "ADR 110: only objects with the label of the same application are changed",
         "trellis_cli",
         "refusals",
-        "elif present is not None and (reason := _refusal(target, present, labels)):",
-        "elif present is None and (reason := _refusal(target, {'metadata': {}}, labels)) is None:",
+        "elif present is not None and (reason := _refusal(target, present, owners)):",
+        "elif present is None and (reason := _refusal(target, {'metadata': {'namespace': ''}}, owners)) is None:",
         "tests/unit/trellis_cli/test_to_v2_command.py::test_an_object_of_another_owner_stops_everything",
     ),
     Break(

@@ -93,7 +93,9 @@ def kube(monkeypatch: pytest.MonkeyPatch) -> FakeKube:
 
 async def applied(kube: FakeKube, namespace: str | None = "shop") -> list[tuple[str, str]]:
     found = await read.read(kube, namespace, None, from_wadm=False)
-    return [(item.object, item.done) for item in (await apply(kube, found.conversions)).applied]
+    return [
+        (item.object, item.done) for item in (await apply(kube, found.conversions, namespace, complete=True)).applied
+    ]
 
 
 async def test_objects_are_printed_for_kubectl_and_the_report_is_beside_them(
@@ -179,7 +181,7 @@ async def test_the_plain_name_is_used_when_v1_has_left_it_and_the_former_service
     await applied(kube)
     kube.remove(SERVICES, "shop", "shop")
     found = await read.read(kube, "shop", None, from_wadm=False)
-    result = await apply(kube, found.conversions)
+    result = await apply(kube, found.conversions, "shop", complete=True)
     assert ("Service shop/shop", "created") in [(item.object, item.done) for item in result.applied]
     assert result.leftovers == ("kubectl delete services shop-v2 --namespace shop",)
 
@@ -210,6 +212,37 @@ async def test_applications_that_v1_serves_by_a_name_and_its_suffix_are_both_app
     assert {done for _, done in await applied(kube)} == {"unchanged"}
 
 
+@pytest.mark.parametrize("complete", [True, False])
+@pytest.mark.parametrize("others", [[], ["till"]], ids=["the last one", "one of two"])
+async def test_objects_of_an_application_that_is_gone_are_named(
+    kube: FakeKube, others: list[str], complete: bool
+) -> None:
+    """Unless a lattice did not answer: its applications are unknown, and not gone."""
+    for name in ("shop", *others):
+        kube.put(APPLICATIONS, application(name))
+    await applied(kube)
+    kube.remove(APPLICATIONS, "shop", "shop")
+    found = await read.read(kube, "shop", None, from_wadm=False)
+    result = await apply(kube, found.conversions, "shop", complete=complete)
+    assert result.leftovers == ()
+    expected = (
+        "kubectl delete workloaddeployments.runtime.wasmcloud.dev,services,configmaps --namespace shop "
+        "--selector 'trellis.dev/migrated-from in (shop)'"
+    )
+    assert result.orphans == ((expected,) if complete else ())
+
+
+async def test_an_application_that_cannot_be_converted_any_more_is_not_gone(kube: FakeKube) -> None:
+    kube.put(APPLICATIONS, application())
+    await applied(kube)
+    spoilt = application()
+    spoilt["spec"]["components"][0]["type"] = "x"
+    kube.put(APPLICATIONS, spoilt)
+    found = await read.read(kube, "shop", None, from_wadm=False)
+    result = await apply(kube, found.conversions, "shop", complete=True)
+    assert (result.leftovers, result.orphans) == ((), ())
+
+
 @pytest.mark.parametrize("label", [None, "till"], ids=["an object of a user", "an object of another application"])
 async def test_an_object_of_another_owner_stops_everything(kube: FakeKube, label: str | None) -> None:
     kube.put(APPLICATIONS, application())
@@ -226,7 +259,7 @@ async def test_a_service_that_v1_creates_meanwhile_is_left_alone(kube: FakeKube)
     found = await read.read(kube, "shop", None, from_wadm=False)
     kube.put(SERVICES, reflected())
     with pytest.raises(CommandError):
-        await apply(kube, found.conversions)
+        await apply(kube, found.conversions, "shop", complete=True)
     assert kube.writes == []
 
 

@@ -17,7 +17,15 @@ from trellis.kube.client import Kube
 from trellis.kube.errors import Conflict, NotFound
 from trellis.kube.resources import CONFIGMAPS, SERVICES, WORKLOAD_DEPLOYMENTS, Manifest, Resource
 from trellis_cli.common.errors import CommandError
-from trellis_cli.migrate.model.to_v2.owners import Target, deletion, name_of, refusals, removal, targets_of
+from trellis_cli.migrate.model.to_v2.owners import (
+    Target,
+    deletion,
+    name_of,
+    owner_of,
+    refusals,
+    removal,
+    targets_of,
+)
 from trellis_cli.migrate.model.to_v2.report import Conversion
 
 _KINDS: Final[tuple[Resource, ...]] = (WORKLOAD_DEPLOYMENTS, SERVICES, CONFIGMAPS)
@@ -41,30 +49,43 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The applied objects, the commands that remove them, and those that remove leftovers of former runs."""
+    """The applied objects, the commands that remove them, and those that remove objects of former runs.
+
+    ``leftovers``: objects that applications do not have any more; ``orphans``: those of applications that were not
+    read.
+    """
 
     applied: tuple[Applied, ...]
     remove: tuple[str, ...]
     leftovers: tuple[str, ...]
+    orphans: tuple[str, ...]
 
 
-async def apply(kube: Kube, conversions: Sequence[Conversion]) -> Result:
-    """Apply the objects.
+async def apply(kube: Kube, conversions: Sequence[Conversion], namespace: str | None, *, complete: bool) -> Result:
+    """Apply the objects of the applications of a namespace, or of all; ``complete``: all applications were read.
 
     Raises:
         CommandError: v2 is not installed, or an object belongs to another owner; then nothing was written.
         KubeError: an object cannot be read or written.
     """
     targets = targets_of(conversions)
-    namespaces = sorted({target.namespace for target in targets})
-    leftovers = await _leftovers(kube, namespaces, targets)
+    former = [(res, item) for res in _KINDS for item in await _labelled(kube, res, namespace)]
     existing = await _existing(kube, targets)
     if refused := refusals(targets, existing):
         raise CommandError(f"nothing was changed: {'; '.join(refused)}")
     applied: list[Applied] = []
     for target, found in zip(targets, existing, strict=True):
         applied.append(await _apply(kube, target, found, len(applied)))
-    return Result(tuple(applied), tuple(removal(targets)), leftovers)
+    wanted = {(target.res, target.namespace, target.name) for target in targets}
+    converted = {(item.namespace, item.label) for item in conversions if item.valid}
+    read = {(item.namespace, names.service_name(item.application)) for item in conversions}
+    leftovers = [
+        deletion(res, item)
+        for res, item in former
+        if owner_of(item) in converted and (res, item["metadata"]["namespace"], name_of(item)) not in wanted
+    ]
+    orphans = removal({owner_of(item) for _, item in former} - read) if complete else []
+    return Result(tuple(applied), tuple(removal(target.owner for target in targets)), tuple(leftovers), tuple(orphans))
 
 
 async def _existing(kube: Kube, targets: Sequence[Target]) -> list[Manifest | None]:
@@ -100,25 +121,12 @@ async def _apply(kube: Kube, target: Target, found: Manifest | None, before: int
     return Applied(target.key, "unchanged" if same else "configured")
 
 
-async def _leftovers(kube: Kube, namespaces: Sequence[str], targets: Sequence[Target]) -> tuple[str, ...]:
-    """Return the commands that remove objects of former runs for the same applications.
+async def _labelled(kube: Kube, res: Resource, namespace: str | None) -> list[Manifest]:
+    """Return the objects of a kind that a run wrote.
 
     Raises:
         CommandError: the API server does not serve the kinds of v2.
     """
-    wanted = {(target.namespace, target.res, target.name) for target in targets}
-    labels = {(target.namespace, target.label) for target in targets}
-    commands = []
-    for namespace in namespaces:
-        for res in _KINDS:
-            for item in await _labelled(kube, res, namespace):
-                name, label = name_of(item), (item["metadata"].get("labels") or {}).get(names.LABEL_MIGRATED_FROM)
-                if (namespace, label) in labels and (namespace, res, name) not in wanted:
-                    commands.append(deletion(res, item))
-    return tuple(commands)
-
-
-async def _labelled(kube: Kube, res: Resource, namespace: str) -> list[Manifest]:
     try:
         return (await kube.list(res, namespace, label_selector=names.LABEL_MIGRATED_FROM)).items
     except NotFound:

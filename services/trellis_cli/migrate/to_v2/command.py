@@ -95,8 +95,8 @@ def to_v2(  # noqa: PLR0913, PLR0917 - options of a command line
 
     JSON: `{"ok", "objects": […], "applications": [{"namespace", "application", "ok", "report": [{"part", "reason",
     "message", "instead", "ways"}], "parts": {part: object}}], "unread": […]}`; with `--apply` `{"ok", "applied":
-    [{"object", "done"}], "remove": […], "leftovers": […], "applications", "unread"}`; with `--check` `{"ok", "routes":
-    [{"application", "host", "path", "v1", "v2", "difference"}], "unread"}`.
+    [{"object", "done"}], "remove": […], "leftovers": […], "orphans": […], "applications", "unread"}`; with `--check`
+    `{"ok", "routes": [{"application", "host", "path", "v1", "v2", "difference"}], "unread"}`.
     """
     with exit_on_error(NoLatticeError):
         settings = client_settings(kubeconfig=kubeconfig, context=context)
@@ -130,7 +130,8 @@ async def _run(settings: ClientSettings, options: Options) -> bool:
             well = well and not any(item.difference for item in compared)
             _show_comparisons(compared, found, options.output, well=well)
         elif options.apply:
-            _show_applied(await apply(kube, found.conversions), found, options.output, well=well)
+            result = await apply(kube, found.conversions, options.namespace, complete=not found.unread)
+            _show_applied(result, found, options.output, well=well)
         else:
             _show_objects(found, options.output, well=well)
     return well
@@ -166,7 +167,11 @@ def _show_objects(found: Found, output: Format | None, *, well: bool) -> None:
 def _show_applied(result: Result, found: Found, output: Format | None, *, well: bool) -> None:
     if output is not None:
         applied = [item.document() for item in result.applied]
-        commands = {"remove": list(result.remove), "leftovers": list(result.leftovers)}
+        commands = {
+            "remove": list(result.remove),
+            "leftovers": list(result.leftovers),
+            "orphans": list(result.orphans),
+        }
         print_document(output, {"ok": well, "applied": applied, **commands, **_documents(found)})
         return
     _report(found.conversions)
@@ -177,6 +182,8 @@ def _show_applied(result: Result, found: Found, output: Format | None, *, well: 
         print_result(table)
     for command in result.leftovers:
         print_note(f"an object of a former run is not used any more: {command}")
+    for command in result.orphans:
+        print_note(f"applications of former runs were not found; if they are deleted, remove their objects: {command}")
     for command in result.remove:
         print_result(Text(f"to remove: {command}"))
 

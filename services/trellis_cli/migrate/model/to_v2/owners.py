@@ -9,13 +9,15 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from trellis import names
 from trellis.kube.resources import CONFIGMAPS, SERVICES, WORKLOAD_DEPLOYMENTS, Resource
 from trellis.lattice.domain.service_views import view_service
 from trellis_cli.migrate.model.to_v2.report import Conversion, Manifest
 
+Owner: TypeAlias = tuple[str, str]
+"""An application: its namespace, and the value of the label of its objects."""
 _KINDS: Final = {res.kind: res for res in (CONFIGMAPS, SERVICES, WORKLOAD_DEPLOYMENTS)}
 
 
@@ -36,6 +38,11 @@ class Target:
     def name(self) -> str:
         """Its name."""
         return name_of(self.manifest)
+
+    @property
+    def owner(self) -> Owner:
+        """Its namespace and label."""
+        return self.namespace, self.label
 
     @property
     def key(self) -> str:
@@ -61,23 +68,29 @@ def refusals(targets: Sequence[Target], existing: Sequence[Mapping[str, Any] | N
     """Return why objects must not be written; ``existing``: the present object of each, None if it is missing."""
     found: list[str] = []
     written: dict[str, Target] = {}
-    labels = {(target.namespace, target.label) for target in targets}
+    owners = {target.owner for target in targets}
     for target, present in zip(targets, existing, strict=True):
         first = written.setdefault(target.key, target)
         if first is not target:
             found.append(f"applications {first.label} and {target.label} both convert to {target.key}: rename one")
-        elif present is not None and (reason := _refusal(target, present, labels)):
+        elif present is not None and (reason := _refusal(target, present, owners)):
             found.append(f"{target.key} {reason}")
     return found
 
 
-def _refusal(target: Target, present: Mapping[str, Any], converted: Collection[tuple[str, str]]) -> str:
-    """Return why an object must not be changed, "" if it may; ``converted``: namespace and label of applications."""
+def owner_of(item: Mapping[str, Any]) -> Owner:
+    """Return the owner of a present object; its label is "" if it has none."""
+    metadata = item["metadata"]
+    return metadata["namespace"], str((metadata.get("labels") or {}).get(names.LABEL_MIGRATED_FROM) or "")
+
+
+def _refusal(target: Target, present: Mapping[str, Any], converted: Collection[Owner]) -> str:
+    """Return why an object must not be changed, "" if it may; ``converted``: owners of all objects to write."""
     metadata = present["metadata"]
-    label = (metadata.get("labels") or {}).get(names.LABEL_MIGRATED_FROM)
+    _, label = owner = owner_of(present)
     if label == target.label:
         return "is being deleted: repeat the command" if metadata.get("deletionTimestamp") else ""
-    if (target.namespace, label) in converted:
+    if owner in converted:
         return f"is left over from application {label}: run `{deletion(target.res, present)}`, and repeat the command"
     if label:
         return f"belongs to application {label}: rename one of them"
@@ -96,11 +109,11 @@ def deletion(res: Resource, item: Mapping[str, Any]) -> str:
     return f"kubectl delete {res.plural} {name_of(item)} --namespace {item['metadata']['namespace']}"
 
 
-def removal(targets: Iterable[Target]) -> list[str]:
+def removal(owners: Iterable[Owner]) -> list[str]:
     """Return one command per namespace that removes the objects of applications."""
     labels: dict[str, set[str]] = {}
-    for target in targets:
-        labels.setdefault(target.namespace, set()).add(target.label)
+    for namespace, label in owners:
+        labels.setdefault(namespace, set()).add(label)
     kinds = f"{WORKLOAD_DEPLOYMENTS.definition},{SERVICES.plural},{CONFIGMAPS.plural}"
     return [
         f"kubectl delete {kinds} --namespace {namespace} --selector "
