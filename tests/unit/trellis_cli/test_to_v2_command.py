@@ -145,6 +145,13 @@ async def test_one_namespace_is_read_or_all(kube: FakeKube) -> None:
     assert [item.key for item in found.conversions] == ["other/till", "shop/shop"]
 
 
+async def test_a_namespace_that_does_not_exist_is_an_error(kube: FakeKube) -> None:
+    with pytest.raises(CommandError) as missing:
+        await read.read(kube, "shpo", None, from_wadm=False)
+    assert "shpo" in str(missing.value)
+    assert (await read.read(kube, "home", None, from_wadm=False)).conversions == (), "a namespace without applications"
+
+
 async def test_objects_are_created_once_and_a_second_run_changes_nothing(kube: FakeKube) -> None:
     kube.put(APPLICATIONS, application())
     assert await applied(kube) == [("Service shop/shop", "created"), ("WorkloadDeployment shop/shop", "created")]

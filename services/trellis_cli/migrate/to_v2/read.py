@@ -27,10 +27,11 @@ from trellis.lattice.domain.replies import WadmRefusedError
 from trellis.lattice.domain.service_views import ServiceView, view_service
 from trellis.lattice.wadm.client import Wadm
 from trellis.read_model.reading.applications import read_apps
+from trellis.read_model.reading.find import namespace_is_missing
 from trellis.read_model.reading.served import list_served
 from trellis.read_model.tables.apps import application_of
 from trellis_cli.apps.ask import NoLatticeError, address_of, asking, by_lattice, group_of, name_of, read_groups
-from trellis_cli.common.errors import describe_error
+from trellis_cli.common.errors import CommandError, describe_error
 from trellis_cli.migrate.model.to_v2.convert import Around, Source, convert
 from trellis_cli.migrate.model.to_v2.report import Conversion
 from trellis_cli.secrets.model import RuleInputs, connection_grant_of
@@ -74,7 +75,7 @@ async def read(kube: Kube, namespace: str | None, nats: str | None, *, from_wadm
     """Return the conversions of a namespace, or of all.
 
     Raises:
-        AnswerError: the kind Application is not defined, or not served.
+        AnswerError: the kind Application is not defined, or not served, or the namespace does not exist.
         KubeError: Applications, host groups or Services cannot be read.
     """
     views = tuple(map(view_service, (await kube.list(SERVICES, namespace)).items))
@@ -87,6 +88,8 @@ async def read(kube: Kube, namespace: str | None, nats: str | None, *, from_wadm
         sources, unread = await _from_wadm(kube, namespace, nats, grants)
     else:
         sources, unread = [_of_object(item) for item in await read_apps(kube, namespace)], []
+    if namespace is not None and not sources and await namespace_is_missing(kube, namespace):
+        raise CommandError(f"namespace {namespace} does not exist")
     applications: dict[str, set[str]] = {}
     for source, _ in sources:
         applications.setdefault(source.namespace, set()).add(names.service_name(source.name))

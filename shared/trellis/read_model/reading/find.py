@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection
 from typing import Final
 
 from trellis.crds.kinds import BY_DIRECTORY
+from trellis.kube.client import Kube
 from trellis.kube.errors import Forbidden, KubeError, NotFound
 from trellis.kube.resources import NAMESPACES, Manifest, Resource
 from trellis.read_model.errors import AnswerError
@@ -99,7 +100,7 @@ async def absence(
         AnswerError: the kind is not defined in the cluster.
         KubeError: the API server is unavailable.
     """
-    if namespace is not None and await _namespace_is_missing(reading, namespace):
+    if namespace is not None and await namespace_is_missing(reading.kube, namespace):
         return Absence(namespace_missing=True)
     try:
         others = await listed(reading, res, None)
@@ -120,10 +121,10 @@ def _alike(name: str, places: Collection[tuple[str, str]]) -> list[str]:
     return [key for _, key in sorted(found)]
 
 
-async def _namespace_is_missing(reading: Reading, namespace: str) -> bool:
+async def namespace_is_missing(kube: Kube, namespace: str) -> bool:
     """Return True if a namespace does not exist; a forbidden one counts as existing."""
     try:
-        await reading.kube.get(NAMESPACES, namespace)
+        await kube.get(NAMESPACES, namespace)
     except NotFound:
         return True
     except Forbidden:
