@@ -39,7 +39,7 @@ class WorkloadDeploymentReady(WorkloadDeploymentEventData):
 
 
 class WorkloadDeploymentDegraded(WorkloadDeploymentEventData):
-    """A WorkloadDeployment has a problem; published again if the reason changes."""
+    """A WorkloadDeployment has a problem; published again for each further reason, until it is ready."""
 
     event_name: ClassVar[str] = "degraded"
 

@@ -325,6 +325,40 @@ def test_replacements_of_a_failed_workload_are_one_event_until_it_is_ready() -> 
     assert len(replay.see(world([host], failed))) == 2, "a new failure after it was ready is a new event"
 
 
+PULL, LINK = "WORKLOAD_STATE_NOT_FOUND", "WORKLOAD_STATE_ERROR"
+
+
+def replicas(hosts: Sequence[HostView], *syncs: str | None) -> dict[Part, list[Any]]:
+    """Return a WorkloadDeployment; ``syncs``: of each replica the message of its False Sync, None: being replaced."""
+    parts = a_deployment("hello", hosts)
+    failing = (a_deployment("hello", hosts, sync or "")[Part.WORKLOADS] for sync in syncs)
+    workloads = [found[at] for at, (sync, found) in enumerate(zip(syncs, failing, strict=True)) if sync is not None]
+    return parts | {Part.WORKLOADS: workloads}
+
+
+@pytest.mark.parametrize(
+    ("histories", "published"),
+    [([(PULL, LINK), (None, LINK), (PULL, None)], 1), ([(PULL, None), (None, None), (LINK, None)], 2)],
+    ids=["two replicas with a reason each", "one replica, on another host each time"],
+)
+def test_reasons_that_alternate_are_an_event_each_until_it_is_ready(
+    histories: list[tuple[str | None, ...]], published: int
+) -> None:
+    hosts, replay = [a_host(1), a_host(2)], Replay()
+    for turn in range(6):
+        for syncs in histories:
+            replay.see(world(hosts, replicas(hosts, *syncs)))
+        if turn == 3:
+            replay.restart()
+    found = [event.reason for event in replay.events if isinstance(event, WorkloadDeploymentDegraded)]
+    assert len(found) == len(set(found)) == published
+    failures = [event.reason for event in replay.events if isinstance(event, WorkloadFailed)]
+    assert sorted(failures) == [Reason.PULL_FAILED, Reason.START_FAILED]
+    replay.see(world(hosts, replicas(hosts, "", "")))
+    again = replay.see(world(hosts, replicas(hosts, PULL, LINK)))
+    assert [type(item) for item in again].count(WorkloadDeploymentDegraded) == 1, "a new failure after it was ready"
+
+
 def test_failures_of_former_templates_are_not_kept() -> None:
     host, replay = a_host(1), Replay()
     for at in range(5):

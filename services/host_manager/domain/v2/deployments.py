@@ -1,14 +1,15 @@
 """Events about WorkloadDeployments and Artifacts. Pure; called by ``decide``.
 
 Invariants: progress changes nothing that is published, so a replacement of a failed Workload does not hide its failure
-for a moment; a state that is not known is not published.
+for a moment; a state that is not known is not published; Workloads that fail for different reasons in turn, each
+replaced once a minute, cause one event for each reason.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from host_manager.domain.v2.published import DeploymentState, Published
+from host_manager.domain.v2.published import DeploymentState, Failure, Owner, Published
 from host_manager.domain.v2.trust import BY_SILENCE, NOT_KNOWN
 from host_manager.domain.v2.workloads import Failing
 from trellis.events.wasmcloud_v2 import (
@@ -40,7 +41,8 @@ def deployment_events(
         verdict = deployment_health(cluster, deployment)
         if verdict.health is Health.DEGRADED:
             if verdict.reason not in BY_SILENCE | NOT_KNOWN or (deployment.meta.uid, verdict.reason) in proved:
-                yield from _degraded(cluster, deployment, former, verdict)
+                failed = published.failures.get(_owner(deployment), ())
+                yield from _degraded(cluster, deployment, former, verdict, failed)
         elif verdict.health is Health.SUSPENDED or (verdict.health is Health.HEALTHY and _working(cluster)):
             yield from _ready(cluster, deployment, former)
 
@@ -50,19 +52,30 @@ def _working(cluster: Cluster) -> bool:
     return cluster.operator.state is State.WORKING
 
 
+def _owner(deployment: DeploymentView) -> Owner:
+    meta = deployment.meta
+    return Owner(meta.namespace, "WorkloadDeployment", meta.name, meta.uid)
+
+
 def _degraded(
-    cluster: Cluster, deployment: DeploymentView, former: DeploymentState, verdict: Verdict
+    cluster: Cluster,
+    deployment: DeploymentView,
+    former: DeploymentState,
+    verdict: Verdict,
+    failed: Collection[Failure],
 ) -> Iterator[DeploymentEvent]:
     if verdict.reason == former.reason or not verdict.reason:
         return
-    meta = deployment.meta
+    meta, replica_set = deployment.meta, _current(cluster, deployment)
+    if former.reason and (replica_set, verdict.reason) in failed:
+        return  # published as a failure of its Workloads since it was ready
     yield WorkloadDeploymentDegraded(
         namespace=meta.namespace,
         name=meta.name,
         uid=meta.uid,
         generation=meta.generation,
         replicas=deployment.replicas,
-        replica_set=_current(cluster, deployment),
+        replica_set=replica_set,
         reason=verdict.reason,
         message=verdict.message,
     )
