@@ -409,6 +409,25 @@ def test_unknown_hosts_are_neither_gone_nor_a_cause() -> None:
     assert replay.see(replace(world([], failed), unread=UNWATCHED | {Part.HOSTS: "denied"})) == []
 
 
+def test_without_the_hosts_a_deployment_is_ready_by_its_conditions_and_each_failure_is_published() -> None:
+    host, replay, unread = a_host(1), Replay(), UNWATCHED | {Part.HOSTS: "in another namespace"}
+    ready, failed = (replace(world([], a_deployment("hello", [host], sync)), unread=unread) for sync in ("", PULL))
+    events = [[event.event_name for event in replay.see(found)] for found in (ready, failed, ready, failed)]
+    assert events == [["started", "ready"], ["failed", "degraded"], ["ready"], ["failed", "degraded"]]
+
+
+def test_conditions_without_the_hosts_are_not_the_end_of_a_silence() -> None:
+    hosts, replay = [a_host(1), a_host(2)], Replay()
+    parts = a_deployment("hello", hosts[:1])
+    replay.see(world(hosts, parts))
+    found = replay.see(world([a_host(1, 50.0), hosts[1]], parts))
+    assert Reason.HEARTBEAT_MISSING in {
+        event.reason for event in found if isinstance(event, WorkloadDeploymentDegraded)
+    }
+    assert replay.see(replace(world([], parts), unread=UNWATCHED | {Part.HOSTS: "denied for a moment"})) == []
+    assert [event.event_name for event in replay.see(world(hosts, parts))] == ["ready", "ready"]
+
+
 def test_a_new_object_of_the_same_name_ends_the_former_one() -> None:
     host, replay = a_host(1), Replay()
     replay.see(world([host]))

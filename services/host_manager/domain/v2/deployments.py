@@ -23,6 +23,7 @@ from trellis.v2.cluster import Cluster
 from trellis.v2.deployments import DeploymentView
 from trellis.v2.explain.deployment import current_replica_set, deployment_health
 from trellis.v2.operator import State
+from trellis.v2.snapshot import Part
 
 DeploymentEvent = WorkloadDeploymentReady | WorkloadDeploymentDegraded | WorkloadDeploymentRolled
 
@@ -43,12 +44,20 @@ def deployment_events(
             if verdict.reason not in BY_SILENCE | NOT_KNOWN or (deployment.meta.uid, verdict.reason) in proved:
                 failed = published.failures.get(_owner(deployment), ())
                 yield from _degraded(cluster, deployment, former, verdict, failed)
-        elif verdict.health is Health.SUSPENDED or (verdict.health is Health.HEALTHY and _working(cluster)):
+        elif verdict.health is Health.SUSPENDED or (
+            verdict.health is Health.HEALTHY and _conditions_count(cluster, former)
+        ):
             yield from _ready(cluster, deployment, former)
 
 
-def _working(cluster: Cluster) -> bool:
-    """Return whether the conditions of Workloads are current: nothing updates them while the operator does not work."""
+def _conditions_count(cluster: Cluster, former: DeploymentState) -> bool:
+    """Return whether conditions that are True are the current state: only an operator that works updates them.
+
+    Without the Hosts, as in configured namespaces, its state is unknown. Then conditions that changed from False are
+    evidence, because it wrote them. A silence of hosts is not in conditions, so they do not show its end.
+    """
+    if not cluster.snapshot.knows(Part.HOSTS):
+        return former.reason not in BY_SILENCE
     return cluster.operator.state is State.WORKING
 
 
