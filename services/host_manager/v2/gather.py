@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
+from host_manager.domain.v2.operator_clock import OperatorClock
 from host_manager.domain.v2.published import Published
 from host_manager.domain.v2.trust import Trust
 from host_manager.v2.heartbeats import CompleteHeartbeats
@@ -48,6 +49,7 @@ class V2Cache:
     informers: Mapping[Part, Sequence[Informer[object]]] = field(default_factory=dict)
     published: Published = field(default_factory=Published)
     trust: Trust = field(default_factory=Trust)
+    clock: OperatorClock = field(init=False)
     heartbeats: CompleteHeartbeats | None = None
     """None if no user named the NATS of wasmCloud v2."""
     stored: dict[str, int] = field(default_factory=dict)
@@ -56,6 +58,9 @@ class V2Cache:
     """Number of objects by kind and health in the last run."""
     working: float = -1.0
     """1 while the operator works, 0 while it does not, -1 while that is not known."""
+
+    def __post_init__(self) -> None:
+        self.clock = OperatorClock(self.timings.slack)
 
     def clear(self) -> None:
         """Drop all views: the API group is not served any more."""
@@ -75,7 +80,7 @@ class V2Cache:
             unread.setdefault(Part.HOSTS, _NO_HOSTS_HERE)
         return Snapshot(
             now=self.kube.now(),
-            hosts=[*self.hosts.values()],
+            hosts=[self.clock.adjusted(host) for host in self.hosts.values()],
             workloads=[*self.workloads.values()],
             replica_sets=[*self.replica_sets.values()],
             deployments=[*self.deployments.values()],

@@ -152,5 +152,6 @@ class V2Watches:
         self._wake()
 
     def _on_host(self, change: Change[HostView]) -> None:
+        self._cache.clock.note(change.old, change.new, self._cache.kube.now())
         if not only_numbers(change):
             self._wake()

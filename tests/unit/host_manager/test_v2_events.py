@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from host_manager.domain.v2.decide import decide, forget_deleted
+from host_manager.domain.v2.operator_clock import OperatorClock
 from host_manager.domain.v2.published import EVENTS, Published
 from host_manager.domain.v2.trust import Trust
 from support.v2.recordings import SITUATIONS, recording
@@ -35,6 +36,7 @@ from trellis.v2.objects import Condition, Meta
 from trellis.v2.operator import DEADLINE, NO_RESPONDERS
 from trellis.v2.reasons import Reason
 from trellis.v2.snapshot import Part, Snapshot
+from trellis.v2.timings import V2Timings
 from trellis.v2.workloads import STEPS, TemplateView, WorkloadView, view_workload
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "data/host_manager/v2_events.json").read_text())
@@ -279,6 +281,34 @@ def test_one_silent_host_of_many_is_published_with_the_failures_on_it() -> None:
     assert {event.name for event in found if isinstance(event, WorkloadDeploymentDegraded)} == affected
     back = replay.see(large(FRESH))
     assert {type(event) for event in back} == {WasmHostReady, WorkloadDeploymentReady}
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sampled_from([-7200.0, -50.0, -3.0, 3.0, 50.0, 7200.0]), st.lists(st.floats(0.0, 1.0), min_size=9))
+def test_a_clock_of_the_operator_that_differs_changes_no_event(ahead: float, delays: list[float]) -> None:
+    """``ahead``: seconds of the operator's clock before that of the API server; ``delays``: of the watch."""
+    clock, replay = OperatorClock(V2Timings().slack), Replay()
+    ages = [3.0 + number for number in range(10)]
+
+    def seen(ages: Sequence[float], now: float = NOW) -> list[HostView]:
+        return [replace(a_host(number), last_seen=now - age + ahead) for number, age in enumerate(ages)]
+
+    for delay in delays:
+        [former], [host] = seen([15.0], NOW - delay), seen([0.0], NOW - delay)
+        clock.note(former, host, NOW)
+    alive, silent = ([clock.adjusted(host) for host in seen(found)] for found in (ages, [55.0, *ages[1:]]))
+    assert [event.event_name for event in replay.see(world(alive))] == ["ready"] * 10
+    assert [event.event_name for event in replay.see(world(silent))] == ["silent"]
+    assert [event.event_name for event in replay.see(world(alive))] == ["ready"]
+
+
+def test_late_heartbeats_of_a_list_and_of_a_restored_store_are_no_other_clock() -> None:
+    clock = OperatorClock(V2Timings().slack)
+    for age in (0.2, 40.0, 14.0, 9.0):
+        clock.note(a_host(1, age + 15), a_host(1, age), NOW)
+    clock.note(a_host(1), a_host(1, 3600.0), NOW)
+    clock.note(None, a_host(1, 3600.0), NOW)
+    assert clock.difference == 0.0
 
 
 def test_right_after_a_start_silence_proves_nothing() -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import Any, cast
+
+import pytest
 
 from host_manager.domain.v2.published import story_of
 from host_manager.timings import Timings
@@ -223,6 +226,21 @@ async def test_the_silence_of_all_hosts_is_an_operator_that_does_not_work_and_no
         working = metrics.registry.get_sample_value("trellis_wasmcloud_operator_working", {"service": "test"})
         assert working == 0
     assert "wasm_host.silent" not in world.bus.facts
+
+
+@pytest.mark.parametrize("behind", [-7200.0, 50.0])
+async def test_an_operator_with_another_clock_works_once_it_records_a_heartbeat(behind: float) -> None:
+    world = World(kube_of("03", 2.1))
+    now = world.kube.now() + behind
+    world.kube.now = lambda: now  # type: ignore[method-assign]
+    async with world.running():
+        await until(lambda: len(world.cache.hosts) == 2, "they are read")
+        recorded = {"lastSeen": datetime.fromtimestamp(now - behind + 3, UTC).isoformat()}
+        for host in world.kube.objects(WASM_HOSTS):
+            world.kube.put(WASM_HOSTS, host | {"status": host["status"] | recorded})
+        await until(lambda: "workload_deployment.ready" in world.bus.facts, "it is published")
+        assert world.cache.working == 1
+    assert world.bus.facts.count("wasm_host.ready") == 2
 
 
 def test_the_numbers_of_a_heartbeat_wake_nothing() -> None:
