@@ -17,6 +17,7 @@ from uuid import uuid4
 
 from host_manager.domain.v2.decide import decide, forget_deleted, knows_enough
 from host_manager.domain.v2.published import story_of
+from host_manager.domain.v2.trust import silent_namespaces
 from host_manager.timings import Timings
 from host_manager.v2.gather import V2Cache
 from host_manager.v2.metrics import HostKey, HostNumbers
@@ -103,12 +104,14 @@ class V2Reconciler:
 
     def _report_operator(self, cluster: Cluster) -> None:
         """Log once that the operator does not work, and once that it does again."""
-        judgement, former = cluster.operator, self.cache.working
-        self.cache.working = _WORKING[judgement.state]
+        judgement, former, silent = cluster.operator, self.cache.working, silent_namespaces(cluster)
+        working = _WORKING[judgement.state]
+        self.cache.working = 0.0 if working == 1.0 and silent else working
         if self.cache.working == 0.0 and former != 0.0:
             _log.warning(
                 "runtime-operator does not record heartbeats, missing ones are not published",
                 state=judgement.state.value,
+                namespaces=sorted(silent),
                 hosts=len(cluster.hosts),
             )
         elif self.cache.working == 1.0 and former == 0.0:

@@ -41,7 +41,8 @@ from trellis.v2.workloads import STEPS, TemplateView, WorkloadView, view_workloa
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "data/host_manager/v2_events.json").read_text())
 UNWATCHED = dict.fromkeys((Part.SERVICES, Part.SLICES, Part.PODS), "not watched")
-LONG_AGO = Trust(0.0)
+SYSTEM = "wasmcloud-system"
+LONG_AGO = Trust(dict.fromkeys((SYSTEM, "system-a", "system-b"), 0.0))
 NOW = 1_800_000_000.0
 STEP = 5.0
 
@@ -172,7 +173,7 @@ def meta(name: str, namespace: str = "apps", **fields: Any) -> Meta:
     return Meta(namespace=namespace, name=name, uid=f"uid-{namespace}-{name}", created=NOW - 3600, **fields)
 
 
-def a_host(number: int, age: float = 3.0, message: str = "", namespace: str = "wasmcloud-system") -> HostView:
+def a_host(number: int, age: float = 3.0, message: str = "", namespace: str = SYSTEM) -> HostView:
     status = "False" if message else "True"
     conditions = {kind: Condition(kind, status, message, NOW - 3600) for kind in ("Reporting", "Ready")}
     return HostView(
@@ -266,6 +267,25 @@ def test_the_end_of_an_outage_is_no_event_while_hosts_reconnect_one_by_one() -> 
     for back in range(1, 100, 9):
         ages = [2.0 if number < back else 100.0 + number / 10 for number in range(100)]
         assert [item for item in replay.see(some(ages, "", NO_RESPONDERS)) if not isinstance(item, WasmHostReady)] == []
+
+
+def test_an_outage_of_one_of_two_operators_is_no_event_of_its_hosts_and_neither_is_its_end() -> None:
+    """``a``: the one with the outage; its hosts reconnect one by one."""
+
+    def seen(a: Sequence[float], message: str = "") -> Snapshot:
+        hosts = [a_host(at, age, message, "system-a") for at, age in enumerate(a)]
+        parts = [a_deployment(host.id, [host], message) for host in hosts]
+        return world([*hosts, *(a_host(at, 3.0, namespace="system-b") for at in range(3))], *parts)
+
+    replay, ages = Replay(), [float(at) for at in range(10)]
+    replay.see(seen(ages))
+    for since in range(0, 200, 10):
+        assert replay.see(seen([age + since for age in ages], NO_RESPONDERS if since > 60 else "")) == []
+    for back in range(1, 10):
+        assert replay.see(seen([2.0 if at < back else 200.0 for at in range(10)])) == []
+    replay.trust = LONG_AGO
+    [silent, *_] = replay.see(seen([2.0] * 9 + [50.0]))
+    assert isinstance(silent, WasmHostSilent), "one of many, long after the outage"
 
 
 def test_one_silent_host_of_many_is_published_with_the_failures_on_it() -> None:

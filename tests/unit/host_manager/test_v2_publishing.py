@@ -22,7 +22,7 @@ from support.v2.recordings import recording
 from trellis.bus.bus import Bus, BusUnavailable, EventRefused
 from trellis.events.envelope import EventData
 from trellis.kube.changes import Change, ChangeKind
-from trellis.kube.resources import ARTIFACTS, WASM_HOSTS, WASMCLOUD_V2, WORKLOADS
+from trellis.kube.resources import ARTIFACTS, NAMESPACES, WASM_HOSTS, WASMCLOUD_V2, WORKLOADS
 from trellis.kube.transport import HttpRequest
 from trellis.telemetry import current_trace
 from trellis.v2.hosts import view_host
@@ -252,3 +252,18 @@ def test_the_numbers_of_a_heartbeat_wake_nothing() -> None:
     other = view_host(beats[-1] | {"hostname": "10.0.0.99"})
     assert not only_numbers(Change(ChangeKind.MODIFIED, "k", old, other))
     assert not only_numbers(Change(ChangeKind.ADDED, "k", None, old))
+
+
+async def test_the_outage_of_one_of_two_operators_is_an_operator_that_does_not_work() -> None:
+    world = World(kube_of("03", 2.1))
+    world.kube.put(NAMESPACES, {"metadata": {"name": "other-system"}})
+    for host in world.kube.objects(WASM_HOSTS):
+        metadata = {"name": host["metadata"]["name"], "namespace": "other-system"}
+        old = {"lastSeen": datetime.fromtimestamp(world.kube.now() - 60, UTC).isoformat()}
+        world.kube.put(
+            WASM_HOSTS, host | {"metadata": metadata, "hostId": metadata["name"], "status": host["status"] | old}
+        )
+    async with world.running():
+        await until(lambda: "workload_deployment.ready" in world.bus.facts, "the other operator works")
+        assert world.cache.working == 0
+    assert "wasm_host.silent" not in world.bus.facts

@@ -1,13 +1,15 @@
 """Evidence of missing heartbeats: they prove something only while the operator works, and has for long enough.
 
-Pure. In: the former value, a cluster. Out: the next value. Called by ``decide``. Source: runtime-operator 2.7 records
-each heartbeat. After an outage of NATS it reconciles a Host within a minute; until then conditions describe the
-outage, and hosts connect one after the other.
+Pure. In: the former value, a cluster. Out: the next value. Called by ``decide``. Invariant: the outage of one of
+several operators, each with its Hosts in its namespace, is not the silence of its hosts. Source: runtime-operator 2.7
+records each heartbeat. After an outage of NATS it reconciles a Host within a minute; until then conditions describe
+the outage, and hosts connect one after the other.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from trellis.v2.cluster import Cluster
@@ -35,15 +37,35 @@ NOT_KNOWN: Final = frozenset({Reason.HOSTS_UNKNOWN, Reason.READ_INCOMPLETE})
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """``since``: Unix seconds since which the operator has worked without an interruption, None if it does not."""
+    """``since``: by namespace of Hosts, Unix seconds since which their operator has worked without an interruption."""
 
-    since: float | None = None
+    since: Mapping[str, float] = field(default_factory=dict)
 
     def next(self, cluster: Cluster) -> Trust:
         """Return the value for a later state of the cluster."""
         if cluster.operator.state is not State.WORKING:
             return Trust()
-        return self if self.since is not None else Trust(cluster.snapshot.now)
+        now, silent = cluster.snapshot.now, silent_namespaces(cluster)
+        return Trust({place: self.since.get(place, now) for place in newest_heartbeats(cluster) if place not in silent})
+
+
+def newest_heartbeats(cluster: Cluster) -> dict[str, float]:
+    """Return the Unix time of the newest known heartbeat of the Hosts of each namespace.
+
+    Hosts are in the namespace of their operator, and each operator has a NATS of its own.
+    """
+    newest: dict[str, float] = {}
+    for host in cluster.hosts:
+        last, place = cluster.last_heartbeat(host), host.meta.namespace
+        if last is not None and last <= cluster.snapshot.now + cluster.snapshot.timings.slack:
+            newest[place] = max(last, newest.get(place, last))
+    return newest
+
+
+def silent_namespaces(cluster: Cluster) -> set[str]:
+    """Return the namespaces in which the heartbeats of all Hosts are missing."""
+    silence = cluster.snapshot.timings.silence
+    return {place for place, last in newest_heartbeats(cluster).items() if cluster.older(last, silence)}
 
 
 class Evidence:
@@ -51,23 +73,28 @@ class Evidence:
 
     def __init__(self, cluster: Cluster, trust: Trust) -> None:
         timings = cluster.snapshot.timings
-        self._newest = cluster.newest_heartbeat
-        age = cluster.age(self._newest)
-        recording = age is not None and age <= timings.heartbeat + timings.slack
-        self._reliable = recording and cluster.older(trust.since, timings.host_look + timings.slack)
         self._cluster = cluster
+        self._newest = newest_heartbeats(cluster)
+        self._reliable = {
+            place
+            for place, last in self._newest.items()
+            if not cluster.older(last, timings.heartbeat + timings.slack)
+            and cluster.older(trust.since.get(place), timings.host_look + timings.slack)
+        }
 
     def proves(self, reason: str, host: HostView | None) -> bool:
         """Return whether a reason is a state of the object, and not a consequence of an outage.
 
-        ``host``: the one whose silence is the reason, None if it is not known.
+        ``host``: the one whose silence is the reason, None if it is not known: then it can be one of any operator.
         """
         if reason in NOT_KNOWN:
             return False
         if reason not in BY_SILENCE:
             return True
-        if not self._reliable or self._newest is None:
+        if host is None:
+            return bool(self._newest) and self._reliable == set(self._newest)
+        place, cluster = host.meta.namespace, self._cluster
+        if place not in self._reliable:
             return False
-        cluster = self._cluster
-        last = cluster.last_heartbeat(host) if host is not None and reason == Reason.HEARTBEAT_MISSING else None
-        return last is None or continued(last, self._newest, cluster.snapshot.timings)
+        last = cluster.last_heartbeat(host) if reason == Reason.HEARTBEAT_MISSING else None
+        return last is None or continued(last, self._newest[place], cluster.snapshot.timings)
