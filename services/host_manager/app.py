@@ -94,12 +94,12 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
 
     def forget_published() -> None:
         cache.published.forget()
-        v2.published.forget()
+        v2.forget_published()
 
-    v2 = V2Cache(kube, timings.v2, confined=bool(settings.watch_namespaces))
+    v2 = V2Cache(kube, timings.v2, places=settings.watch_namespaces)
     if (received := heartbeats_of(settings, CONNECTION, timings.v2_heartbeats)) is not None:
         v2.heartbeats = CompleteHeartbeats(received, kube, timings.v2.silence)
-    v2_watches = V2Watches(v2, settings.watch_namespaces, lambda: lifecycle.add_after(KEY, timings.v2_settle), timings)
+    v2_watches = V2Watches(v2, lambda: lifecycle.add_after(KEY, timings.v2_settle), timings)
     watches = Watches(kube, cache, settings.watch_namespaces, Enqueue(queue.add, group_soon, followed.add, list_all))
     bus.subscribe("secrets", CONSUMED, on_secret(cache.changes, secrets))
     recorder = EventRecorder(kube, component=names.FIELD_MANAGER_HOST_MANAGER)
@@ -125,7 +125,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
         },
         list_all,
         forget_published,
-        prepare=partial(restore, cache, v2, bus),
+        prepare=partial(restore, cache, bus),
         background=[lattices.run, breaker.run, refusals.run, v2_watches.run],
         apart=bool(settings.watch_namespaces),
     )

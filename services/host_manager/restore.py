@@ -1,29 +1,23 @@
-"""Restores from NATS the published events, so that a new leader publishes changes only.
+"""Restores from NATS the published events about host groups, so that a new leader publishes changes only.
 
-In: the last event of each subject. Out: ``published`` of host groups and of wasmCloud v2, filled with them. Called
-once, before the first reconcile. Invariant: after the loss of the stream, all events are published; subscribers
-tolerate duplicates.
+In: the last event of each subject. Out: ``published`` of the cache, filled with them. Called once, before the first
+reconcile. Invariant: after the loss of the stream, all events are published; subscribers tolerate duplicates.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from host_manager.domain.v2.published import EVENTS
 from host_manager.gather import Cache
-from host_manager.v2.gather import V2Cache
 from trellis.bus.bus import Bus
 from trellis.events.envelope import EventData
 from trellis.events.hosts import HostPodGone, HostPodReady, HostsReady
 
 
-async def restore(cache: Cache, v2: V2Cache, bus: Bus) -> None:
+async def restore(cache: Cache, bus: Bus) -> None:
     """Read what was published as ready or running; the deletion of an object that is gone is published later."""
-    events: AsyncIterator[EventData] = bus.last_events((HostPodReady, HostPodGone, HostsReady, *EVENTS))
+    events: AsyncIterator[EventData] = bus.last_events((HostPodReady, HostPodGone, HostsReady))
     async for event in events:
-        if isinstance(event, EVENTS):
-            v2.published.note(event)
-            continue
         if isinstance(event, HostsReady):
             cache.published.groups[f"{event.namespace}/{event.name}"] = f"{event.uid}.{event.generation}.ready"
             continue

@@ -35,12 +35,12 @@ _NO_HOSTS_HERE: Final = "no Host in the watched namespaces: they are in the name
 class V2Cache:
     """Views by ``namespace/name``. ``informers``: by kind, empty while the API group is not served.
 
-    ``confined``: only configured namespaces are watched, and the Hosts may be in another one.
+    ``places``: the configured namespaces, empty for all namespaces. The Hosts may be in another one.
     """
 
     kube: Kube
     timings: V2Timings = field(default_factory=V2Timings)
-    confined: bool = False
+    places: tuple[str, ...] = ()
     hosts: dict[str, HostView] = field(default_factory=dict)
     workloads: dict[str, WorkloadView] = field(default_factory=dict)
     replica_sets: dict[str, ReplicaSetView] = field(default_factory=dict)
@@ -48,6 +48,10 @@ class V2Cache:
     artifacts: dict[str, ArtifactView] = field(default_factory=dict)
     informers: Mapping[Part, Sequence[Informer[object]]] = field(default_factory=dict)
     published: Published = field(default_factory=Published)
+    streams: int = 1
+    """Number of streams of this term: a stream can be re-created, or restored from a backup."""
+    recalled: int = 0
+    """Number of the stream that ``published`` was read from; 0 before the first one."""
     trust: Trust = field(default_factory=Trust)
     clock: OperatorClock = field(init=False)
     heartbeats: CompleteHeartbeats | None = None
@@ -68,6 +72,14 @@ class V2Cache:
             views.clear()
         self.informers, self.trust, self.working = {}, Trust(), -1.0
 
+    def covers(self, namespace: str) -> bool:
+        """Return whether a namespace is watched. Of another one, nothing is concluded from what is missing."""
+        return not self.places or namespace in self.places
+
+    def forget_published(self) -> None:
+        """Have the published events re-read: another stream has other ones."""
+        self.streams += 1
+
     def snapshot(self) -> Snapshot | None:
         """Return all views, None while the API group is not served."""
         if not self.informers:
@@ -76,7 +88,7 @@ class V2Cache:
         for part, informers in self.informers.items():
             if not all(informer.known for informer in informers):
                 unread[part] = "not listed, or no permission"
-        if self.confined and not self.hosts:
+        if self.places and not self.hosts and not self.published.hosts:
             unread.setdefault(Part.HOSTS, _NO_HOSTS_HERE)
         return Snapshot(
             now=self.kube.now(),

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final
 from uuid import uuid4
 
 from host_manager.domain.v2.decide import decide, forget_deleted, knows_enough
-from host_manager.domain.v2.published import story_of
+from host_manager.domain.v2.published import EVENTS, Published, story_of
 from host_manager.domain.v2.trust import silent_namespaces
 from host_manager.timings import Timings
 from host_manager.v2.gather import V2Cache
@@ -67,8 +67,9 @@ class V2Reconciler:
             return self.timings.v2_look
         self._report_operator(cluster)
         self.cache.trust = self.cache.trust.next(cluster)
-        due = decide(cluster, self.cache.published, self.cache.trust)
         try:
+            await self._recall()
+            due = decide(cluster, self.cache.published, self.cache.trust)
             for story, events in groupby(due, key=story_of):
                 await self._publish(story, events)
         except BusUnavailable:
@@ -77,6 +78,23 @@ class V2Reconciler:
         self.cache.healths = healths(cluster)
         self.numbers.show(numbers_of(cluster))
         return self.timings.v2_look
+
+    async def _recall(self) -> None:
+        """Read the published events from a stream that was not read yet: in a new term, and after it was replaced.
+
+        Raises:
+            BusUnavailable: NATS is unavailable. Without its events, all of them would be published again.
+        """
+        cache = self.cache
+        while cache.recalled != cache.streams:
+            if not self.bus.connected.is_set():
+                raise BusUnavailable("the published events cannot be read")
+            number, published = cache.streams, Published()
+            events: AsyncIterator[EventData] = self.bus.last_events(EVENTS)
+            async for event in events:
+                if cache.covers(event.key()[0]):
+                    published.note(event)
+            cache.published, cache.recalled = published, number
 
     async def _publish(self, story: str, events: Iterable[EventData]) -> None:
         """Publish consecutive events about one object, in one trace.

@@ -67,11 +67,10 @@ def only_numbers(change: Change[HostView]) -> bool:
 
 
 class V2Watches:
-    """The informers. ``places``: the configured namespaces, empty for all namespaces."""
+    """The informers, in the namespaces of the cache."""
 
-    def __init__(self, cache: V2Cache, places: tuple[str, ...], wake: Wake, timings: Timings) -> None:
+    def __init__(self, cache: V2Cache, wake: Wake, timings: Timings) -> None:
         self._cache = cache
-        self._places = places
         self._wake = wake
         self._timings = timings
 
@@ -135,7 +134,7 @@ class V2Watches:
         on_change: Callable[[Change[Any]], None],
         objects: dict[str, Any],
     ) -> Iterator[Informer[Any]]:
-        for place in self._places or (None,):
+        for place in self._cache.places or (None,):
             yield Informer(
                 self._cache.kube,
                 resource,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -21,6 +21,7 @@ from support.v2.explained import bare, kube_of
 from support.v2.recordings import recording
 from trellis.bus.bus import Bus, BusUnavailable, EventRefused
 from trellis.events.envelope import EventData
+from trellis.events.wasmcloud_v2 import WasmHostReady, WorkloadStarted
 from trellis.kube.changes import Change, ChangeKind
 from trellis.kube.resources import ARTIFACTS, NAMESPACES, WASM_HOSTS, WASMCLOUD_V2, WORKLOADS
 from trellis.kube.transport import HttpRequest
@@ -33,10 +34,13 @@ SHORT = Timings(v2_settle=0.01, v2_look=0.05, v2_served=0.05, publish=0.01)
 
 
 class SomeBus:
-    """Stores events; ``trouble``: the error of the next attempts."""
+    """Stores events; ``trouble``: the error of the next attempts. ``restored``: events of an older stream."""
 
     def __init__(self) -> None:
         self.stored: list[EventData] = []
+        self.restored: list[EventData] = []
+        self.connected = asyncio.Event()
+        self.connected.set()
         self.tried: list[tuple[str, str]] = []
         self.traces: dict[str, set[str]] = {}
         self.trouble: Exception | None = None
@@ -50,6 +54,12 @@ class SomeBus:
         self.traces.setdefault(story_of(event), set()).add(trace.trace_id)
         self.stored.append(event)
 
+    async def last_events(self, models: Sequence[type[EventData]]) -> AsyncIterator[EventData]:
+        assert self.connected.is_set()
+        for event in self.restored:
+            if isinstance(event, tuple(models)):
+                yield event
+
     @property
     def facts(self) -> list[str]:
         return [f"{event.noun}.{event.event_name}" for event in self.stored]
@@ -60,8 +70,8 @@ class World:
 
     def __init__(self, kube: FakeKube, *places: str) -> None:
         self.kube, self.bus, self.woken = kube, SomeBus(), asyncio.Event()
-        self.cache = V2Cache(kube, confined=bool(places))
-        self.watches = V2Watches(self.cache, places, self.woken.set, SHORT)
+        self.cache = V2Cache(kube, places=places)
+        self.watches = V2Watches(self.cache, self.woken.set, SHORT)
         self.reconciler = V2Reconciler(
             self.cache, cast("Bus", self.bus), kube.telemetry, SHORT, HostNumbers(kube.telemetry)
         )
@@ -161,9 +171,63 @@ async def test_a_state_that_returns_has_another_id() -> None:
     world = World(kube_of("03", 2.1))
     async with world.running():
         await until(lambda: len(world.bus.stored) == 6, "all of them")
-        world.cache.published.forget()
+        world.cache.forget_published()
         await until(lambda: len(world.bus.stored) == 12, "after the loss of the stream")
     assert len({dedup for _, dedup in world.bus.tried}) == 12
+
+
+def of_others(namespace: str) -> list[EventData]:
+    """Return published events about objects that do not exist."""
+    host = WasmHostReady(namespace=namespace, name="h", uid="u-h", host_id="i", address="10.0.0.1", environment="")
+    names = {"namespace": namespace, "name": "w", "uid": "u-w", "deployment": "", "replica_set": "", "host_id": "i"}
+    return [host, WorkloadStarted(**names)]
+
+
+async def test_a_restart_while_the_bus_is_away_repeats_nothing() -> None:
+    first = World(kube_of("03", 2.1))
+    async with first.running():
+        await until(lambda: len(first.bus.stored) == 6, "all of them")
+    second = World(first.kube)
+    second.bus.restored = [*first.bus.stored]
+    second.bus.connected.clear()
+    async with second.running():
+        await until(lambda: second.cache.working == 1, "the objects are read meanwhile")
+        assert not second.bus.tried
+        second.bus.connected.set()
+        await until(lambda: second.cache.recalled == 1, "read")
+        await asyncio.sleep(0.1)
+    assert not second.bus.tried
+
+
+async def test_a_stream_restored_from_a_backup_gets_what_changed_since() -> None:
+    world = World(kube_of("03", 2.1))
+    async with world.running():
+        await until(lambda: len(world.bus.stored) == 6, "all of them")
+        world.bus.restored = [*world.bus.stored[:3], *of_others("wasmcloud-system")]
+        del world.bus.stored[:]
+        world.cache.forget_published()
+        await until(lambda: len(world.bus.stored) >= 5, "the difference")
+        await asyncio.sleep(0.1)
+    assert len(world.bus.stored) == 5, "the three that the backup lacks, and the end of the two that it has"
+    assert {"wasm_host.gone", "workload.gone"} <= set(world.bus.facts)
+
+
+async def test_objects_of_namespaces_that_are_not_watched_are_not_gone() -> None:
+    world = World(kube_of("03", 2.1), "apps", "wasmcloud-system")
+    world.bus.restored = of_others("elsewhere")
+    async with world.running():
+        await until(lambda: len(world.bus.stored) >= 6, "those of the watched namespaces")
+        await asyncio.sleep(0.1)
+    assert not [fact for fact in world.bus.facts if fact.endswith("gone")]
+
+
+async def test_the_last_host_of_the_watched_namespaces_is_gone_after_its_deletion() -> None:
+    world = World(kube_of("03", 2.1), "apps", "wasmcloud-system")
+    async with world.running():
+        await until(lambda: world.bus.facts.count("wasm_host.ready") == 2, "they are published")
+        for host in world.kube.objects(WASM_HOSTS):
+            world.kube.remove(WASM_HOSTS, host["metadata"]["name"], "wasmcloud-system")
+        await until(lambda: world.bus.facts.count("wasm_host.gone") == 2, "their end is, too")
 
 
 async def test_a_deleted_workload_is_gone() -> None:

@@ -83,11 +83,6 @@ class Published:
     hosts: dict[str, WasmHostReady | WasmHostSilent] = field(default_factory=dict)
     artifacts: dict[str, ArtifactPublished] = field(default_factory=dict)
 
-    def forget(self) -> None:
-        """Drop all records of published events."""
-        for part in (self.deployments, self.workloads, self.failures, self.hosts, self.artifacts):
-            part.clear()
-
     def note(self, event: EventData) -> None:
         """Record an event that is published."""
         match event:
