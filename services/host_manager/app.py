@@ -26,7 +26,6 @@ from host_manager.settings import Settings
 from host_manager.timings import Timings
 from host_manager.v2.gather import V2Cache
 from host_manager.v2.heartbeats import CONNECTION, CompleteHeartbeats
-from host_manager.v2.metrics import HostNumbers
 from host_manager.v2.reconciler import KEY, V2Reconciler
 from host_manager.v2.watches import V2Watches
 from host_manager.watches import Enqueue, Watches
@@ -121,7 +120,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
             queue: refusals.heeding(reconcile.run),
             followed: follow.run,
             secrets: changed.run,
-            lifecycle: V2Reconciler(v2, bus, telemetry, timings, HostNumbers(telemetry)).run,
+            lifecycle: V2Reconciler(v2, bus, telemetry, timings).run,
         },
         list_all,
         forget_published,

@@ -6,15 +6,18 @@ complete list is not known, and nothing is concluded from its absence; no manife
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from math import nan
 from typing import Final
 
 from host_manager.domain.v2.operator_clock import OperatorClock
 from host_manager.domain.v2.published import Published
 from host_manager.domain.v2.trust import Trust
 from host_manager.v2.heartbeats import CompleteHeartbeats
+from host_manager.v2.metrics import HostNumbers
 from trellis.kube.client import Kube
 from trellis.kube.informer import Informer
 from trellis.read_model.health import Health
@@ -54,23 +57,26 @@ class V2Cache:
     """Number of the stream that ``published`` was read from; 0 before the first one."""
     trust: Trust = field(default_factory=Trust)
     clock: OperatorClock = field(init=False)
+    numbers: HostNumbers = field(init=False)
     heartbeats: CompleteHeartbeats | None = None
     """None if no user named the NATS of wasmCloud v2."""
     stored: dict[str, int] = field(default_factory=dict)
     """Number of events of this term by object, part of the IDs of its next ones."""
-    healths: dict[tuple[str, str], int] = field(default_factory=dict)
-    """Number of objects by kind and health in the last run."""
+    healths: dict[str, Counter[str]] = field(default_factory=dict)
+    """Number of objects by kind and health in the last run; a kind that cannot be read is not in it."""
     working: float = -1.0
     """1 while the operator works, 0 while it does not, -1 while that is not known."""
 
     def __post_init__(self) -> None:
         self.clock = OperatorClock(self.timings.slack)
+        self.numbers = HostNumbers(self.kube.telemetry)
 
     def clear(self) -> None:
         """Drop all views: the API group is not served any more."""
         for views in (self.hosts, self.workloads, self.replica_sets, self.deployments, self.artifacts, self.healths):
             views.clear()
         self.informers, self.trust, self.working = {}, Trust(), -1.0
+        self.numbers.show({})
 
     def covers(self, namespace: str) -> bool:
         """Return whether a namespace is watched. Of another one, nothing is concluded from what is missing."""
@@ -109,4 +115,4 @@ class V2Cache:
         return telemetry.metrics.wasmcloud_v2(telemetry.service, reads, lambda: self.working)
 
     def _count(self, kind: str, health: Health) -> float:
-        return self.healths.get((kind, health), 0)
+        return self.healths[kind][health] if kind in self.healths else nan

@@ -2,7 +2,8 @@
 
 In: the one key of its queue. Out: events, metrics. Called by the queue of ``app``: soon after a change, and regularly,
 because a missing heartbeat changes nothing. Invariants: an event counts as published once the bus has stored it; an
-outage of the operator or of its NATS is one log line and one metric, without events about hosts.
+outage of the operator or of its NATS is one log line and one metric, without events about hosts; a metric never has a
+state that is not known any more.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from host_manager.domain.v2.published import EVENTS, Published, story_of
 from host_manager.domain.v2.trust import silent_namespaces
 from host_manager.timings import Timings
 from host_manager.v2.gather import V2Cache
-from host_manager.v2.metrics import HostKey, HostNumbers
+from host_manager.v2.metrics import HostKey
 from trellis.bus.bus import Bus, BusUnavailable, EventRefused
 from trellis.events.envelope import EventData
 from trellis.telemetry import Telemetry, TraceContext, get_logger, linked
@@ -53,7 +54,6 @@ class V2Reconciler:
     bus: Bus
     telemetry: Telemetry
     timings: Timings
-    numbers: HostNumbers
     term: str = field(default_factory=lambda: uuid4().hex[:8])
 
     async def run(self, key: str, trace: TraceContext | None) -> float | None:
@@ -63,9 +63,9 @@ class V2Reconciler:
         if snapshot is None:
             return None
         cluster = Cluster(snapshot)
+        self._measure(cluster)
         if not knows_enough(cluster):
             return self.timings.v2_look
-        self._report_operator(cluster)
         self.cache.trust = self.cache.trust.next(cluster)
         try:
             await self._recall()
@@ -75,9 +75,13 @@ class V2Reconciler:
         except BusUnavailable:
             return self.timings.publish
         forget_deleted(cluster, self.cache.published)
-        self.cache.healths = healths(cluster)
-        self.numbers.show(numbers_of(cluster))
         return self.timings.v2_look
+
+    def _measure(self, cluster: Cluster) -> None:
+        """Set the metrics; they do not depend on the bus, and a kind that cannot be read has no value."""
+        self._report_operator(cluster)
+        self.cache.healths = healths(cluster)
+        self.cache.numbers.show(numbers_of(cluster))
 
     async def _recall(self) -> None:
         """Read the published events from a stream that was not read yet: in a new term, and after it was replaced.
@@ -146,12 +150,14 @@ def numbers_of(cluster: Cluster) -> dict[HostKey, HostHeartbeat]:
     return {(meta.namespace, meta.name): beat for meta, beat in found if beat is not None}
 
 
-def healths(cluster: Cluster) -> dict[tuple[str, str], int]:
-    """Return the number of objects by kind and health, as ``trellis explain`` computes it."""
-    snapshot, found = cluster.snapshot, Counter[tuple[str, str]]()
-    found.update(("WorkloadDeployment", deployment_health(cluster, item).health) for item in snapshot.deployments)
-    found.update(("Workload", workload_health(cluster, item).health) for item in snapshot.workloads)
-    found.update(("Artifact", artifact_health(cluster, item).health) for item in snapshot.artifacts)
-    if snapshot.knows(Part.HOSTS):
-        found.update(("Host", host_health(cluster, item).health) for item in snapshot.hosts)
-    return dict(found)
+def healths(cluster: Cluster) -> dict[str, Counter[str]]:
+    """Return the number of objects by health, as ``trellis explain`` computes it, of each kind that is known."""
+    snapshot, knows = cluster.snapshot, cluster.snapshot.knows
+    found: dict[str, Counter[str]] = {}
+    if knows_enough(cluster):
+        found["WorkloadDeployment"] = Counter(deployment_health(cluster, it).health for it in snapshot.deployments)
+        found["Workload"] = Counter(workload_health(cluster, it).health for it in snapshot.workloads)
+        found["Artifact"] = Counter(artifact_health(cluster, it).health for it in snapshot.artifacts)
+    if knows(Part.HOSTS) and knows(Part.WORKLOADS):
+        found["Host"] = Counter(host_health(cluster, it).health for it in snapshot.hosts)
+    return found

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from math import isnan
 from typing import Any, cast
 
 import pytest
@@ -13,7 +14,6 @@ import pytest
 from host_manager.domain.v2.published import story_of
 from host_manager.timings import Timings
 from host_manager.v2.gather import V2Cache
-from host_manager.v2.metrics import HostNumbers
 from host_manager.v2.reconciler import KEY, V2Reconciler
 from host_manager.v2.watches import V2Watches, only_numbers
 from support.cluster.kube_world import until
@@ -27,6 +27,7 @@ from trellis.kube.resources import ARTIFACTS, NAMESPACES, WASM_HOSTS, WASMCLOUD_
 from trellis.kube.transport import HttpRequest
 from trellis.telemetry import current_trace
 from trellis.v2.hosts import view_host
+from trellis.v2.messages import HostHeartbeat
 from trellis.v2.snapshot import Part
 from trellis_dev.fakes.fake import FakeKube, status_reply
 
@@ -72,9 +73,7 @@ class World:
         self.kube, self.bus, self.woken = kube, SomeBus(), asyncio.Event()
         self.cache = V2Cache(kube, places=places)
         self.watches = V2Watches(self.cache, self.woken.set, SHORT)
-        self.reconciler = V2Reconciler(
-            self.cache, cast("Bus", self.bus), kube.telemetry, SHORT, HostNumbers(kube.telemetry)
-        )
+        self.reconciler = V2Reconciler(self.cache, cast("Bus", self.bus), kube.telemetry, SHORT)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -280,6 +279,52 @@ async def test_metrics_have_objects_by_health_while_the_group_is_served() -> Non
         working = metrics.registry.get_sample_value("trellis_wasmcloud_operator_working", {"service": "test"})
         assert working == 1
     assert value("Workload", "Healthy") is None
+
+
+class Series:
+    """Reads metrics of wasmCloud v2."""
+
+    def __init__(self, world: World) -> None:
+        self._registry = world.kube.telemetry.metrics.registry
+
+    def objects(self, kind: str) -> float | None:
+        labels = {"service": "test", "kind": kind, "health": "Healthy"}
+        return self._registry.get_sample_value("trellis_wasmcloud_objects", labels)
+
+    def cpu(self, host: str) -> float | None:
+        labels = {"service": "test", "host_namespace": "wasmcloud-system", "host": host}
+        return self._registry.get_sample_value("trellis_wasmcloud_host_cpu_ratio", labels)
+
+
+async def test_metrics_do_not_depend_on_the_bus() -> None:
+    world = World(kube_of("03", 2.1))
+    world.bus.connected.clear()
+    series = Series(world)
+    async with world.running():
+        await until(lambda: series.objects("Workload") == 3, "counted")
+        world.kube.remove(WORKLOADS, world.kube.objects(WORKLOADS)[0]["metadata"]["name"], "apps")
+        await until(lambda: series.objects("Workload") == 2, "counted again")
+
+
+async def test_metrics_of_a_kind_that_cannot_be_read_any_more_have_no_value() -> None:
+    world = World(kube_of("03", 2.1))
+    series = Series(world)
+    async with world.running():
+        await until(lambda: series.objects("Workload") == 3, "counted")
+        world.kube.answer_next(-1, lambda _: status_reply(403, "Forbidden", "no"), when=on(WORKLOADS.path()))
+        world.kube.cut_watches()
+        await until(lambda: isnan(series.objects("Workload") or 0.0), "unknown")
+        assert isnan(series.objects("WorkloadDeployment") or 0.0)
+
+
+async def test_numbers_of_hosts_end_with_the_term() -> None:
+    world = World(kube_of("03", 2.1))
+    series = Series(world)
+    async with world.running():
+        await until(lambda: bool(world.cache.hosts), "read")
+        world.cache.numbers.show({("wasmcloud-system", "one"): HostHeartbeat("1", cpu=50.0)})
+        assert series.cpu("one") == 0.5
+    assert series.cpu("one") is None
 
 
 async def test_the_silence_of_all_hosts_is_an_operator_that_does_not_work_and_no_event_of_a_host() -> None:
