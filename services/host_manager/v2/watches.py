@@ -73,6 +73,7 @@ class V2Watches:
         self._cache = cache
         self._wake = wake
         self._timings = timings
+        self._others: tuple[str, ...] = ()
 
     async def run(self) -> None:
         """Watch whenever the group is served, until cancelled."""
@@ -88,7 +89,15 @@ class V2Watches:
         except KubeError as error:
             _log.debug("API group of wasmCloud v2 not known", error=str(error))
             return False
-        return WORKLOAD_DEPLOYMENTS.version in versions
+        served = WORKLOAD_DEPLOYMENTS.version in versions
+        if not served and versions and versions != self._others:
+            _log.warning(
+                "version of wasmCloud v2 not supported, its lifecycle is not published",
+                served=list(versions),
+                supported=WORKLOAD_DEPLOYMENTS.version,
+            )
+        self._others = versions
+        return served
 
     async def _watch(self) -> None:
         """Run the informers until the API server does not serve the group any more."""
@@ -105,7 +114,8 @@ class V2Watches:
             self._wake()
             while True:
                 await asyncio.sleep(self._timings.v2_served)
-                if all(isinstance(informer.lacking, NotFound) for informer in every):
+                # An informer with objects continues: they are not deleted if their version is not served any more.
+                if all(isinstance(informer.lacking or informer.failing, NotFound) for informer in every):
                     _log.info("wasmCloud v2 is not served any more")
                     return
         finally:

@@ -9,7 +9,9 @@ from datetime import UTC, datetime
 from math import isnan
 from typing import Any, cast
 
+import orjson
 import pytest
+import structlog
 
 from host_manager.domain.v2.published import story_of
 from host_manager.timings import Timings
@@ -24,7 +26,7 @@ from trellis.events.envelope import EventData
 from trellis.events.wasmcloud_v2 import WasmHostReady, WorkloadStarted
 from trellis.kube.changes import Change, ChangeKind
 from trellis.kube.resources import ARTIFACTS, NAMESPACES, WASM_HOSTS, WASMCLOUD_V2, WORKLOADS
-from trellis.kube.transport import HttpRequest
+from trellis.kube.transport import HttpRequest, Reply
 from trellis.telemetry import current_trace
 from trellis.v2.hosts import view_host
 from trellis.v2.messages import HostHeartbeat
@@ -138,6 +140,27 @@ async def test_the_group_can_appear_and_vanish_later() -> None:
         world.kube.answer_next(0, lambda _: status_reply(404, "NotFound", "no"))
         await until(lambda: bool(world.cache.informers), "it is watched again")
     assert world.kube.health.readiness().ok
+
+
+async def test_a_version_that_is_not_served_any_more_ends_the_watches_and_readiness_recovers() -> None:
+    world = World(kube_of("03", 2.1))
+    group = "/apis/runtime.wasmcloud.dev"
+
+    def newer(request: HttpRequest) -> Reply:
+        if request.path == group:
+            return Reply(200, orjson.dumps({"versions": [{"version": "v1beta1"}]}), {})
+        return status_reply(404, "NotFound", "no")
+
+    with structlog.testing.capture_logs() as logs:
+        async with world.running():
+            await until(lambda: len(world.bus.stored) == 6, "all of them")
+            world.kube.answer_next(-1, newer, when=on(group))
+            world.kube.cut_watches()
+            await until(lambda: not world.cache.informers, "the watches end, although there are objects")
+            assert world.kube.health.readiness().ok
+            await asyncio.sleep(0.2)
+    assert not [fact for fact in world.bus.facts if fact.endswith("gone")]
+    assert [line["served"] for line in logs if "supported" in line] == [["v1beta1"]]
 
 
 def recorded_host() -> dict[str, Any]:
