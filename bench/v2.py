@@ -435,7 +435,7 @@ async def silence(world: World, since: float) -> list[Row]:
     ready = await events.wait("wasm_host.ready", host_name(number), again)
     return [
         Row("last heartbeat -> wasm_host.silent; by the rule 36 to 60 s", silent - last, "s"),
-        Row("first heartbeat again -> wasm_host.ready; looked at each 15 s", ready - again, "s"),
+        Row("first heartbeat again -> wasm_host.ready", ready - again, "s", TARGET_EVENT),
     ]
 
 

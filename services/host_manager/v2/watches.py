@@ -2,7 +2,7 @@
 
 In: a client, namespaces. Out: filled caches, wakes. Called by ``host_manager.app`` as a background task. Invariants:
 the group can appear and vanish at any time; a kind that cannot be read delays nothing else; the numbers of a heartbeat
-wake nothing, because 100 hosts send seven a second.
+wake nothing, because 100 hosts send seven a second; the first heartbeat after a silence does.
 """
 
 from __future__ import annotations
@@ -64,6 +64,12 @@ def only_numbers(change: Change[HostView]) -> bool:
         workloads=new.workloads,
     )
     return same == new
+
+
+def ends_silence(change: Change[HostView], silence: float) -> bool:
+    """Return whether a heartbeat of a Host is the first one after ``silence`` seconds without one."""
+    times = [host.last_seen for host in (change.old, change.new) if host is not None and host.last_seen is not None]
+    return len(times) == 2 and times[1] - times[0] > silence
 
 
 class V2Watches:
@@ -162,5 +168,5 @@ class V2Watches:
 
     def _on_host(self, change: Change[HostView]) -> None:
         self._cache.clock.note(change.old, change.new, self._cache.kube.now())
-        if not only_numbers(change):
+        if not only_numbers(change) or ends_silence(change, self._timings.v2.silence):
             self._wake()

@@ -386,6 +386,20 @@ def test_the_numbers_of_a_heartbeat_wake_nothing() -> None:
     assert not only_numbers(Change(ChangeKind.ADDED, "k", None, old))
 
 
+@pytest.mark.parametrize(("seconds", "woken"), [(15.0, False), (34.0, False), (40.0, True)])
+async def test_the_first_heartbeat_after_a_silence_is_published_at_once(seconds: float, woken: bool) -> None:
+    world = World(kube_of("03", 2.1))
+    async with world.running():
+        await until(lambda: len(world.bus.stored) == 6, "all of them")
+        world.woken.clear()
+        host = world.kube.objects(WASM_HOSTS)[0]
+        at = datetime.fromisoformat(host["status"]["lastSeen"]).timestamp() + seconds
+        recorded = {"lastSeen": datetime.fromtimestamp(at, UTC).isoformat()}
+        world.kube.put(WASM_HOSTS, host | {"status": host["status"] | recorded})
+        await until(lambda: at in {item.last_seen for item in world.cache.hosts.values()}, "received")
+        assert world.woken.is_set() == woken
+
+
 async def test_the_outage_of_one_of_two_operators_is_an_operator_that_does_not_work() -> None:
     world = World(kube_of("03", 2.1))
     world.kube.put(NAMESPACES, {"metadata": {"name": "other-system"}})
