@@ -61,7 +61,7 @@ class V2Cache:
     heartbeats: CompleteHeartbeats | None = None
     """None if no user named the NATS of wasmCloud v2."""
     stored: dict[str, int] = field(default_factory=dict)
-    """Number of events of this term by object, part of the IDs of its next ones."""
+    """Number of events of this term by object that exists, part of the IDs of its next ones."""
     healths: dict[str, Counter[str]] = field(default_factory=dict)
     """Number of objects by kind and health in the last run; a kind that cannot be read is not in it."""
     working: float = -1.0

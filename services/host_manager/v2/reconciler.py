@@ -17,7 +17,7 @@ from typing import Final
 from uuid import uuid4
 
 from host_manager.domain.v2.decide import decide, forget_deleted, knows_enough
-from host_manager.domain.v2.published import EVENTS, Published, story_of
+from host_manager.domain.v2.published import EVENTS, Published, stories_of, story_of
 from host_manager.domain.v2.trust import silent_namespaces
 from host_manager.timings import Timings
 from host_manager.v2.gather import V2Cache
@@ -75,6 +75,7 @@ class V2Reconciler:
         except BusUnavailable:
             return self.timings.publish
         forget_deleted(cluster, self.cache.published)
+        self._forget_counts(cluster)
         return self.timings.v2_look
 
     def _measure(self, cluster: Cluster) -> None:
@@ -113,16 +114,21 @@ class V2Reconciler:
                 except EventRefused as error:
                     _log.warning("event about wasmCloud v2 not published", object=story, reason=str(error))
                 self.cache.published.note(event)
-                subject = _object(event)
-                self.cache.stored[subject] = self.cache.stored.get(subject, 0) + 1
+                self.cache.stored[story] = self.cache.stored.get(story, 0) + 1
 
     def _dedup(self, event: EventData) -> str:
         """Return the ID: the same for a retry, another one if the same state returns."""
         # Messages contain ages, which change until the retry.
         content = event.model_dump_json(exclude={"message", "workloads"}).encode()
         digest = hashlib.sha256(content).hexdigest()[:12]
-        number = self.cache.stored.get(_object(event), 0)
+        number = self.cache.stored.get(story_of(event), 0)
         return f"{event.noun}.{event.event_name}.{digest}.{self.term}.{number}"
+
+    def _forget_counts(self, cluster: Cluster) -> None:
+        """Drop the counts of deleted objects. A later object of the same name has another UID, so another ID."""
+        if cluster.snapshot.knows(Part.HOSTS):
+            there, stored = stories_of(cluster.snapshot), self.cache.stored
+            self.cache.stored = {story: stored[story] for story in stored if story in there}
 
     def _report_operator(self, cluster: Cluster) -> None:
         """Log once that the operator does not work, and once that it does again."""
@@ -138,10 +144,6 @@ class V2Reconciler:
             )
         elif self.cache.working == 1.0 and former == 0.0:
             _log.info("runtime-operator works again", hosts=len(cluster.hosts))
-
-
-def _object(event: EventData) -> str:
-    return "/".join((event.noun, *event.key()))
 
 
 def numbers_of(cluster: Cluster) -> dict[HostKey, HostHeartbeat]:

@@ -262,6 +262,15 @@ async def test_a_deleted_workload_is_gone() -> None:
     assert world.bus.stored[-1].key() == (workload["namespace"], workload["name"])
 
 
+async def test_nothing_is_kept_of_a_host_whose_name_never_returns() -> None:
+    world = World(kube_of("03", 2.1))
+    async with world.running():
+        await until(lambda: len(world.cache.stored) == 3, "the hosts and the deployment")
+        world.kube.remove(WASM_HOSTS, world.kube.objects(WASM_HOSTS)[0]["metadata"]["name"], "wasmcloud-system")
+        await until(lambda: "wasm_host.gone" in world.bus.facts, "it is published")
+        await until(lambda: len(world.cache.stored) == 2, "dropped")
+
+
 def on(path: str) -> Callable[[HttpRequest], bool]:
     return lambda request: request.path.startswith(path)
 

@@ -27,6 +27,7 @@ from trellis.events.wasmcloud_v2 import (
     WorkloadGone,
     WorkloadStarted,
 )
+from trellis.v2.snapshot import Snapshot
 
 EVENTS: Final = (
     WorkloadDeploymentReady,
@@ -150,6 +151,17 @@ class Published:
 
 def _key(event: EventData) -> str:
     return "/".join(event.key())
+
+
+def stories_of(snapshot: Snapshot) -> set[str]:
+    """Return the objects that events can be about, as ``story_of`` names them."""
+    return {
+        *(f"WorkloadDeployment {item.meta.key}" for item in snapshot.deployments),
+        *(f"WorkloadReplicaSet {item.meta.key}" for item in snapshot.replica_sets),
+        *(f"Workload {item.meta.key}" for item in snapshot.workloads),
+        *(f"Host {item.meta.key}" for item in snapshot.hosts),
+        *(f"Artifact {item.meta.key}" for item in snapshot.artifacts),
+    }
 
 
 def story_of(event: EventData) -> str:
