@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import nan
-from typing import Final
+from typing import Final, TypeVar
 
 from host_manager.domain.v2.operator_clock import OperatorClock
 from host_manager.domain.v2.published import Published
@@ -28,6 +28,7 @@ from trellis.v2.snapshot import Part, Snapshot
 from trellis.v2.timings import V2Timings
 from trellis.v2.workloads import WorkloadView
 
+V = TypeVar("V")
 KINDS: Final = ("WorkloadDeployment", "Workload", "Host", "Artifact")
 HEALTHS: Final = (Health.HEALTHY, Health.PROGRESSING, Health.DEGRADED, Health.SUSPENDED, Health.UNKNOWN)
 _NOT_WATCHED: Final = "host_manager does not watch it"
@@ -82,6 +83,11 @@ class V2Cache:
         """Return whether a namespace is watched. Of another one, nothing is concluded from what is missing."""
         return not self.places or namespace in self.places
 
+    def unknown(self) -> frozenset[str]:
+        """Return the configured namespaces of which a kind other than Host cannot be read."""
+        every = (informer for part, kind in self.informers.items() if part is not Part.HOSTS for informer in kind)
+        return frozenset(informer.namespace for informer in every if informer.namespace and not informer.known)
+
     def forget_published(self) -> None:
         """Have the published events re-read: another stream has other ones."""
         self.streams += 1
@@ -91,18 +97,25 @@ class V2Cache:
         if not self.informers:
             return None
         unread = {Part.SERVICES: _NOT_WATCHED, Part.SLICES: _NOT_WATCHED, Part.PODS: _NOT_WATCHED}
+        unknown = self.unknown()
         for part, informers in self.informers.items():
-            if not all(informer.known for informer in informers):
+            # Any namespace can have the Hosts; of other kinds, those of an unknown namespace are left out.
+            enough = all if part is Part.HOSTS else any
+            if not enough(informer.known for informer in informers):
                 unread[part] = "not listed, or no permission"
+
+        def known(views: dict[str, V]) -> list[V]:
+            return [view for key, view in views.items() if key.partition("/")[0] not in unknown]
+
         if self.places and not self.hosts and not self.published.hosts:
             unread.setdefault(Part.HOSTS, _NO_HOSTS_HERE)
         return Snapshot(
             now=self.kube.now(),
             hosts=[self.clock.adjusted(host) for host in self.hosts.values()],
-            workloads=[*self.workloads.values()],
-            replica_sets=[*self.replica_sets.values()],
-            deployments=[*self.deployments.values()],
-            artifacts=[*self.artifacts.values()],
+            workloads=known(self.workloads),
+            replica_sets=known(self.replica_sets),
+            deployments=known(self.deployments),
+            artifacts=known(self.artifacts),
             unread=unread,
             messages=self.heartbeats.messages() if self.heartbeats is not None else None,
             timings=self.timings,

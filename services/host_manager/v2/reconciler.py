@@ -59,7 +59,7 @@ class V2Reconciler:
     async def run(self, key: str, trace: TraceContext | None) -> float | None:
         """Publish the events that are due; return seconds until the next run, None while the group is not served."""
         del key, trace
-        snapshot = self.cache.snapshot()
+        snapshot, unknown = self.cache.snapshot(), self.cache.unknown()
         if snapshot is None:
             return None
         cluster = Cluster(snapshot)
@@ -69,13 +69,14 @@ class V2Reconciler:
         self.cache.trust = self.cache.trust.next(cluster)
         try:
             await self._recall()
-            due = decide(cluster, self.cache.published, self.cache.trust)
+            due = decide(cluster, self.cache.published, self.cache.trust, unknown)
             for story, events in groupby(due, key=story_of):
                 await self._publish(story, events)
         except BusUnavailable:
             return self.timings.publish
-        forget_deleted(cluster, self.cache.published)
-        self._forget_counts(cluster)
+        forget_deleted(cluster, self.cache.published, unknown)
+        if cluster.snapshot.knows(Part.HOSTS) and not unknown:
+            self._forget_counts(cluster)
         return self.timings.v2_look
 
     def _measure(self, cluster: Cluster) -> None:
@@ -126,9 +127,8 @@ class V2Reconciler:
 
     def _forget_counts(self, cluster: Cluster) -> None:
         """Drop the counts of deleted objects. A later object of the same name has another UID, so another ID."""
-        if cluster.snapshot.knows(Part.HOSTS):
-            there, stored = stories_of(cluster.snapshot), self.cache.stored
-            self.cache.stored = {story: stored[story] for story in stored if story in there}
+        there, stored = stories_of(cluster.snapshot), self.cache.stored
+        self.cache.stored = {story: stored[story] for story in stored if story in there}
 
     def _report_operator(self, cluster: Cluster) -> None:
         """Log once that the operator does not work, and once that it does again."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from math import isnan
@@ -243,6 +243,18 @@ async def test_objects_of_namespaces_that_are_not_watched_are_not_gone() -> None
     assert not [fact for fact in world.bus.facts if fact.endswith("gone")]
 
 
+async def test_a_watched_namespace_without_permission_blocks_no_other_one_and_loses_nothing() -> None:
+    world = World(kube_of("03", 2.1), "apps", "wasmcloud-system", "denied")
+    world.bus.restored = of_others("denied")
+    denied = on_any(f"/namespaces/denied/{res.plural}" for res in WASMCLOUD_V2)
+    world.kube.answer_next(-1, lambda _: status_reply(403, "Forbidden", "no"), when=denied)
+    async with world.running():
+        await until(lambda: "workload_deployment.ready" in world.bus.facts, "those of the other namespaces")
+        await asyncio.sleep(0.1)
+        assert sorted(set(world.bus.facts)) == ["workload.started", "workload_deployment.ready"]
+        assert "denied/w" in world.cache.published.workloads
+
+
 async def test_the_last_host_of_the_watched_namespaces_is_gone_after_its_deletion() -> None:
     world = World(kube_of("03", 2.1), "apps", "wasmcloud-system")
     async with world.running():
@@ -269,6 +281,11 @@ async def test_nothing_is_kept_of_a_host_whose_name_never_returns() -> None:
         world.kube.remove(WASM_HOSTS, world.kube.objects(WASM_HOSTS)[0]["metadata"]["name"], "wasmcloud-system")
         await until(lambda: "wasm_host.gone" in world.bus.facts, "it is published")
         await until(lambda: len(world.cache.stored) == 2, "dropped")
+
+
+def on_any(parts: Iterable[str]) -> Callable[[HttpRequest], bool]:
+    found = tuple(parts)
+    return lambda request: request.path.endswith(found)
 
 
 def on(path: str) -> Callable[[HttpRequest], bool]:

@@ -7,7 +7,7 @@ not known cause none, because a missing object is not a deleted one then.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from host_manager.domain.v2.deployments import artifact_events, deployment_events
@@ -28,18 +28,21 @@ def knows_enough(cluster: Cluster) -> bool:
     return all(cluster.snapshot.knows(part) for part in REQUIRED)
 
 
-def decide(cluster: Cluster, published: Published, trust: Trust) -> list[EventData]:
-    """Return the events to publish, those about one object together."""
+def decide(
+    cluster: Cluster, published: Published, trust: Trust, unknown: Collection[str] = frozenset()
+) -> list[EventData]:
+    """Return the events to publish, those about one object together; ``unknown``: namespaces that cannot be read."""
     if not knows_enough(cluster):
         return []
     stories: dict[str, list[EventData]] = {}
     for event in _events(cluster, published, trust):
-        stories.setdefault(story_of(event), []).append(event)
+        if event.key()[0] not in unknown:
+            stories.setdefault(story_of(event), []).append(event)
     return [event for events in stories.values() for event in events]
 
 
-def forget_deleted(cluster: Cluster, published: Published) -> None:
-    """Drop the records of deleted objects whose deletion has no event."""
+def forget_deleted(cluster: Cluster, published: Published, unknown: Collection[str] = frozenset()) -> None:
+    """Drop the records of deleted objects whose deletion has no event; ``unknown``: as for ``decide``."""
     if not knows_enough(cluster):
         return
     snapshot = cluster.snapshot
@@ -52,6 +55,7 @@ def forget_deleted(cluster: Cluster, published: Published) -> None:
         {meta.uid for meta in metas},
         {item.meta.uid for item in snapshot.artifacts},
         {meta.uid: names.get(meta.namespace, set()) for meta in owners},
+        unknown,
     )
 
 

@@ -109,19 +109,31 @@ class Published:
                 self.artifacts[_key(event)] = event
 
     def keep(
-        self, deployments: Container[str], artifacts: Container[str], owners: Mapping[str, Container[str]]
+        self,
+        deployments: Container[str],
+        artifacts: Container[str],
+        owners: Mapping[str, Container[str]],
+        unknown: Container[str],
     ) -> None:
         """Drop the records of deleted objects whose deletion has no event; the arguments are UIDs of existing ones.
 
         ``owners``: by UID of an owner the names of the WorkloadReplicaSets in its namespace. The one of a failure can
-        be deleted before the owner.
+        be deleted before the owner. ``unknown``: namespaces whose records are kept.
         """
-        self.deployments = {key: item for key, item in self.deployments.items() if item.uid in deployments}
-        self.artifacts = {key: item for key, item in self.artifacts.items() if item.uid in artifacts}
+        self.deployments = {
+            key: item
+            for key, item in self.deployments.items()
+            if item.uid in deployments or key.partition("/")[0] in unknown
+        }
+        self.artifacts = {
+            key: item for key, item in self.artifacts.items() if item.uid in artifacts or item.namespace in unknown
+        }
         self.failures = {
             owner: {failure for failure in found if not failure[0] or failure[0] in owners[owner.uid]}
-            for owner, found in self.failures.items()
             if owner.uid in owners
+            else found
+            for owner, found in self.failures.items()
+            if owner.uid in owners or owner.namespace in unknown
         }
 
     def _note_deployment(self, event: WorkloadDeploymentEventData) -> None:
