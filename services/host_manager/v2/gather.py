@@ -23,6 +23,7 @@ from trellis.kube.informer import Informer
 from trellis.read_model.health import Health
 from trellis.telemetry.metrics import Forget
 from trellis.v2.deployments import ArtifactView, DeploymentView, ReplicaSetView
+from trellis.v2.host_messages import HostMessages
 from trellis.v2.hosts import HostView
 from trellis.v2.snapshot import Part, Snapshot
 from trellis.v2.timings import V2Timings
@@ -117,9 +118,13 @@ class V2Cache:
             deployments=known(self.deployments),
             artifacts=known(self.artifacts),
             unread=unread,
-            messages=self.heartbeats.messages() if self.heartbeats is not None else None,
+            messages=self._messages(),
             timings=self.timings,
         )
+
+    def _messages(self) -> HostMessages | None:
+        ids = frozenset(host.id for host in self.hosts.values())
+        return self.heartbeats.messages(ids) if self.heartbeats is not None else None
 
     def export(self) -> Forget:
         """Export the objects by health and the state of the operator; return the function that ends the series."""

@@ -7,6 +7,7 @@ lost connection is one log line.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Final
 
 from trellis.kube.client import Kube
@@ -44,11 +45,14 @@ class CompleteHeartbeats:
         finally:
             forget()
 
-    def messages(self) -> HostMessages | None:
-        """Return the heartbeats of the last two intervals, None without an uninterrupted reception for so long."""
-        found = self._received.messages(self._kube.now())
+    def messages(self, hosts: Container[str]) -> HostMessages | None:
+        """Return the heartbeats of the last two intervals, None without an uninterrupted reception for so long.
+
+        ``hosts``: IDs of the Hosts. Heartbeats of other ones are not parsed: any client of NATS can invent hosts.
+        """
+        found = self._received.messages(self._kube.now(), hosts)
         if found.error or found.seconds < self._window:
             return None
         self._hosts = len(found.hosts)
-        self._unreadable = sum(last.heartbeat is None for last in found.hosts.values())
+        self._unreadable = sum(bool(last.reason) for last in found.hosts.values())
         return found

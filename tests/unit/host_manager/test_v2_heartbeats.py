@@ -40,7 +40,7 @@ async def test_a_nats_that_is_away_is_reported_once_and_gives_no_messages() -> N
         task = asyncio.create_task(heartbeats.run())
         try:
             await until(lambda: tries > 3, "it is tried again")
-            assert heartbeats.messages() is None
+            assert heartbeats.messages({"x"}) is None
             assert kube.telemetry.metrics.registry.get_sample_value(connected, {"service": "test"}) == 0
         finally:
             task.cancel()
@@ -87,6 +87,20 @@ def test_a_heartbeat_is_parsed_once() -> None:
     collector.heartbeat(subject, b"garbage", 2.0)
     [third] = collector.result(1.0).hosts.values()
     assert (third.heartbeat, third.count, third.at) == (None, 2, 2.0)
+
+
+def test_heartbeats_of_invented_hosts_are_counted_and_not_parsed() -> None:
+    collector = Collector()
+    beats = [(subject, payload) for _, subject, payload in recording("03").payloads(0.0, 2.0) if HEARTBEATS in subject]
+    subject, payload = beats[0]
+    collector.heartbeat(subject, payload, 1.0)
+    collector.heartbeat(f"{HEARTBEATS}.broken", b"garbage", 1.0)
+    collector.heartbeat(f"{HEARTBEATS}.invented", payload, 1.0)
+    known = subject.removeprefix(f"{HEARTBEATS}.")
+    found = collector.result(40.0, wanted={known, "broken"}).hosts
+    assert {host for host, last in found.items() if last.heartbeat is not None} == {known}
+    assert {host for host, last in found.items() if last.reason} == {"broken"}
+    assert set(found) == {known, "broken", "invented"}
 
 
 def test_the_series_of_a_host_end_with_it() -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -87,8 +87,11 @@ class Heartbeats:
         finally:
             self._since = None
 
-    def messages(self, now: float) -> HostMessages:
-        """Return the heartbeats of the last 35 s; ``now``: Unix seconds by the clock of the API server."""
+    def messages(self, now: float, wanted: Container[str] | None = None) -> HostMessages:
+        """Return the heartbeats of the last 35 s; ``now``: Unix seconds by the clock of the API server.
+
+        ``wanted``: IDs of the hosts whose heartbeats are parsed, None for all.
+        """
         clock, window = self._clock(), self._timings.hosts.silence
         self._collector.forget(clock - window)
         if self._since is None:
@@ -96,7 +99,7 @@ class Heartbeats:
         count, at = self._lost
         if self._collector.dropped > count:
             self._lost = count, at = self._collector.dropped, clock
-        found = self._collector.result(min(clock - self._since, window))
+        found = self._collector.result(min(clock - self._since, window), wanted=wanted)
         hosts = {id_: replace(last, at=last.at - clock + now) for id_, last in found.hosts.items()}
         return replace(found, hosts=hosts, dropped=1 if clock - at < window else 0)
 
