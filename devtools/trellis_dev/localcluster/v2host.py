@@ -2,25 +2,22 @@
 
 In: the Cargo project in ``v2host``, the address of a NATS server. Out: a running host that pulls images, serves HTTP
 and answers the operator. Called by tests. Needs a Rust toolchain and a C compiler for the build, which happens once.
-Invariant: if the owning process dies, the host is killed and its directory removed.
 """
 
 from __future__ import annotations
 
 import re
-import secrets
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from trellis_dev.localcluster.building import How, make_once
 from trellis_dev.localcluster.crates import CrateBuild, lacking, source_file, sources_digest
 from trellis_dev.localcluster.errors import ToolError
-from trellis_dev.localcluster.guard import Guard, guard
+from trellis_dev.localcluster.owned_process import OwnedProcess
 from trellis_dev.localcluster.paths import cache_root
-from trellis_dev.localcluster.ports import LOOPBACK, free_ports
-from trellis_dev.localcluster.processes import ProcessRecord, alive, end, spawn
+from trellis_dev.localcluster.ports import LOOPBACK
+from trellis_dev.localcluster.processes import alive, spawn
 from trellis_dev.localcluster.readiness import wait_ready
 
 PROGRAM: Final = "trellis-v2-host"
@@ -32,6 +29,7 @@ _SOURCES: Final = (
 )
 _HINT: Final = "The host is built once, from crates: this needs a crate registry, a C compiler and 3 GB of free disk."
 _START_SECONDS: Final = 30.0
+_STOP_SECONDS: Final = 5.0
 _STARTED: Final = re.compile(r'Host started host_id="([^"]+)" friendly_name="([^"]+)"')
 
 
@@ -72,20 +70,16 @@ class V2HostOptions:
     pull_timeout: float = 30.0
 
 
-class V2Host:
-    """One host, in a directory for it alone. A context manager; synchronous, so usable from several event loops.
+class V2Host(OwnedProcess):
+    """One host. A graceful stop ends it at once and it reports nothing, as the real one.
 
     ``id`` and ``friendly_name`` are new at each start, as those of a pod; ``port`` is that of HTTP.
     """
 
     def __init__(self, program: Path, directory: Path, options: V2HostOptions) -> None:
+        super().__init__(directory, _STOP_SECONDS)
         self._program = program
-        self._directory = directory
-        self._token = secrets.token_hex(16)
-        self._guard: Guard | None = None
-        self._process: ProcessRecord | None = None
         self.options = options
-        self.port = 0
         self.id = ""
         self.friendly_name = ""
 
@@ -99,22 +93,6 @@ class V2Host:
         """True while its process exists."""
         return self._process is not None and alive(self._process)
 
-    def __enter__(self) -> Self:
-        self._directory.mkdir(parents=True, exist_ok=True)
-        self._guard = guard(self._directory, self._token)
-        (self.port,) = free_ports(1)
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def start(self) -> None:
         """Start the host on its port, and wait until it answers requests.
 
@@ -126,21 +104,6 @@ class V2Host:
         position = self.log.stat().st_size if self.log.exists() else 0
         self._process = spawn(self._arguments(), log=self.log, token=self._token)
         wait_ready(PROGRAM, lambda: self._read_identity(position), self._process, (self.log, position), _START_SECONDS)
-
-    def stop(self) -> None:
-        """End the host by SIGTERM. It ends at once and reports nothing, as the real one."""
-        self._end(grace=5.0)
-
-    def kill(self) -> None:
-        """End the host by SIGKILL, as in a crash or machine failure."""
-        self._end(grace=0)
-
-    def close(self) -> None:
-        """End the host for good and remove its directory."""
-        self.kill()
-        if self._guard is not None:
-            self._guard.abandon()
-            self._guard = None
 
     def _arguments(self) -> list[str]:
         options = self.options
@@ -162,11 +125,6 @@ class V2Host:
         if found is not None:
             self.id, self.friendly_name = found.groups()
         return found is not None
-
-    def _end(self, grace: float) -> None:
-        if self._process is not None:
-            end([self._process], grace=grace)
-            self._process = None
 
 
 def _build(target: Path, log: Path, step: str, how: How) -> None:
