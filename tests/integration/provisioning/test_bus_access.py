@@ -82,7 +82,7 @@ def test_a_key_file_that_cannot_be_used_is_one_line_and_the_end(fleet: Fleet, tm
     path = tmp_path / "nobody.nk"
     ended = trellis("run", "provisioner", **fleet.environment(nats_nkey_file=path))
     assert ended.returncode == 2
-    assert ended.stderr.startswith("TRELLIS_NATS_NKEY_FILE: ")
+    assert ended.stderr.startswith("Error: TRELLIS_NATS_NKEY_FILE: ")
     assert ended.stderr.count("\n") == 1
     assert f"'{path}'" in ended.stderr
 
