@@ -118,6 +118,6 @@ async def test_a_wrong_setting_is_one_line_and_exit_status_2(fleet: Fleet) -> No
     output, errors = await process.communicate()
     assert process.returncode == 2
     assert output == b""
-    assert errors.startswith(b"TRELLIS_MAX_UNAVAILABLE: ")
+    assert errors.startswith(b"Error: TRELLIS_MAX_UNAVAILABLE: ")
     assert errors.count(b"\n") == 1
     assert b"'many'" in errors
