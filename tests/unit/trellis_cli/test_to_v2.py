@@ -389,9 +389,27 @@ def test_settings_of_a_link_take_precedence_over_those_of_the_provider() -> None
 
 
 def test_the_leaf_of_a_host_of_v1_is_no_address_on_v2() -> None:
-    found = converted(app(component("ui", link_to("kv", {"bucket": "carts"})), provider("kv", NATS)))
+    found = converted(app(component("ui", link_to("kv", {"bucket": "carts"}, name="carts")), provider("kv", NATS)))
     assert interfaces(found)[0]["config"] == {"backend": "nats", "buckets": "carts"}
     assert {Reason.BACKEND_ADDRESS, Reason.BUCKET_NAME} <= reasons(found)
+    assert Reason.BACKEND_NOT_SELECTED not in reasons(found)
+
+
+@pytest.mark.parametrize(
+    ("image", "url", "ways"),
+    [(NATS, "nats://data:4222", (Way.COMPONENT, Way.HOSTS)), (REDIS, "redis://data:6379", (Way.COMPONENT,))],
+)
+def test_an_import_without_a_label_gets_the_data_nats_of_the_host(image: str, url: str, ways: tuple[Way, ...]) -> None:
+    setting = "cluster_uri" if image == NATS else "url"
+    found = converted(app(component("ui", link_to("kv", {setting: url})), provider("kv", image)))
+    [line] = lines(found, Reason.BACKEND_NOT_SELECTED)
+    assert line.ways == ways
+    assert interfaces(found)[0]["config"]["url"] == url
+
+
+def test_a_handler_gets_the_data_nats_of_the_host() -> None:
+    [line] = lines(messaging({"cluster_uris": "nats://n:1"}, {"subscriptions": "a"}), Reason.BACKEND_NOT_SELECTED)
+    assert line.ways == (Way.HOSTS,)
 
 
 def test_a_directory_of_the_host_is_reported() -> None:
@@ -409,7 +427,8 @@ def test_a_directory_of_the_host_is_reported() -> None:
 
 @pytest.mark.parametrize("rest", ["u:hunter2@127.0.0.1:6379", "localhost/?password=hunter2"])
 def test_credentials_do_not_hide_that_an_address_is_the_host_itself(rest: str) -> None:
-    found = converted(app(component("ui", link_to("kv", {"url": f"redis://{rest}"})), provider("kv", REDIS)))
+    settings = {"url": f"redis://{rest}"}
+    found = converted(app(component("ui", link_to("kv", settings, name="carts")), provider("kv", REDIS)))
     assert {Reason.CREDENTIALS, Reason.BACKEND_ADDRESS} <= reasons(found)
     assert "hunter2" not in repr(found)
 

@@ -32,7 +32,8 @@ from trellis_cli.migrate.model.to_v2.secrets import Secrets
 
 HANDLER: Final = "handler"
 """Interface of ``wasmcloud:messaging`` that a component exports."""
-_REMOTE: Final = frozenset({"nats", "redis"})
+_NATS: Final = "nats"
+_REMOTE: Final = frozenset({_NATS, "redis"})
 """Backends with an address."""
 _BY_DEFAULT: Final = (
     Need("wasi", "config", ("store",)),
@@ -82,6 +83,7 @@ class Plugins:
         target, named = self._need(link, _need_of(link, provider, offered, settings, secrets), workload)
         if target:
             self._settings(link, piece, provider, settings, configs)
+            self._backend(link, piece, provider, settings, named)
         if target and provider.backend == POSTGRES:
             places = [*(place for place, _ in settings.secret), *(use.place for use in uses)]
             self._postgres(link, piece, named, places)
@@ -174,15 +176,30 @@ class Plugins:
                 f"Add what `wash config get {config.name}` prints to config of {provider.wit}.",
                 Way.OBJECT,
             )
-        if settings.local or (provider.backend in _REMOTE and URL not in settings.values and not settings.secret):
+        if BUCKETS in settings.values:
+            self.record.note(
+                f"{link.place}.properties.target",
+                Reason.BUCKET_NAME,
+                f"{piece.name} chose bucket {settings.values[BUCKETS]}; on v2 the component opens a bucket by name",
+                f"Let {link.source} open {settings.values[BUCKETS]}.",
+                Way.COMPONENT,
+            )
+
+    def _backend(self, link: Link, piece: Piece, provider: Provider, settings: Settings, named: str) -> None:
+        """Record that hosts of v2 do not reach the backend with the data of v1. ``named``: name of the entry, or "".
+
+        Source: plugins of ``wash host`` 2.7. Entries with a name have plugins that read ``backend``; those without a
+        name have plugins for the data NATS of the host.
+        """
+        if not named and provider.backend != POSTGRES:
+            self._not_selected(link, piece, provider)
+        elif settings.local or (provider.backend in _REMOTE and URL not in settings.values and not settings.secret):
             self.record.note(
                 next(iter(settings.local), f"{link.place}.properties.target"),
                 Reason.BACKEND_ADDRESS,
                 f"{piece.name} connects to its own host; hosts of v2 have no {provider.backend} there",
-                "Without url, a component gets the data NATS of the host. "
                 f"Set url of {provider.wit}, or of its Secret, to the backend with the data of v1, or copy the data.",
                 Way.OBJECT,
-                Way.HOSTS,
             )
         if provider.backend == FILESYSTEM:
             self.record.note(
@@ -193,14 +210,18 @@ class Plugins:
                 Way.HOSTS,
                 Way.OBJECT,
             )
-        if BUCKETS in settings.values:
-            self.record.note(
-                f"{link.place}.properties.target",
-                Reason.BUCKET_NAME,
-                f"{piece.name} chose bucket {settings.values[BUCKETS]}; on v2 the component opens a bucket by name",
-                f"Let {link.source} open {settings.values[BUCKETS]}.",
-                Way.COMPONENT,
-            )
+
+    def _not_selected(self, link: Link, piece: Piece, provider: Provider) -> None:
+        instead: dict[Way, str] = {}
+        if HANDLER not in link.interfaces:
+            instead[Way.COMPONENT] = f"Let {link.source} import it under a label."
+        if provider.backend == _NATS:
+            instead[Way.HOSTS] = f"Start the hosts with --data-nats-url of the NATS of {piece.name}."
+        message = (
+            f"hosts of v2 serve {provider.wit} without a label from their data NATS; backend and url have no effect"
+        )
+        place = f"{link.place}.properties.target"
+        self.record.note(place, Reason.BACKEND_NOT_SELECTED, message, " ".join(instead.values()), *instead)
 
     def _secrets(
         self, piece: Piece, provider: Provider, settings: Settings, uses: Sequence[SecretUse]

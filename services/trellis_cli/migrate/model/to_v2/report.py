@@ -31,6 +31,7 @@ class Reason(StrEnum):
     PROVIDER_SCALER = "ProviderScaler"
     PROVIDER_SETTING = "ProviderSetting"
     BACKEND_ADDRESS = "BackendAddress"
+    BACKEND_NOT_SELECTED = "BackendNotSelected"
     BUCKET_NAME = "BucketName"
     CREDENTIALS = "Credentials"
     EGRESS_DENIED = "EgressDenied"
