@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -98,7 +99,13 @@ async def a_second_term(hosts: HostWorld, server: NatsServer) -> None:
             lambda: not before <= {pod["metadata"]["uid"] for pod in hosts.pods("group")}, "a restart", seconds=PATIENCE
         )
     except AssertionError:
-        pytest.fail(f"no host is restarted: {hosts.status('group')}")
+        pods = [(pod["metadata"], pod.get("status")) for pod in hosts.pods("group")]
+        found = {
+            "pods": pods,
+            "budgets": hosts.call("GET", BUDGETS)["items"],
+            "events": hosts.call("GET", EVENTS)["items"],
+        }
+        pytest.fail(f"no host is restarted: {hosts.status('group')} {found}")
     hosts.change("group", hostRecycling=None)
     await hosts.settled("group")
 
@@ -131,8 +138,9 @@ async def a_second_term(hosts: HostWorld, server: NatsServer) -> None:
 @pytest.mark.timeout(420)  # all that can happen to a group, one thing after the other
 @pytest.mark.parametrize("mode", ["confined", "cluster"])
 async def test_each_right_is_used_and_none_is_missing(
-    hosts: HostWorld, account: Granted, mode: str, tmp_path: Path
+    hosts: HostWorld, account: Granted, mode: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO, "host_manager")  # a failure shows the actions
     timings = Timings(lattice=LatticeTimings(silence=2.0))
     if mode == "confined":
         applied = [*manifests(CONFINED), *manifests(WATCHED, hosts.namespace)]
