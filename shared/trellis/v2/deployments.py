@@ -8,12 +8,12 @@ previous WorkloadReplicaSet, so only the status of the current one shows the sta
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from trellis.v2.fields import items, mapping, number, text
 from trellis.v2.objects import GROUP, Condition, Conditions, Meta, condition, view_conditions, view_meta
-from trellis.v2.workloads import TemplateView, service_name, view_template
+from trellis.v2.workloads import ARTIFACT, PartView, TemplateView, service_name, view_template
 
 LABEL_DEPLOYMENT: Final = f"{GROUP}/workload-deployment"
 
@@ -82,6 +82,22 @@ class ArtifactView:
     def published(self) -> bool:
         """True if WorkloadDeployments can use it: the operator reads the condition Published only."""
         return condition(self.conditions, "Published").true
+
+
+def follows(replica_set: ReplicaSetView, deployment: DeploymentView) -> bool:
+    """Return whether a WorkloadReplicaSet has the template of its WorkloadDeployment, as far as the views show.
+
+    The operator adds the name of the Service, and writes the images of Artifacts into the copy.
+    """
+    wanted = deployment.spec
+    own = {part.name: part.image for part in replica_set.spec.parts}
+
+    def copied(part: PartView) -> PartView:
+        return replace(part, image=own.get(part.name, part.image)) if part.image.startswith(ARTIFACT) else part
+
+    daemon = copied(wanted.daemon) if wanted.daemon is not None else None
+    components = tuple(copied(part) for part in wanted.components)
+    return replica_set.spec == replace(wanted, components=components, daemon=daemon, service=replica_set.spec.service)
 
 
 def view_deployment(manifest: object) -> DeploymentView:

@@ -58,7 +58,7 @@ def judge(snapshot: Snapshot, hosts: Mapping[str, list[HostView]], silent: bool)
     age, timings = min(ages), snapshot.timings
     if age <= timings.silence and not silent:
         return Judgement(State.WORKING, age=age)
-    if _deadlines(snapshot):
+    if _deadlines(snapshot) and len(hosts) > 1:
         return Judgement(State.CUT_OFF, age=age)
     if age > timings.expired:
         return Judgement(State.UNAVAILABLE, age=age)

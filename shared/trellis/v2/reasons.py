@@ -55,6 +55,10 @@ class Reason(StrEnum):
     NOT_A_COMPONENT = "NotAComponent"
     PULL_FAILED = "PullFailed"
 
+    # Creation of Workloads.
+    SCALE_UP_FAILED = "ScaleUpFailed"
+    """The API server refuses further Workloads: admission, or a quota."""
+
     # Links and bindings.
     INTERFACE_MISSING = "InterfaceMissing"
     PLUGIN_MISSING = "PluginMissing"

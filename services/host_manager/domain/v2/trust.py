@@ -25,6 +25,7 @@ BY_SILENCE: Final = frozenset(
         Reason.HEARTBEATS_STOPPED,
         Reason.NOT_OBSERVED,
         Reason.HEARTBEAT_MISSING,
+        Reason.HOST_NOT_FOUND,
         Reason.HOST_NOT_READY,
         Reason.HOST_BUSY,
         Reason.NO_HOST_READY,

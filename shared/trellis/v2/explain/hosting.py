@@ -60,8 +60,10 @@ def heartbeat_missing(cluster: Cluster, host: HostView) -> Line | None:
     if state_of_pod:
         text += f"; {state_of_pod}"
     check = check or f"check its process{where} and its connection to NATS"
-    do = f"{check}; the operator deletes the Host within {notices}"
-    return Line("host", text, False, do, Rank.CAUSE, Reason.HEARTBEAT_MISSING)
+    due = f"the operator deletes the Host {notices} after its last heartbeat at the latest"
+    if age is not None and age > timings.expired:
+        due = f"the operator did not delete the Host {notices} after its last heartbeat: read its log"
+    return Line("host", text, False, f"{check}; {due}", Rank.CAUSE, Reason.HEARTBEAT_MISSING)
 
 
 def unanswered(cluster: Cluster, workload: WorkloadView, message: str) -> Line:
@@ -105,6 +107,8 @@ def timed_out(cluster: Cluster, workload: WorkloadView, message: str) -> Line:
 
 def starting_on(cluster: Cluster, workload: WorkloadView) -> Line | None:
     """Return the step for a Workload that its host has been starting for longer than usual, None for any other one."""
+    if cluster.operator.state is State.UNAVAILABLE:
+        return None  # nothing records the end of a start
     if not workload.starting or not cluster.older(workload.chosen.since, cluster.snapshot.timings.settle):
         return None
     images = sorted({part.image for part in workload.spec.parts if part.image})
@@ -133,12 +137,39 @@ def waiting_operator(cluster: Cluster, workload: WorkloadView) -> Line:
         if line is not None:
             text = f"the operator waits, it starts one Workload at a time: {line.text}"
             return Line("operator", text, False, line.do, Rank.CAUSE, line.reason, Health.PROGRESSING)
-    age = cluster.age(workload.meta.created)
-    if age is None or age <= timings.settle:
-        return Line("operator", "the operator has not reconciled it yet", well=False, reason=Reason.WAITING)
+    waits = Line("operator", "the operator has not reconciled it yet", well=False, reason=Reason.WAITING)
+    return _not_reconciled(cluster, workload, timings.settle) or waits
+
+
+def forgotten(cluster: Cluster, workload: WorkloadView) -> Line | None:
+    """Return the step for a Workload whose next step the operator has not started for too long, None if it has time."""
+    timings = cluster.snapshot.timings
+    return _not_reconciled(cluster, workload, timings.workload_look + timings.pull + timings.slack)
+
+
+def _not_reconciled(cluster: Cluster, workload: WorkloadView, longest: float) -> Line | None:
+    age = cluster.age(workload.changed)
+    if age is None or age <= longest:
+        return None
     text = f"the operator has not reconciled it for {in_seconds(age)}"
     do = "check that the runtime-operator runs and watches this namespace; it starts one Workload at a time"
-    return Line("operator", text, False, do, Rank.CAUSE, Reason.NOT_OBSERVED, Health.UNKNOWN)
+    rank = Rank.SYMPTOM if cluster.operator.state is State.UNAVAILABLE else Rank.CAUSE
+    return Line("operator", text, False, do, rank, Reason.NOT_OBSERVED, Health.UNKNOWN)
+
+
+def host_gone(cluster: Cluster, workload: WorkloadView) -> Line | None:
+    """Return the step for a Workload that runs by its conditions, and whose Host was deleted; None for any other one.
+
+    The operator deletes the Workloads of a Host that it deletes, at the latest when it reconciles them next.
+    """
+    timings, state = cluster.snapshot.timings, cluster.operator.state
+    if not workload.host_id or not cluster.snapshot.knows_all(Part.HOSTS) or state is not State.WORKING:
+        return None
+    if not cluster.older(workload.changed, timings.settle):
+        return None
+    text = f"its host {workload.host_id} has no Host any more; hosts: {hosts_there(cluster)}"
+    do = f"the operator replaces the Workload within {in_seconds(timings.workload_look)}, on another host"
+    return Line("host", text, False, do, Rank.CAUSE, Reason.HOST_NOT_FOUND)
 
 
 def _named(host: HostView) -> str:

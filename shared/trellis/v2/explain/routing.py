@@ -108,7 +108,8 @@ def _no_endpoints(cluster: Cluster, routed: Routed, service: RoutedService, *, t
 
 def refused_address(host: HostView, reason: str, otherwise: str) -> Line:
     """Return the step for a host whose address the API server refuses in an EndpointSlice."""
-    text = f"{otherwise}: host {host.meta.name} has the address {host.address or 'none'}, which {reason}"
+    has = f"the address {host.address}, which {reason}" if host.address else "no address"
+    text = f"{otherwise}: host {host.meta.name} has {has}"
     do = "start the host with its pod IP (`wash host --host-name`): it makes the API server refuse all endpoints"
     return _wrong("endpoints", text, do, Reason.ADDRESS_NOT_ROUTABLE)
 

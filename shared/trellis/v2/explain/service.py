@@ -19,6 +19,7 @@ from trellis.v2.explain.routing import Routed, service_lines
 from trellis.v2.explain.text import unknown
 from trellis.v2.explain.workload import WANTED, manifest_of, verdict_beside
 from trellis.v2.fields import listed
+from trellis.v2.operator import State
 from trellis.v2.reasons import Reason
 from trellis.v2.routes import RoutedService
 from trellis.v2.snapshot import Part, Snapshot
@@ -88,5 +89,10 @@ def _none_ready(cluster: Cluster, service: RoutedService, workloads: Sequence[Wo
     kind, name = ("workloaddeployment", users[0].meta.name) if users else ("workload", "")
     name = name or next((item.meta.name for item in workloads), "")
     do = f"`trellis explain {kind}/{name} -n {namespace}` shows the cause" if name else ""
+    addresses = sorted(set().union(*(item.addresses for item in cluster.slices_of(namespace, service.meta.name))))
+    if addresses:
+        text = f"none of its {len(workloads)} Workloads is ready; its endpoints still are {listed(addresses, _SHOWN)}"
+        rank = Rank.CAUSE if cluster.operator.state is State.WORKING else Rank.SYMPTOM
+        return Line("workloads", text, False, do, rank, Reason.NOT_READY, Health.UNKNOWN)
     text = f"none of its {len(workloads)} Workloads is ready, so it has no endpoints"
     return Line("workloads", text, False, do, Rank.CAUSE, Reason.NO_ENDPOINTS, Health.DEGRADED)
