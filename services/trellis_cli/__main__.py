@@ -15,9 +15,9 @@ def main() -> None:
 
         with gc.importing():
             from trellis_cli.command_line import main as run
-            from trellis_cli.common.pipe import end_with_reader
+            from trellis_cli.common.pipe import end_if_unwritable
 
-        end_with_reader()
+        end_if_unwritable()
         try:
             run()
         finally:

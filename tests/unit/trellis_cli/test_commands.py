@@ -155,6 +155,14 @@ def test_output_whose_reader_has_ended_ends_quietly(arguments: str) -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.parametrize(("redirection", "reason"), [(">/dev/full", "no space left"), (">&-", "it is closed")])
+def test_output_that_cannot_be_written_is_one_error(redirection: str, reason: str) -> None:
+    command = f"{sys.executable} -m trellis_cli version {redirection}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert done.stderr == f"Error: cannot write to standard output: {reason}\n"
+
+
 @pytest.mark.parametrize("arguments", ["nodes -o table-of-all", "run no-such-service", "explain node"])
 def test_an_invalid_argument_is_an_error_of_the_command_and_not_of_a_library(arguments: str) -> None:
     done = run(*arguments.split())
