@@ -8,9 +8,9 @@ the lists; a row for 10,000 Workloads takes one pass over them.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from trellis.v2.deployments import ArtifactView, DeploymentView, ReplicaSetView
 from trellis.v2.host_groups import HostGroup, host_groups
@@ -33,6 +33,14 @@ class Cluster:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
+        self._computed: dict[Hashable, Any] = {}
+
+    def once(self, key: Hashable, compute: Callable[[], V]) -> V:
+        """Return a value that many objects have in common; only the first call with a key computes it."""
+        if key not in self._computed:
+            self._computed[key] = compute()
+        found: V = self._computed[key]
+        return found
 
     @cached_property
     def hosts(self) -> list[HostView]:

@@ -22,7 +22,7 @@ from trellis.v2.objects import Condition
 from trellis.v2.operator import DEADLINE, NO_RESPONDERS
 from trellis.v2.reasons import Reason
 from trellis.v2.snapshot import Part
-from trellis.v2.workloads import WorkloadView
+from trellis.v2.workloads import TemplateView, WorkloadView
 
 _MISSING: Final = re.compile(r'(?P<kind>ConfigMap|Secret) "(?P<name>[^"]{1,300})" not found')
 _NOT_SHARED: Final = "allowSharedHosts=false"
@@ -54,7 +54,9 @@ def host_selection(cluster: Cluster, workload: WorkloadView, reported: Condition
         return Line("host", text, False, "", Rank.CAUSE, Reason.HOSTS_UNKNOWN)
     if not cluster.hosts:
         return _no_host(cluster)
-    return _no_match(cluster, workload)
+    spec, namespace = workload.spec, workload.meta.namespace
+    key = ("no match", namespace, spec.environment, frozenset(spec.selector.items()))
+    return cluster.once(key, lambda: _no_match(cluster, spec, namespace))
 
 
 def placement(cluster: Cluster, workload: WorkloadView, reported: Condition) -> Line:
@@ -83,8 +85,9 @@ def _no_host(cluster: Cluster) -> Line:
     return Line("host", text, False, resolution or do, Rank.CAUSE, Reason.NO_HOST)
 
 
-def _no_match(cluster: Cluster, workload: WorkloadView) -> Line:
-    hosts, spec = cluster.hosts, workload.spec
+def _no_match(cluster: Cluster, spec: TemplateView, namespace: str) -> Line:
+    """Return the step for templates with these rules; it is the same for all Workloads of a namespace."""
+    hosts = cluster.hosts
     matching = [host for host in hosts if selects(spec.selector, host)]
     if not matching:
         text = (
@@ -101,12 +104,11 @@ def _no_match(cluster: Cluster, workload: WorkloadView) -> Line:
         text = f"no Host that hostSelector matches is of environment {spec.environment}; there are: "
         do = "change environment, or start a host with it (`wash host --environment`)"
         return Line("host", text + environments_there(matching), False, do, Rank.CAUSE, Reason.NO_HOST_MATCHES)
-    return _none_ready(cluster, workload, fitting)
+    return _none_ready(cluster, spec, namespace, fitting)
 
 
-def _none_ready(cluster: Cluster, workload: WorkloadView, fitting: Sequence[HostView]) -> Line:
+def _none_ready(cluster: Cluster, spec: TemplateView, namespace: str, fitting: Sequence[HostView]) -> Line:
     ready = [host for host in fitting if host.ready.true]
-    namespace = workload.meta.namespace
     if not ready:
         troubles = (line for host in fitting if (line := host_trouble(cluster, host)) is not None)
         line = next(troubles, None)
@@ -114,7 +116,7 @@ def _none_ready(cluster: Cluster, workload: WorkloadView, fitting: Sequence[Host
         text = f"none of the {len(fitting)} Hosts that match is Ready{reason}"
         return Line("host", text, False, line.do if line else "", Rank.CAUSE, Reason.NO_HOST_READY)
     look = in_seconds(cluster.snapshot.timings.workload_look)
-    if all(host.environment not in {"", namespace} for host in ready) and not workload.spec.environment:
+    if all(host.environment not in {"", namespace} for host in ready) and not spec.environment:
         text = (
             f"the Ready Hosts are of environment {environments_there(ready)}, and the operator can limit a Workload to "
             f"that of its namespace, {namespace}"
