@@ -155,12 +155,13 @@ def test_output_whose_reader_has_ended_ends_quietly(arguments: str) -> None:
     assert done.stderr == ""
 
 
-@pytest.mark.parametrize(("redirection", "reason"), [(">/dev/full", "no space left"), (">&-", "it is closed")])
+@pytest.mark.parametrize(("redirection", "reason"), [(">/dev/full", "space"), (">&-", "closed")])
 def test_output_that_cannot_be_written_is_one_error(redirection: str, reason: str) -> None:
     command = f"{sys.executable} -m trellis_cli version {redirection}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
-    assert done.stderr == f"Error: cannot write to standard output: {reason}\n"
+    assert done.stderr.count("\n") == 1
+    assert lacking(done.stderr, "Error", "standard output", reason) == []
 
 
 @pytest.mark.parametrize("arguments", ["nodes -o table-of-all", "run no-such-service", "explain node"])

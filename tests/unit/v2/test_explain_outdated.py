@@ -164,11 +164,12 @@ def test_the_silence_of_the_only_host_is_not_that_of_nats() -> None:
 
 
 def test_a_host_that_the_operator_did_not_delete_in_time_is_reported_so() -> None:
-    found = snapshot([host(seen=360), host("h2")], [], [], [])
-    page = explain_host(found, found.hosts[0], Beside())
-    assert reason(page) == Reason.HEARTBEAT_MISSING
-    assert page.cause is not None
-    assert "did not delete" in page.cause.do
+    for seen, late in ((100, False), (360, True)):
+        found = snapshot([host(seen=seen), host("h2")], [], [], [])
+        page = explain_host(found, found.hosts[0], Beside())
+        assert page.cause is not None
+        assert page.cause.reason == Reason.HEARTBEAT_MISSING
+        assert ("log" in page.cause.do) is late
 
 
 def test_a_host_without_an_address_has_none() -> None:
