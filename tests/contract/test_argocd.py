@@ -118,7 +118,7 @@ STATES: dict[str, tuple[Seen, str, str]] = {
 
 
 @pytest.mark.parametrize(("one", "theirs", "ours"), STATES.values(), ids=STATES)
-def test_both_scripts_judge_what_we_write(one: Seen, theirs: str, ours: str) -> None:
+def test_both_scripts_judge_the_status_that_trellis_writes(one: Seen, theirs: str, ours: str) -> None:
     found = item(one)
     assert (health(THEIRS, found)[0], health(OURS, found)[0]) == (theirs, ours)
 
@@ -128,7 +128,7 @@ def test_every_phase_is_among_the_states() -> None:
 
 
 @pytest.mark.parametrize("status", [None, {}, {"conditions": []}])
-def test_what_nobody_looked_at_yet_is_under_way(status: Manifest | None) -> None:
+def test_an_object_not_yet_reconciled_is_progressing(status: Manifest | None) -> None:
     found = {key: value for key, value in stored().items() if key != "status"} | (
         {} if status is None else {"status": status}
     )

@@ -77,7 +77,7 @@ def schemas(document: dict[str, Any], channel: dict[str, Any]) -> dict[str, dict
 
 
 @pytest.mark.parametrize("service", LISTENERS)
-def test_a_service_listens_on_the_subjects_of_the_facts_it_consumes(service: str) -> None:
+def test_a_service_listens_on_the_subjects_of_the_events_it_consumes(service: str) -> None:
     channels = document_of(service)["channels"].values()
     assert {channel["address"] for channel in channels} == {
         event_filter(CLUSTER, spec.model) for spec in consumed(service)
@@ -85,7 +85,7 @@ def test_a_service_listens_on_the_subjects_of_the_facts_it_consumes(service: str
 
 
 @pytest.mark.parametrize("service", LISTENERS)
-def test_every_channel_a_service_listens_on_is_one_of_ours(service: str) -> None:
+def test_every_channel_of_a_service_is_a_channel_of_trellis(service: str) -> None:
     ours = json.loads((COMMITTED / ASYNCAPI_FILE).read_text())["channels"]
     by_address = {channel["address"].replace("{cluster}", CLUSTER): channel for channel in ours.values()}
     for channel in document_of(service)["channels"].values():
@@ -108,12 +108,12 @@ def test_the_messages_a_service_understands_are_those_of_the_table_with_the_comm
             assert set(committed["properties"]) == set(data["properties"])
 
 
-def test_no_service_consumes_what_nobody_says() -> None:
+def test_no_service_consumes_an_event_that_no_service_publishes() -> None:
     documented = {operation.partition(".")[2] for operation in asyncapi()["operations"]}
     assert {spec.tokens for service in LISTENERS for spec in consumed(service)} <= documented
 
 
-def test_our_document_is_an_asyncapi_document_and_has_every_row_of_the_table() -> None:
+def test_the_asyncapi_document_is_valid_and_has_every_row_of_the_table() -> None:
     document = json.loads((COMMITTED / ASYNCAPI_FILE).read_text())
     ApplicationSchema.model_validate(document)
     assert set(document["channels"]) == {spec.tokens for spec in EVENT_SPECS}
@@ -127,7 +127,7 @@ def test_our_document_is_an_asyncapi_document_and_has_every_row_of_the_table() -
         assert specific["properties"]["data"] == {"$ref": f"./{schema_file(spec)}"}
 
 
-def test_every_reference_in_our_document_leads_somewhere() -> None:
+def test_every_reference_in_the_asyncapi_document_resolves() -> None:
     text = (COMMITTED / ASYNCAPI_FILE).read_text()
     document = json.loads(text)
     for reference in set(re.findall(r'"\$ref": "([^"]+)"', text)):

@@ -35,11 +35,11 @@ def test_every_block_is_run_or_checked() -> None:
     assert set(blocks(BUS_PAGE)) == RUN_ELSEWHERE | CHECKED_HERE
 
 
-def test_the_table_of_facts_is_the_generated_one() -> None:
+def test_the_table_of_events_is_the_generated_one() -> None:
     assert with_table(BUS_PAGE.read_text(), "../deploy/events") == BUS_PAGE.read_text()
 
 
-def test_a_table_that_is_out_of_date_fails_the_check_and_is_written_anew(
+def test_a_table_that_is_out_of_date_fails_the_check_and_is_rewritten(
     tmp_path: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = tmp_path / "page.md"
@@ -59,7 +59,7 @@ def test_a_page_without_a_place_for_the_table_is_named(tmp_path: Any, capsys: py
     assert lacking(capsys.readouterr().err, str(page)) == []
 
 
-def test_the_fact_it_shows_is_a_fact_with_all_its_fields_on_the_subject_it_names() -> None:
+def test_the_event_on_the_page_has_all_its_fields_and_the_subject_on_the_page() -> None:
     event = RawCloudEvent.model_validate_json(blocks(BUS_PAGE)["json", "fact"])
     spec = spec_of_type(event.type)
     assert spec is not None
@@ -75,7 +75,7 @@ def test_the_fact_it_shows_is_a_fact_with_all_its_fields_on_the_subject_it_names
     assert f"`{trace.traceparent.split('-')[1]}`" in BUS_PAGE.read_text()
 
 
-def test_the_streams_keep_what_it_says() -> None:
+def test_the_streams_keep_events_as_long_as_the_page_documents() -> None:
     documented = {row[0].strip("`"): (row[1].strip("`"), row[2]) for row in table(BUS_PAGE, "stream")}
 
     def size(limit: int) -> str:
@@ -95,7 +95,7 @@ def escaping() -> dict[str, Any]:
 
 
 @given(name=st.text(st.characters(exclude_categories=["Cs"])))
-def test_its_escaping_is_ours(escaping: dict[str, Any], name: str) -> None:
+def test_its_escaping_is_that_of_trellis(escaping: dict[str, Any], name: str) -> None:
     assert escaping["to_token"](name) == escape(name)
     assert escaping["to_name"](escape(name)) == name
 

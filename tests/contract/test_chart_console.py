@@ -46,7 +46,7 @@ def environment(objects: dict[Any, Manifest]) -> dict[str, str]:
     return {item["name"]: item["value"] for item in container(objects)["env"] if "value" in item}
 
 
-def test_nothing_of_it_is_there_unless_it_is_asked_for() -> None:
+def test_nothing_is_installed_unless_requested() -> None:
     named = {key for key in of(rendered()) if "console" in key[2] and key[0] != "CustomResourceDefinition"}
     assert not named
 
@@ -101,7 +101,7 @@ def test_with_tokens_its_pod_has_none_of_its_own_and_its_account_no_right(mode: 
 
 
 @pytest.mark.parametrize("mode", ["services", "bundle"])
-def test_behind_a_proxy_its_account_may_be_somebody_else_and_nothing_more(mode: str) -> None:
+def test_behind_a_proxy_its_account_may_impersonate_and_nothing_more(mode: str) -> None:
     objects = found(mode=mode, **CONFIRMED)
     assert "automountServiceAccountToken" not in pod(objects)
     bound = [(key, item["roleRef"]) for key, item in objects.items() if NAME in str(item.get("subjects"))]
@@ -121,14 +121,14 @@ def test_wasmcloud_v2_needs_no_permission_of_the_console(values: dict[str, Any])
     assert WORKLOADS.group not in granted, "a viewer reads it"
 
 
-def test_whom_it_may_be_can_be_named() -> None:
+def test_the_users_that_it_may_impersonate_can_be_named() -> None:
     named = CONFIRMED | {"proxy": {"secret": "shared", "users": ["jane@example.com"], "groups": ["dev", "ops team"]}}
     users, groups = found(**named)["ClusterRole", "", NAME]["rules"]
     assert (users["resources"], users["resourceNames"]) == (["users"], ["jane@example.com"])
     assert (groups["resources"], groups["resourceNames"]) == (["groups"], ["dev", "ops team"])
 
 
-def test_what_people_may_be_given_is_bound_to_nobody_and_is_what_the_console_asks_for() -> None:
+def test_the_role_for_users_is_bound_to_no_subject_and_has_the_permissions_that_the_console_needs() -> None:
     objects = found()
     role = objects["ClusterRole", "", "trellis-console-reader"]
     assert all(rule["apiGroups"] == [GROUP] and rule["verbs"] == ["get"] for rule in role["rules"])
@@ -148,7 +148,7 @@ def test_its_service_leads_to_its_port(values: dict[str, Any]) -> None:
     assert port["name"] == ("https" if values else "http")
 
 
-def test_nobody_reaches_its_port_but_who_is_named() -> None:
+def test_only_named_clients_reach_its_port() -> None:
     def lets_in(**values: Any) -> list[Manifest]:
         rules = found(**values)["NetworkPolicy", SYSTEM, NAME]["spec"]["ingress"]
         return [rule for rule in rules if any(port["port"] == "console" for port in rule["ports"])]
@@ -177,7 +177,7 @@ def test_it_asks_the_charts_own_jaeger() -> None:
     assert url in {f"http://trellis-jaeger.{SYSTEM}:{port['port']}" for port in ports}
 
 
-def test_helm_test_asks_it_and_notes_say_how_to_get_in(tmp_path: Any) -> None:
+def test_helm_test_queries_it_and_notes_explain_how_to_log_in(tmp_path: Any) -> None:
     [runs] = [
         hook["spec"]["containers"][0]
         for hook in hooks("test", services={"console": {"enabled": True}})

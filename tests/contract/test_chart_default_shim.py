@@ -54,7 +54,7 @@ def test_an_annotated_node_gets_the_runtime_of_the_image_by_its_checksum(arch: s
     assert (source.location, source.sha256) == (f"{IN_IMAGE}/{SHIM}", SUMS[arch])
 
 
-def test_the_installer_image_has_the_runtime_where_the_shim_says() -> None:
+def test_the_installer_image_has_the_runtime_at_the_path_of_the_shim() -> None:
     dockerfile = Path(__file__).parents[2] / "deploy/images/installer.Dockerfile"
     assert f"COPY --from=build {IN_IMAGE} {IN_IMAGE}\n" in dockerfile.read_text(encoding="utf-8")
 

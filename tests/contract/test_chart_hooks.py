@@ -49,7 +49,7 @@ def command_of(found: list[Manifest]) -> list[str]:
 
 
 @pytest.mark.parametrize("value", [True, "true"])
-def test_kwasms_own_values_mean_what_ours_do(value: object) -> None:
+def test_kwasms_values_have_the_meaning_of_the_values_of_trellis(value: object) -> None:
     values = {"kwasmOperator": {"autoProvision": value, "installerImage": "example.com/installer:1"}}
     ours = {
         "installers": {"autoProvision": True},
@@ -63,7 +63,7 @@ def test_kwasms_defaults_change_nothing() -> None:
     assert environment("node-watcher", kwasmOperator={"autoProvision": "false"}) == environment("node-watcher")
 
 
-def test_an_installer_image_said_twice_alike_is_no_conflict() -> None:
+def test_an_installer_image_set_twice_to_the_same_value_is_no_conflict() -> None:
     settings = {"services": {"provisioner": {"settings": {"TRELLIS_INSTALLER_IMAGE": "x:1"}}}}
     found = environment("provisioner", kwasmOperator={"installerImage": "x:1"}, **settings)
     assert found["TRELLIS_INSTALLER_IMAGE"] == "x:1"
@@ -96,14 +96,14 @@ def test_an_installer_image_said_twice_alike_is_no_conflict() -> None:
         ({"anything": 1}, "anything is not allowed"),
     ],
 )
-def test_a_value_of_kwasms_that_cannot_count_is_refused_with_what_to_say(
+def test_a_value_of_kwasm_without_effect_is_refused_with_its_replacement(
     values: dict[str, Any], expected_text: str
 ) -> None:
     with pytest.raises(ChartRefusedError, match=re.escape(expected_text)):
         rendered(**values)
 
 
-def test_kwasms_values_that_say_nothing_are_no_mistake() -> None:
+def test_empty_values_of_kwasm_are_accepted() -> None:
     empty = {"nameOverride": "", "resources": {}, "tolerations": [], "affinity": {}}
     assert rendered(**empty, nats=OWN_SERVER) == rendered(nats=OWN_SERVER)
 
@@ -150,7 +150,7 @@ def test_a_hook_gives_a_command_that_there_is_with_options_that_it_has(event: st
     assert all(option in done.output for option in options)
 
 
-def test_what_lets_go_may_list_and_patch_what_has_finalizers_stop_services_and_nothing_else() -> None:
+def test_the_uninstall_hook_may_list_and_patch_objects_with_finalizers_stop_services_and_nothing_else() -> None:
     found = hooks("pre-delete")
     assert given(found) == {
         *((verb, kind, "") for verb in ("list", "patch") for kind in (
@@ -173,7 +173,7 @@ def test_what_lets_go_may_list_and_patch_what_has_finalizers_stop_services_and_n
     assert named["deployments/scale"] == {f"trellis-{service}" for service in (*services, "bundle")}
 
 
-def test_a_confined_installation_lets_go_of_its_groups_without_a_cluster_role() -> None:
+def test_a_confined_installation_removes_the_finalizers_of_its_groups_without_a_cluster_role() -> None:
     found = hooks("pre-delete", **CONFINED)
     assert command_of(found)[-2:] == ["--in=shop", "--in=lab"]
     assert not [item for item in found if item["kind"] == "ClusterRole"]
@@ -200,7 +200,7 @@ def test_keys_are_made_before_an_installation_an_upgrade_and_a_rollback_and_not_
     assert hooks("pre-install", nats=OWN_SERVER) == []
 
 
-def test_whoever_wants_no_hook_gets_none() -> None:
+def test_hooks_can_be_disabled() -> None:
     assert hooks("pre-delete", uninstall={"removeFinalizers": False}) == []
 
 

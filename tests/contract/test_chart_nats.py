@@ -34,7 +34,7 @@ def config(found: dict[tuple[str, str, str], Manifest]) -> str:
     return text
 
 
-def test_three_servers_are_begun_together_spread_evicted_one_at_a_time_and_told_of_each_other() -> None:
+def test_three_servers_start_together_are_spread_evicted_one_at_a_time_and_know_each_others_addresses() -> None:
     found = nats()
     spec = servers(found)
     assert (spec["replicas"], spec["podManagementPolicy"], spec["serviceName"]) == (
@@ -176,7 +176,7 @@ def test_the_test_of_an_installation_believes_the_bus_as_services_do() -> None:
 @pytest.mark.parametrize(
     ("tls", "reloads"), [(MADE, False), (ISSUED, True), (OWN, True)], ids=["made", "issued", "own"]
 )
-def test_servers_are_told_of_certificates_that_somebody_else_renews(tls: dict[str, Any], *, reloads: bool) -> None:
+def test_servers_reload_certificates_that_another_controller_renews(tls: dict[str, Any], *, reloads: bool) -> None:
     pod = servers(nats(tls=tls))["template"]["spec"]
     assert [container["name"] for container in pod["containers"]] == (["nats", "reloader"] if reloads else ["nats"])
     assert pod.get("shareProcessNamespace", False) is reloads

@@ -76,7 +76,7 @@ def variable(found: list[Manifest], component: str, name: str) -> str | None:
 # --- images ---
 
 
-def test_images_are_those_of_the_values_with_the_version_of_the_chart_for_our_own() -> None:
+def test_images_are_those_of_the_values_and_images_of_trellis_have_the_version_of_the_chart() -> None:
     found = everything(**PARTS)
     version = METADATA["appVersion"]
     assert images(found)["provisioner/provisioner"] == f"ghcr.io/trellis-wasm/trellis:{version}"
@@ -267,7 +267,7 @@ def test_a_constraint_with_a_selector_keeps_it() -> None:
     ]
 
 
-def test_replicas_are_spread_over_nodes_unless_it_is_said_otherwise() -> None:
+def test_replicas_are_spread_over_nodes_unless_configured_otherwise() -> None:
     [constraint] = options_of(rendered(), "provisioner")["topologySpreadConstraints"]
     assert (constraint["topologyKey"], constraint["whenUnsatisfiable"]) == ("kubernetes.io/hostname", "ScheduleAnyway")
     item = rendered(services={"provisioner": {"replicas": 1}})
@@ -285,7 +285,7 @@ def test_servers_of_the_bus_are_scheduled_by_values_of_their_own() -> None:
     assert untouched == template(rendered(), "nats")
 
 
-def test_no_pod_has_a_cpu_limit_unless_it_is_asked_for() -> None:
+def test_no_pod_has_a_cpu_limit_unless_it_is_requested() -> None:
     for pod, owner in pods(everything(**PARTS)):
         for runs in pod["spec"]["containers"]:
             assert {"cpu", "memory"} <= set(runs["resources"]["requests"]), component_of(owner)
@@ -364,7 +364,7 @@ def test_the_chart_asks_for_the_kubernetes_that_its_definitions_need() -> None:
     assert "1.29" not in row
 
 
-def test_artifact_hub_is_told_of_all_images_and_definitions() -> None:
+def test_artifact_hub_annotations_list_all_images_and_crds() -> None:
     annotations = METADATA["annotations"]
     named = {item["image"] for item in yaml.safe_load(annotations["artifacthub.io/images"])}
     found = rendered(**PARTS)

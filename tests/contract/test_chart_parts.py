@@ -49,7 +49,7 @@ def part(found: list[Manifest], name: str) -> Manifest:
     return workload
 
 
-def test_nothing_of_it_is_there_unless_it_is_asked_for() -> None:
+def test_nothing_is_installed_unless_requested() -> None:
     names = {item["metadata"]["name"] for item in rendered()}
     assert not names & {f"trellis-{name}" for name in (*PARTS, "dashboard")}
     assert not [item for item in rendered() if item["apiVersion"].startswith("monitoring.coreos.com")]
@@ -107,7 +107,7 @@ def test_a_nats_server_is_given_time_to_begin_and_is_not_restarted_for_answering
     ],
     ids=["nowhere", "Jaeger", "the collector before it", "what is said before both"],
 )
-def test_spans_go_to_whoever_is_there_to_take_them(values: dict[str, Any], endpoint: str | None) -> None:
+def test_spans_go_to_the_configured_receiver(values: dict[str, Any], endpoint: str | None) -> None:
     found = rendered(**values)
     services = {(item["metadata"]["name"], port["port"]) for item in found if item["kind"] == "Service"
                 for port in item["spec"]["ports"]}  # fmt: skip
@@ -121,7 +121,7 @@ def test_spans_go_to_whoever_is_there_to_take_them(values: dict[str, Any], endpo
         assert (name, 4318) in services
 
 
-def test_a_share_of_traces_reaches_every_service_as_it_is_said() -> None:
+def test_the_sampling_ratio_reaches_every_service_unchanged() -> None:
     found = rendered(otlpEndpoint="http://mine:4318", tracing={"sampleRatio": 0.05})
     shares = {environment(item).get("TRELLIS_TRACE_SAMPLE_RATIO") for item in found if item["kind"] == "Deployment"}
     assert shares == {"0.05"}
@@ -177,7 +177,7 @@ def test_another_configuration_is_another_collector() -> None:
     assert annotations("http://a:4318") != annotations("http://b:4318")
 
 
-def test_prometheus_finds_every_port_that_has_metrics_and_keeps_our_labels() -> None:
+def test_prometheus_finds_every_metrics_port_and_keeps_the_labels_of_trellis() -> None:
     found = rendered(**ALL)
     [monitor] = [item for item in found if item["kind"] == "PodMonitor"]
     assert monitor["spec"]["namespaceSelector"] == {"matchNames": [HOME]}

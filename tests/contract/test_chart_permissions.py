@@ -38,7 +38,7 @@ def printed(capsys: pytest.CaptureFixture[str]) -> dict[tuple[str, str, str], Ma
     return of(list(yaml.safe_load_all(capsys.readouterr().out)))
 
 
-def test_helm_finds_nothing_to_say_against_it() -> None:
+def test_helm_lint_reports_nothing() -> None:
     assert "0 chart(s) failed" in helm("lint", "--strict", str(CHART))
 
 
@@ -101,16 +101,16 @@ def test_a_user_of_two_namespaces_is_impersonated_by_one_cluster_role() -> None:
     assert sorted(kinds) == ["ClusterRole", "ClusterRoleBinding", "Role", "Role", "RoleBinding", "RoleBinding"]
 
 
-def test_nobody_is_granted_to_a_service_that_is_not_installed() -> None:
+def test_a_service_that_is_not_installed_gets_no_permissions() -> None:
     found = rights(rendered(services=only("hostManager"), **EVERYTHING)).values()
     assert {item["metadata"]["labels"]["app.kubernetes.io/component"] for item in found} == {"host-manager"}
 
 
-def test_by_default_nobody_is_impersonated() -> None:
+def test_by_default_no_user_may_be_impersonated() -> None:
     assert impersonations(rendered()) == []
 
 
-def test_whoever_is_impersonated_is_named_an_account_in_its_namespace_a_user_by_the_whole_name() -> None:
+def test_service_accounts_are_named_in_their_namespace_and_users_by_their_full_name() -> None:
     found = impersonations(rendered(**EVERYTHING))
     assert sorted((kind, rule["resources"], rule["resourceNames"]) for kind, rule in found) == [
         ("ClusterRole", ["users"], ["jane@example.com"]),
@@ -130,7 +130,7 @@ def test_the_values_of_the_page_are_values() -> None:
     assert [rule["resources"] for rule in watched] == [["configmaps"], ["jobs"], ["ingresses"]]
 
 
-def test_no_rule_has_a_wildcard_and_nobody_may_bind_or_escalate() -> None:
+def test_no_rule_has_a_wildcard_and_no_account_may_bind_or_escalate() -> None:
     for item in rendered(**EVERYTHING):
         for rule in item.get("rules", ()):
             assert "*" not in (*rule["verbs"], *rule["resources"], *rule["apiGroups"])

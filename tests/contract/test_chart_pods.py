@@ -66,7 +66,7 @@ def test_a_pod_has_only_settings_that_its_service_reads(values: dict[str, Any]) 
         assert settings.cluster == "trellis"
 
 
-def test_what_is_said_reaches_the_service_that_it_is_for() -> None:
+def test_each_value_reaches_its_service() -> None:
     found = {item["metadata"]["name"]: environment(item) for item in of_kind(rendered(**FULL), "Deployment")}
     assert found["trellis-host-manager"]["TRELLIS_SOURCES_INTERVAL"] == "30"
     assert found["trellis-provisioner"]["TRELLIS_REQUIRE_CHECKSUM"] == "false"
@@ -76,7 +76,7 @@ def test_what_is_said_reaches_the_service_that_it_is_for() -> None:
     assert {item["TRELLIS_NATS_URL"] for item in found.values()} == {OWN_SERVER["url"]}
 
 
-def test_a_confined_host_manager_is_told_its_namespaces() -> None:
+def test_a_confined_host_manager_gets_its_namespaces() -> None:
     services = only("hostManager")
     services["hostManager"]["watchNamespaces"] = ["shop", "lab"]
     [deployment] = of_kind(rendered(services=services), "Deployment")
@@ -205,7 +205,7 @@ def test_an_existing_secret_takes_the_place_of_the_one_that_is_made() -> None:
     assert [item["key"] for item in secret["items"]] == ["accounts.conf", "keys.conf", "routes.conf"], "and no seed"
 
 
-def test_the_bundle_is_one_process_with_one_account_that_has_the_rights_of_all() -> None:
+def test_the_bundle_is_one_process_with_one_account_that_has_the_permissions_of_all() -> None:
     apart, together = of(rendered()), of(rendered(mode="bundle"))
     accounts = [key for key in together if key[0] == "ServiceAccount"]
     assert accounts == [("ServiceAccount", "trellis-system", "trellis-bundle")]
@@ -235,7 +235,7 @@ def test_what_is_privileged_has_a_namespace_of_its_own() -> None:
     assert not of_kind(rendered(services=only("hostManager")), "Namespace")
 
 
-def test_two_replicas_are_not_evicted_together_and_one_is_in_nobodys_way() -> None:
+def test_two_replicas_are_not_evicted_together_and_a_single_one_does_not_block_a_drain() -> None:
     found = {item["metadata"]["name"] for item in of_kind(rendered(), "PodDisruptionBudget")}
     two = {f"trellis-{name}" for name, item in NAMED.items() if VALUES["services"][item.chart_key]["replicas"] > 1}
     assert found == two | {"trellis-nats"}

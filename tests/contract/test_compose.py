@@ -100,7 +100,7 @@ def test_the_commands_of_the_head_of_the_file_are_those_of_the_page() -> None:
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_what_is_ours_has_settings_and_a_command_that_exist(name: str) -> None:
+def test_services_of_trellis_have_settings_and_a_command_that_exist(name: str) -> None:
     service = SERVICES[name]
     assert set(service["environment"]) <= VARIABLES
     assert (ROOT / service["build"]["context"] / service["build"]["dockerfile"]).exists()
@@ -117,7 +117,7 @@ def test_the_settings_are_taken_together() -> None:
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_what_is_waited_for_is_there_and_can_be_told(name: str) -> None:
+def test_each_awaited_service_exists_and_has_a_health_check(name: str) -> None:
     for other, how in SERVICES[name].get("depends_on", {}).items():
         ends = "restart" not in SERVICES[other] and "healthcheck" not in SERVICES[other]
         expected = "service_completed_successfully" if ends else "service_healthy"

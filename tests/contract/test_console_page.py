@@ -85,28 +85,28 @@ def documented() -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize("kind", sorted(every_kind()))
-def test_the_fields_of_an_entity_are_told(kind: str) -> None:
+def test_the_fields_of_an_entity_are_documented(kind: str) -> None:
     assert set(every_kind()[kind]) - COMMON == documented()[kind]
     assert set(every_kind()[kind]) >= COMMON
 
 
-def test_no_kind_is_told_that_there_is_not() -> None:
+def test_every_documented_kind_exists() -> None:
     assert set(documented()) - COMMON - {"namespace"} == set(every_kind())
 
 
-def test_words_that_fields_have_are_told() -> None:
+def test_the_values_of_fields_are_documented() -> None:
     page = section("Entities")
     for values in (HealthState, NodeState, NodeStage, Phase):
         for value in values:
             assert re.search(rf"\b{value.value}\b", page), value
 
 
-def test_each_part_is_told() -> None:
+def test_each_part_is_documented() -> None:
     page = section("Entities")
     assert not [part for part in (*PARTS, *V2_PARTS, INSTALLED, HEARTBEATS) if f"`{part}`" not in page]
 
 
-async def test_each_address_is_told_and_answers() -> None:
+async def test_each_address_is_documented_and_answers() -> None:
     settings, feed = Settings(), Feed()
     cluster: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     link = BusConnection("nats://127.0.0.1:1", None, cluster, feed, Health("c"))
@@ -118,7 +118,7 @@ async def test_each_address_is_told_and_answers() -> None:
         assert f"{path}" in page, path
 
 
-def test_reasons_of_an_end_are_told() -> None:
+def test_reasons_for_the_end_of_a_stream_are_documented() -> None:
     source = inspect.getsource(streaming) + inspect.getsource(viewer_registry)
     found = re.findall(r'"(\w+)"\),\n|\.end\("(\w+)"\)|\b(?:reason|cause)(?:: str)? = "(\w+)"', source)
     reasons = {*found, ("again", "", "")}
@@ -127,7 +127,7 @@ def test_reasons_of_an_end_are_told() -> None:
     )
 
 
-def test_the_fields_of_an_event_are_told() -> None:
+def test_the_fields_of_an_event_are_documented() -> None:
     stored = Stored(1, datetime(2026, 1, 1, tzinfo=UTC), "trellis.evt.c.node.ready.n1", {}, b"{}", 2)
     example = section("Events").partition("```json")[2].partition("```")[0]
     assert set(item_of(event_of(stored)).document) == set(

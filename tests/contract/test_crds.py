@@ -91,7 +91,7 @@ def test_every_recorded_field_is_there_as_it_was(kind: Kind, row: dict[str, str]
 @pytest.mark.parametrize(
     "kind", [kind for kind in KINDS if kind.model.__name__ in RECORDED], ids=lambda kind: kind.model.__name__
 )
-def test_no_field_of_ours_is_required_of_objects_made_for_the_former_owner(kind: Kind) -> None:
+def test_no_field_added_by_trellis_is_required_of_objects_made_for_the_former_owner(kind: Kind) -> None:
     recorded = {row.values[1]["path"] for row in ROWS if row.values[0] is kind}
     # What has no recorded children is a type of Kubernetes, with what that requires.
     recorded_inside = {path.rpartition(".")[0] for path in recorded}

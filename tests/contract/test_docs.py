@@ -84,7 +84,7 @@ def test_the_shim_of_a_page_can_be_applied_and_is_for_the_nodes_it_selects(page:
     assert isinstance(wanted_shim_for(shim, "amd64", require_checksum=True), WantedShim)
 
 
-def test_the_host_group_of_the_page_says_nothing_that_is_not_a_field() -> None:
+def test_the_host_group_of_the_page_has_only_known_fields() -> None:
     block = re.search(r"```yaml hosts\n(.*?)```", HOSTS_PAGE, re.DOTALL)
     assert block is not None
     spec = yaml.safe_load(block[1])["spec"]

@@ -24,7 +24,7 @@ def test_no_committed_schema_is_broken() -> None:
 
 
 @pytest.mark.parametrize("spec", EVENT_SPECS, ids=lambda spec: spec.type)
-def test_a_fact_without_one_of_its_fields_would_be_refused(spec: EventSpec) -> None:
+def test_an_event_without_one_of_its_fields_would_be_refused(spec: EventSpec) -> None:
     committed = json.loads((COMMITTED / schema_file(spec)).read_text())
     for field in committed["properties"]:
         changed = event_schema(spec)

@@ -52,7 +52,7 @@ def images(value: Any) -> Iterator[str]:
             yield from images(item)
 
 
-def test_every_folder_is_told_of_and_every_folder_told_of_is_there() -> None:
+def test_every_folder_is_documented_and_every_documented_folder_exists() -> None:
     rows = re.findall(r"^\| `([a-z-]+)` \|", README, re.MULTILINE)
     assert sorted(rows) == folders()
 
@@ -64,12 +64,12 @@ def test_every_file_of_a_folder_belongs_to_its_example(folder: str) -> None:
 
 
 @pytest.mark.parametrize("found", OURS)
-def test_an_object_of_ours_says_nothing_that_is_not_a_field(found: Manifest) -> None:
+def test_an_object_of_trellis_has_only_known_fields(found: Manifest) -> None:
     read = MODELS[found["apiVersion"], found["kind"]].model_validate({"spec": found["spec"]})
     assert read.model_dump(by_alias=True, exclude_unset=True, mode="json") == {"spec": found["spec"]}
 
 
-def test_what_argo_cd_and_flux_are_told_to_keep_is_in_the_repository() -> None:
+def test_files_that_argo_cd_and_flux_reference_are_in_the_repository() -> None:
     argo = [source["path"] for source in manifest("argocd", "Application")["spec"]["sources"]]
     flux = [item["spec"]["path"] for item in manifests("flux") if item["kind"] == "Kustomization"]
     for path in (*argo, *flux):
@@ -127,7 +127,7 @@ def test_the_secret_is_there_and_its_reader_may_read_it() -> None:
     assert [item for item in manifests("secret") if item["kind"].startswith("Role")] == wanted
 
 
-def test_the_lattice_of_the_secret_is_let_read_it_as_its_reader_and_as_nobody_else() -> None:
+def test_only_the_lattice_of_the_secret_may_read_it_as_its_reader() -> None:
     grant, group = manifest("secret", "SecretGrant"), manifest("host-group", "WasmCloudHostConfig")["metadata"]
     home = ConnectionGrant(
         frozenset({group["namespace"]}), frozenset({(group["namespace"], "hello")}), (view_grant(grant),)

@@ -269,7 +269,7 @@ def test_every_situation_of_the_page_has_a_case() -> None:
     assert [name for name in named if name not in cases] == []
 
 
-def test_a_grant_that_works_for_one_of_two_lattices_is_not_said_to_have_no_effect() -> None:
+def test_a_grant_that_works_for_one_of_two_lattices_is_not_reported_to_have_no_effect() -> None:
     sources = [{"namespace": "team", "lattice": "prod"}, {"namespace": "team", "lattice": "test"}]
     grant = filled({"metadata": {"name": "g", "namespace": "vault"}, "spec": {"from": sources, "secrets": ["*"]}})
     page = explain_grant(GrantSnapshot(grant, [group(READY)]))

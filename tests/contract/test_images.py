@@ -86,7 +86,7 @@ def test_what_is_copied_is_what_the_scripts_take(image: OwnImage) -> None:
 
 
 @IMAGES
-def test_what_of_ours_is_imported_is_there(image: OwnImage) -> None:
+def test_imported_modules_of_trellis_are_in_the_image(image: OwnImage) -> None:
     found = {path for pattern in image.sources for path in ROOT.glob(pattern) if path.suffix == ".py"}
     for path in sorted(found):
         for name in imported(path):
@@ -108,7 +108,7 @@ def imported(path: Path) -> Iterator[str]:
 
 
 @IMAGES
-def test_the_image_says_its_version(image: OwnImage) -> None:
+def test_the_image_states_its_version(image: OwnImage) -> None:
     _, result = stages(image)
     assert re.findall(r"ARG VERSION=(\S+)", result) == [PROJECT["version"]]
     assert f'org.opencontainers.image.licenses="{PROJECT["license"]}"' in result

@@ -46,7 +46,7 @@ def test_the_wheel_of_production_has_services_and_what_they_share() -> None:
     assert wheel["only-include"] == wheel["sources"] == ["services", "shared"]
 
 
-def test_no_dependency_has_a_package_of_the_name_of_ours() -> None:
+def test_no_dependency_has_a_package_named_like_one_of_trellis() -> None:
     ours = {path.parent.name for root in ("services", "shared") for path in (ROOT / root).glob("*/__init__.py")}
     installed = packages_distributions()
     assert {name: installed[name] for name in ours if {*installed.get(name, ())} - OURS} == {}

@@ -70,7 +70,7 @@ def test_what_is_asked_of_prometheus_is_there_to_be_asked(what: str, expression:
 
 
 @pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: rule["alert"])
-def test_an_alert_says_what_is_the_matter_how_bad_it_is_and_only_what_it_knows(rule: dict[str, Any]) -> None:
+def test_an_alert_states_the_problem_its_severity_and_only_known_causes(rule: dict[str, Any]) -> None:
     assert rule["labels"]["severity"] in {"critical", "warning"}
     assert set(rule["annotations"]) == {"summary", "description"}
     [*_, last] = _GROUPED.findall(rule["expr"]) or [""]

@@ -36,7 +36,7 @@ def test_the_committed_pages_are_the_generated_ones(page: str) -> None:
     assert (REFERENCE / page).read_text() == PAGES[page], "run make generate"
 
 
-def test_a_page_that_nobody_writes_is_found(tmp_path: Path) -> None:
+def test_a_page_without_a_generator_is_found(tmp_path: Path) -> None:
     (tmp_path / "old.md").write_text("x")
     new, old = differences(tmp_path, {"new.md": "y"})
     assert lacking(new, str(tmp_path / "new.md"), "make generate") == []
@@ -73,13 +73,13 @@ def test_a_setting_with_two_defaults_has_two_rows() -> None:
 
 
 @pytest.mark.parametrize("spec", EVENT_SPECS, ids=lambda spec: spec.tokens)
-def test_the_example_of_a_fact_is_one(spec: Any) -> None:
+def test_the_example_of_an_event_is_valid(spec: Any) -> None:
     spec.model.model_validate(example(spec))
     assert f"{{#{anchor(spec)}}}" in PAGES["events.md"]
     assert f"`{spec.owner}`" in PAGES["events.md"]
 
 
-def test_whoever_acts_on_a_fact_is_named() -> None:
+def test_the_consumer_of_each_event_is_named() -> None:
     assert subscribers()["dev.trellis.node.opted_in.v1"] == ["provisioner"]
     assert subscribers()["dev.trellis.secret.changed.v1"] == ["host_manager"]
 

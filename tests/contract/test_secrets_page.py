@@ -36,7 +36,7 @@ TOKEN = Token(SIGNER, "M", "cart")
 
 
 @pytest.mark.parametrize("grant", GRANTS.values(), ids=str)
-def test_a_grant_says_nothing_that_is_not_a_field(grant: dict[str, Any]) -> None:
+def test_a_grant_of_the_page_has_only_known_fields(grant: dict[str, Any]) -> None:
     read = SecretGrant.model_validate(grant)
     assert read.spec.model_dump(by_alias=True, exclude_unset=True) == grant["spec"]
 
@@ -48,7 +48,7 @@ def test_a_grant_says_nothing_that_is_not_a_field(grant: dict[str, Any]) -> None
         ("other", "system:serviceaccount:payments:reader"),
     ],
 )
-def test_an_application_is_let_through_as_the_account_that_is_told(name: str, user: str) -> None:
+def test_an_application_is_permitted_as_the_documented_account(name: str, user: str) -> None:
     application = APPLICATIONS[name]
     Application.model_validate(application)
     [use] = uses_of(application)
@@ -89,7 +89,7 @@ def test_every_command_of_the_page_exists_with_its_options(line: str) -> None:
     expect_command(line)
 
 
-def test_settings_facts_and_names_of_the_page_are_those_of_the_code() -> None:
+def test_settings_events_and_names_of_the_page_are_those_of_the_code() -> None:
     settings = {f"TRELLIS_{name.upper()}" for name in Settings.model_fields}
     assert set(re.findall(r"TRELLIS_[A-Z_]+", PAGE)) <= settings
     events = {f"{model.noun}.{model.event_name}" for model in (SecretChanged, SecretDenied, SecretGranted)}

@@ -24,7 +24,7 @@ def test_every_folder_of_a_service_is_in_the_registry() -> None:
     assert {path.parent.name for path in (ROOT / "services").glob("*/app.py")} == set(SERVICES)
 
 
-def test_every_service_has_values_rights_and_a_page() -> None:
+def test_every_service_has_values_permissions_and_a_page() -> None:
     assert list(VALUES["services"]) == [service.chart_key for service in SERVICES.values()]
     for service in SERVICES.values():
         assert (ROOT / chart.RBAC / f"{service.name}.yaml").exists()

@@ -27,7 +27,7 @@ def rows(section: str) -> list[Row]:
 
 
 @pytest.mark.parametrize("flow", FLOWS)
-def test_a_flow_has_the_spans_that_its_table_says(flow: str) -> None:
+def test_a_flow_has_the_spans_of_its_table(flow: str) -> None:
     assert rows(SECTIONS[flow]) == [(edge.name, edge.service, edge.parent, edge.may) for edge in FLOWS[flow]]
 
 

@@ -46,7 +46,7 @@ async def test_an_application_is_put_deployed_undeployed_and_deleted(
         assert await wadm.names() == set()
 
 
-async def test_without_a_host_that_fits_an_application_fails_and_says_why_until_there_is_one(
+async def test_without_a_host_that_fits_an_application_fails_and_states_the_reason_until_there_is_one(
     real_lattice: RealLattice, lattice: str, wadm: Wadm
 ) -> None:
     await wadm.put(application("picky", http_server(zone="b"), version="v1"))

@@ -51,7 +51,7 @@ async def test_services_of_a_lattice_that_die_at_every_boundary_end_in_the_same_
 
 
 @pytest.mark.parametrize(("story", "point"), crossing(*STORIES))
-async def test_who_dies_at_a_boundary_is_followed_by_who_ends_the_work(
+async def test_after_a_crash_at_a_boundary_the_successor_completes_the_work(
     cluster: ClusterInfo, pointed: Forkserver, story: Story, point: Point
 ) -> None:
     telling = await Teller(cluster, pointed, story).tell(point)

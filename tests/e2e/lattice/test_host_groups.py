@@ -62,7 +62,7 @@ async def pods(hosts: HostWorld, count: int) -> list[str]:
     return sorted(pod["metadata"]["name"] for pod in hosts.pods("group"))
 
 
-async def test_what_a_real_lattice_tells_stands_on_the_group_and_outlives_wadm(
+async def test_the_state_of_a_real_lattice_is_in_the_status_of_the_group_and_survives_a_restart_of_wadm(
     hosts: HostWorld, real_lattice: RealLattice, tmp_path: Path
 ) -> None:
     lattice = own_lattice()

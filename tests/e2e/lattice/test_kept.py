@@ -24,7 +24,7 @@ class TestWadm(KeptBehaviour):
     """With the real one; the stand-in is held to the same."""
 
 
-async def test_what_wadm_refuses_is_told_in_its_words_and_mended_by_another_manifest(
+async def test_a_refusal_of_wadm_is_reported_in_its_words_and_resolved_by_another_manifest(
     kept: KeptWorld, wadm: Wadm
 ) -> None:
     kept.group()
@@ -43,7 +43,7 @@ async def test_what_wadm_refuses_is_told_in_its_words_and_mended_by_another_mani
         await wadm_has(wadm, "web")
 
 
-async def test_while_wadm_is_away_nothing_is_lost_and_changes_go_on_when_it_is_back(
+async def test_while_wadm_is_unavailable_nothing_is_lost_and_changes_go_on_when_it_is_back(
     kept: KeptWorld, wadm: Wadm, real_lattice: RealLattice
 ) -> None:
     kept.group()

@@ -69,7 +69,7 @@ async def test_an_application_that_wadm_stores_and_does_not_list_is_listed_again
         await kept.synced("web", deployed=False, version="w1")
 
 
-async def test_of_two_lattices_the_label_says_which(kept: KeptWorld, wadm: Wadm, real_lattice: RealLattice) -> None:
+async def test_the_label_selects_one_of_two_lattices(kept: KeptWorld, wadm: Wadm, real_lattice: RealLattice) -> None:
     other = own_lattice()
     kept.group("one")
     kept.group("two", lattice=other)
@@ -123,7 +123,7 @@ async def test_the_last_group_goes_and_nothing_is_undeployed(kept: KeptWorld, wa
         await kept.synced("goes")
 
 
-async def test_an_object_that_is_let_go_by_force_does_not_come_back(
+async def test_an_object_whose_finalizer_is_removed_by_force_is_not_recreated(
     kept: KeptWorld, wadm: Wadm, real_lattice: RealLattice
 ) -> None:
     kept.group()
@@ -189,7 +189,7 @@ async def test_both_sides_change_at_once_and_the_loser_can_be_read(kept: KeptWor
         await eventually(lambda: "Overridden" in kept.warnings(), "an Event", seconds=PATIENCE)
 
 
-async def test_two_objects_of_one_application_are_told_apart_by_age(kept: KeptWorld, wadm: Wadm) -> None:
+async def test_two_objects_of_one_application_are_distinguished_by_age(kept: KeptWorld, wadm: Wadm) -> None:
     kept.group()
     async with kept.manager():
         kept.apply("first", spec(), annotations={names.ANNOTATION_APP_NAME: "web"})
@@ -262,7 +262,7 @@ async def test_no_right_is_missing(kept: KeptWorld, wadm: Wadm, cluster: Cluster
     assert {(verb, resource) for verb, resource, _ in used(records, account.user)} <= anywhere
 
 
-async def test_a_group_says_since_when_its_lattices_applications_may_be_old(
+async def test_a_group_reports_since_when_its_applications_may_be_outdated(
     kept: KeptWorld, real_lattice: RealLattice
 ) -> None:
     def reported() -> tuple[str, str]:

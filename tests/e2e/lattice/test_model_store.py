@@ -38,7 +38,7 @@ class TestWadm(StoreBehaviour):
     """wadm is seen as the stand-in is."""
 
 
-async def test_statuses_of_a_real_application_are_heard(real_lattice: RealLattice, world: World) -> None:
+async def test_statuses_of_a_real_application_are_received(real_lattice: RealLattice, world: World) -> None:
     async with followed(world.address) as seen:
         await seen.synced()
         await seen.wadm.put(application("web", http_server(), version="v1"))

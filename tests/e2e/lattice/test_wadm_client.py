@@ -117,7 +117,7 @@ async def test_an_application_goes_through_its_life(wadm: Wadm) -> None:
     assert await wadm.models() == ()
 
 
-async def test_what_wadm_refuses_is_told_apart(wadm: Wadm) -> None:
+async def test_refusals_of_wadm_are_distinguished(wadm: Wadm) -> None:
     manifest = application("web", http_server(), version="v1")
     await wadm.put(manifest)
     assert await refusal(wadm.put(manifest)) is Refusal.VERSION_EXISTS
@@ -142,7 +142,7 @@ async def test_wadm_takes_a_projection_of_every_field_and_gives_the_same_back(wa
     assert project(await wadm.get("Every_thing-1", "v2")).digest == sent.digest
 
 
-async def test_a_wadm_that_is_away_is_no_refusal(real_lattice: RealLattice, wadm: Wadm) -> None:
+async def test_a_wadm_that_is_unavailable_is_no_refusal(real_lattice: RealLattice, wadm: Wadm) -> None:
     await asyncio.to_thread(real_lattice.kill_wadm)
     try:
         with pytest.raises(NatsUnavailableError, match=r"no responders|timeout"):

@@ -183,7 +183,7 @@ async def test_services_know_the_servers_by_what_is_issued_and_go_on_while_it_is
             await client.close()
 
 
-async def test_who_knows_the_authority_of_before_its_renewal_believes_what_it_signs_after(
+async def test_certificates_issued_before_and_after_a_ca_renewal_validate_each_other(
     installed: IssuedBus, tmp_path: Path
 ) -> None:
     installed.create(*of_the_page())
@@ -251,7 +251,7 @@ async def goes_on(made: Pods, fleet: Fleet, watcher: Running) -> None:
     await watcher.ready()
 
 
-async def test_what_helm_told_to_look_at_says_why_nothing_is_issued(bus: IssuedBus) -> None:
+async def test_the_resource_named_by_the_notes_explains_why_no_certificate_is_issued(bus: IssuedBus) -> None:
     bus.apply("absent")
     [command] = [line.strip() for line in bus.notes().splitlines() if "certificaterequest" in line]
     arguments = command.removeprefix("kubectl ").split()

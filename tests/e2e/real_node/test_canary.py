@@ -35,7 +35,7 @@ def old_world(machine: dict[str, str], tmp_path_factory: pytest.TempPathFactory)
 
 
 @pytest.mark.parametrize("how", BROKEN)
-def test_a_broken_shim_leaves_the_node_as_it_was_and_is_said_on_shim_and_node(world: World, how: str) -> None:
+def test_a_broken_shim_leaves_the_node_as_it_was_and_is_reported_on_shim_and_node(world: World, how: str) -> None:
     kubectl, node = world.kubectl, world.node()
     before, restarts = node.tree(), node.restarts()
     world.label("broken", NODE)
@@ -102,7 +102,7 @@ def test_on_containerd_16_a_pod_proves_what_no_list_shows(old_world: World, mach
     assert fingerprint("/etc", "/opt") == machine
 
 
-def test_on_containerd_16_a_shim_that_nothing_can_try_says_what_to_do(old_world: World) -> None:
+def test_on_containerd_16_a_shim_that_cannot_be_verified_names_the_remedy(old_world: World) -> None:
     node = old_world.node()
     before = node.tree()
     old_world.label("untried", NODE)

@@ -143,7 +143,7 @@ MESSAGES = {
 }  # fmt: skip
 
 
-def test_what_happened_is_told_by_the_bus(life: Life) -> None:
+def test_every_step_is_published_on_the_bus(life: Life) -> None:
     def missing() -> set[str]:
         return MESSAGES - {".".join(event["type"].split(".")[2:4]) for event in life.outside.events().values()}
 
@@ -227,7 +227,7 @@ async def test_the_console_shows_what_runs_and_where(life: Life, chrome: Chrome)
         kubectl("delete", "serviceaccount", "looker")
 
 
-def test_it_is_tested_as_its_notes_say(life: Life) -> None:
+def test_its_helm_test_passes_as_its_notes_document(life: Life) -> None:
     output = life.cluster.helm("test", "trellis")
     assert "Phase:          Succeeded" in output
 

@@ -22,7 +22,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
         machine.run("dev", "down", "--name", "demo")
 
 
-def test_a_pod_on_a_real_node_says_hello_from_wasm(own: Machine) -> None:
+def test_a_pod_on_a_real_node_prints_a_greeting_from_wasm(own: Machine) -> None:
     status, out, err = own.run("demo", "--real-node", "--nodes", "3", "-o", "json")
     assert status == 0, err
     found = json.loads(out)

@@ -183,7 +183,7 @@ async def test_another_image_rolls_the_hosts_and_each_stops_in_good_order(world:
         await eventually(lambda: world.children("rolled") == [], "nothing is left of it", seconds=PATIENCE)
 
 
-async def test_silent_hosts_are_shown_and_restarted_one_at_a_time_if_that_is_asked_for(
+async def test_hosts_without_heartbeat_are_reported_and_restarted_one_at_a_time_if_configured(
     world: World, tmp_path: Path
 ) -> None:
     lattice, kubectl = own_lattice(), world.kubectl

@@ -74,7 +74,7 @@ def built(request: pytest.FixtureRequest) -> Built:
     return Built(key, {"services": "opt/trellis", "installer": "opt/trellis-installer"}[key], archive, config, files)
 
 
-def test_it_adds_its_program_and_what_it_says_of_itself_and_nothing_else(built: Built) -> None:
+def test_it_adds_its_program_and_its_metadata_and_nothing_else(built: Built) -> None:
     ours = (f"{built.root}/", f"{DOCUMENTS}/")
     others = {path for path in built.files if not path.startswith(ours)} - {"etc/hosts"}  # buildah leaves an empty one
     runtime = f"{IN_IMAGE.lstrip('/')}/{SHIM}"
@@ -101,12 +101,12 @@ def test_every_module_is_compiled(built: Built) -> None:
     assert modules <= compiled
 
 
-def test_its_history_says_nothing_of_packages_and_where_they_came_from(built: Built) -> None:
+def test_its_history_does_not_contain_sources_of_packages(built: Built) -> None:
     history = json.dumps(built.config["history"]) + json.dumps(built.config["config"])
     assert not re.search(r"pip install|index|PIP_|UV_|secret|https?:", history, flags=re.IGNORECASE)
 
 
-def test_its_configuration_says_what_it_is_and_as_whom_it_runs(built: Built) -> None:
+def test_its_configuration_has_its_labels_and_its_user(built: Built) -> None:
     config = built.config["config"]
     labels = {name.removeprefix("org.opencontainers.image."): value for name, value in config["Labels"].items()}
     assert labels["version"] == version("trellis-wasm")
@@ -138,7 +138,7 @@ def test_the_sbom_has_what_is_bundled_into_the_page_of_the_console_where_it_is(b
     assert [component for component in built.sbom["components"] if component["purl"].startswith("pkg:npm/")] == wanted
 
 
-def test_each_package_says_its_licence_and_brings_its_text(built: Built) -> None:
+def test_each_package_states_its_licence_and_brings_its_text(built: Built) -> None:
     components = built.sbom["components"]
     listed = documents(built.archive)[inventory.LICENSES].decode()
     for component in components:

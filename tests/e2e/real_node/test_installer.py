@@ -213,7 +213,7 @@ def test_what_is_wrong_is_refused_and_the_node_untouched(
     assert world.jobs.restarts() == restarts
 
 
-def test_a_shim_that_runs_a_pod_is_not_taken_away(world: World) -> None:
+def test_a_shim_that_runs_a_pod_is_not_removed(world: World) -> None:
     before = world.jobs.tree()
     world.install("for-busy")
     world.kubectl.create(busy_pod("busy", NODE, "wasi"))
@@ -281,7 +281,7 @@ def test_the_image_holds_the_installer_and_nothing_of_the_services(world: World)
     world.kubectl("delete", "pod", "holds", "--now")
 
 
-def test_inspect_says_what_is_on_the_node(world: World) -> None:
+def test_inspect_states_what_is_on_the_node(world: World) -> None:
     before = world.jobs.tree()
     ended = world.jobs.run("inspect", "inspect")
     assert (ended.code, ended.result.outcome, ended.result.preset) == (0, Outcome.INSPECTED, "containerd"), ended.log

@@ -103,7 +103,7 @@ def world(machine: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> 
             yield World(node, server, proxy, digest)
 
 
-def test_a_pull_secret_that_is_missing_is_said_by_the_installer_itself(world: World) -> None:
+def test_a_pull_secret_that_is_missing_is_reported_by_the_installer_itself(world: World) -> None:
     before = tree(world.node)
     ended = world.run("team-b")
     assert ended.result.reason is FailureReason.DOWNLOAD_FAILED, ended.log

@@ -74,7 +74,7 @@ def steps(trace: dict[str, Any], first: Named) -> set[str]:
     return {span["operationName"] for span in trace["spans"] if span["spanID"] in below}
 
 
-def test_what_the_installer_does_is_in_the_trace_of_what_asked_for_it(world: World) -> None:
+def test_the_installers_spans_are_in_the_trace_of_their_cause(world: World) -> None:
     world.label("traced", NODE)
     world.apply(world.shim("traced", "v1"))
     eventually(lambda: world.has("traced", NODE), "the node has the shim")

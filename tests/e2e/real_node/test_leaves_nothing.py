@@ -112,7 +112,7 @@ def test_two_clusters_have_nodes_of_the_same_name_and_do_not_meet() -> None:
     assert set(left.real_nodes[0].pids) == {"init", "containerd", "kubelet", "kube-proxy"}
 
 
-def test_up_mends_what_ended_and_adds_a_node() -> None:
+def test_up_restarts_ended_components_and_adds_a_node() -> None:
     info = up("real-mended", real_nodes=1)
     boot = Kubectl(info).get("node", "real-0")["status"]["nodeInfo"]["bootID"]
     psutil.Process(info.pids["network"]).kill()

@@ -88,11 +88,11 @@ def test_systemctl_answers_as_installers_expect(
     assert (answer.returncode, answer.stdout) == (status, output)
 
 
-def test_what_a_node_says_need_not_be_text(one_node: ClusterInfo) -> None:
+def test_output_of_a_node_need_not_be_text(one_node: ClusterInfo) -> None:
     assert run_in(one_node.name, NODE, ["printf", r"a\377b"]).stdout == "a\ufffdb"
 
 
-def test_a_containerd_that_cannot_start_fails_the_restart_and_can_be_mended(one_node: ClusterInfo) -> None:
+def test_a_containerd_that_cannot_start_fails_the_restart_and_can_be_repaired(one_node: ClusterInfo) -> None:
     name = one_node.name
     config = "/etc/containerd/config.toml"
     run_in(name, NODE, ["sh", "-c", f"cp {config} /tmp/good && echo 'not toml' >> {config}"])

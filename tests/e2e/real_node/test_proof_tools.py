@@ -65,7 +65,7 @@ def test_a_pod_fetches_an_archive_by_https(
     assert "v2.tar.gz" in archives.requested
 
 
-def test_who_does_not_know_the_ca_refuses_it(node: RealNode, archives: HttpsFiles, python: str) -> None:
+def test_a_client_without_the_ca_refuses_the_server(node: RealNode, archives: HttpsFiles, python: str) -> None:
     command = ["python3", "-c", FETCH, archives.url("v1.tar.gz")]
     node.kubectl.create(pod("distrusts", "", node.name, image=python, command=command))
     eventually(lambda: node.kubectl.phase("distrusts").startswith("Failed"), "it refuses the certificate", 60)
@@ -73,7 +73,7 @@ def test_who_does_not_know_the_ca_refuses_it(node: RealNode, archives: HttpsFile
     assert "v1.tar.gz" not in archives.requested
 
 
-def test_a_download_can_be_held_in_the_middle(node: RealNode, archives: HttpsFiles, python: str) -> None:
+def test_a_download_can_be_paused_in_the_middle(node: RealNode, archives: HttpsFiles, python: str) -> None:
     command = ["python3", "-c", FETCH, archives.url("exits.tar.gz")]
     env = [{"name": "CA", "value": archives.authority}]
     with archives.holding("exits.tar.gz") as hold:

@@ -52,7 +52,7 @@ def test_a_shim_is_applied_runs_wasm_rolls_and_leaves_no_trace(world: World, mac
     assert fingerprint("/etc", "/opt") == machine
 
 
-def test_a_program_that_is_no_shim_is_said_on_shim_and_node_and_changes_nothing(world: World) -> None:
+def test_a_program_that_is_no_shim_is_reported_on_shim_and_node_and_changes_nothing(world: World) -> None:
     kubectl, node = world.kubectl, world.node()
     before, restarts = node.tree(), node.restarts()
     world.label("broken", NODE)

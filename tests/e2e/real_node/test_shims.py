@@ -61,7 +61,7 @@ def test_containerd_lists_the_handler_of_a_shim_however_broken(node: RealNode) -
 
 
 @pytest.mark.parametrize("name", WORKING)
-def test_a_shim_that_works_runs_wasm_and_says_its_version(node: RealNode, name: str) -> None:
+def test_a_shim_that_works_runs_wasm_and_states_its_version(node: RealNode, name: str) -> None:
     assert run_wasm_pod(node, name) == "hello from wasm\n"
     output = run_in(node.cluster.name, node.name, [f"/opt/shims/{name}", "-v"]).stdout
     assert f"Version: {WORKING[name]}\n" in output
@@ -80,7 +80,9 @@ def test_a_shim_that_works_runs_wasm_and_says_its_version(node: RealNode, name: 
         ("hangs-in-use", "start", 124, ""),
     ],
 )
-def test_a_broken_shim_breaks_where_it_says(node: RealNode, name: str, argument: str, code: int, output: str) -> None:
+def test_a_broken_shim_breaks_at_its_declared_step(
+    node: RealNode, name: str, argument: str, code: int, output: str
+) -> None:
     answer = run_in(node.cluster.name, node.name, ["timeout", "2", f"/opt/shims/{name}", argument])
     assert answer.returncode == code
     assert output in answer.stdout + answer.stderr
@@ -94,7 +96,7 @@ def test_a_broken_shim_breaks_where_it_says(node: RealNode, name: str, argument:
         ("other-architecture", "exec format error"),
     ],
 )
-def test_a_shim_that_ends_with_an_error_says_so_of_the_pod(node: RealNode, name: str, output: str) -> None:
+def test_a_shim_that_ends_with_an_error_reports_it_on_the_pod(node: RealNode, name: str, output: str) -> None:
     trouble = wasm_pod_trouble(node, name)
     assert trouble.startswith("FailedCreatePodSandBox: ")
     assert output in trouble
@@ -109,7 +111,7 @@ def test_a_pod_waits_for_a_shim_that_hangs(node: RealNode) -> None:
 
 
 @pytest.mark.parametrize("name", KEEPS_CONTAINERD_DOWN)
-def test_a_shim_that_hangs_when_asked_for_info_keeps_containerd_down(node: RealNode, name: str) -> None:
+def test_a_shim_that_hangs_on_the_info_command_blocks_containerd(node: RealNode, name: str) -> None:
     root = Path(f"/proc/{inspect(node.cluster.name, node.name).pids['init']}/root")
     config = root / "etc/containerd/config.toml"
     good = config.read_text()

@@ -14,7 +14,7 @@ from support.wadm.wadm_stand_in import WadmStandIn
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 
 
-async def test_an_application_that_is_to_run_again_while_wadm_is_told_to_end_it_runs(
+async def test_an_application_deployed_again_during_its_undeployment_runs(
     kept: KeptWorld, wadm: Wadm, stand_in: WadmStandIn
 ) -> None:
     kept.group()
@@ -30,7 +30,7 @@ async def test_an_application_that_is_to_run_again_while_wadm_is_told_to_end_it_
         await wadm_has(wadm, "web", deployed_version=synced["status"]["synced"]["wadmVersion"])
 
 
-async def test_a_manifest_that_is_taken_back_while_wadm_is_told_of_it_does_not_come_back(
+async def test_a_manifest_reverted_while_it_is_sent_to_wadm_does_not_return(
     kept: KeptWorld, wadm: Wadm, stand_in: WadmStandIn
 ) -> None:
     kept.group()
@@ -61,9 +61,7 @@ async def test_an_application_that_wadm_stores_and_does_not_list_is_listed_again
 
 
 @pytest.mark.thorough
-async def test_what_was_put_deployed_and_undeployed_with_wash_while_nobody_looked_is_shown(
-    kept: KeptWorld, wadm: Wadm
-) -> None:
+async def test_changes_made_with_wash_while_the_controller_is_down_are_shown(kept: KeptWorld, wadm: Wadm) -> None:
     """Of the first of these steps the status was written, as if the new version was passed over."""
     first, second = (wasm_component("echo", f"file:///none-{number}.wasm") for number in (1, 2))
     kept.group()

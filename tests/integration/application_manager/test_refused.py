@@ -48,7 +48,7 @@ def expected(reason: str) -> dict[str, tuple[str, str]]:
     }
 
 
-async def test_what_wadm_refuses_to_put_and_to_deploy_is_told_and_goes_on_once_it_does_not(
+async def test_refused_puts_and_deployments_are_reported_and_continue_once_accepted(
     kept: KeptWorld, stand_in: WadmStandIn
 ) -> None:
     refused = recorded("put", "deploy")

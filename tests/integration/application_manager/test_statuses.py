@@ -43,7 +43,7 @@ async def test_the_largest_status_has_room_beside_the_largest_manifest(kept: Kep
 
 
 @pytest.mark.thorough
-async def test_another_version_is_not_ready_with_what_was_said_of_the_one_before(
+async def test_a_new_version_does_not_take_its_readiness_from_the_status_of_the_former_version(
     kept: KeptWorld, stand_in: WadmStandIn
 ) -> None:
     kept.group()
@@ -67,7 +67,7 @@ async def test_another_version_is_not_ready_with_what_was_said_of_the_one_before
 
 
 @pytest.mark.thorough
-async def test_what_wadm_said_of_a_deleted_application_is_not_told_of_the_next_of_its_name(
+async def test_the_status_of_a_deleted_application_does_not_apply_to_its_successor_of_the_same_name(
     kept: KeptWorld, stand_in: WadmStandIn
 ) -> None:
     kept.group()

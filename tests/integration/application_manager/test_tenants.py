@@ -69,7 +69,7 @@ class TestFromATenantsAccount(OfATenant):
         with kept_world(hosts, server.port, stand_in.lattice, from_own_account(self.tenant), QUICK) as made:
             yield made
 
-    async def test_the_group_says_that_deletions_are_not_proved(self, kept: KeptWorld, wadm: Wadm) -> None:
+    async def test_the_group_reports_that_deletions_are_not_verified(self, kept: KeptWorld, wadm: Wadm) -> None:
         kept.group()
         async with kept.hosts.service(), kept.manager():
             kept.apply("web", spec())

@@ -82,7 +82,7 @@ async def refused(
     return bus, connecting
 
 
-async def test_the_second_cluster_is_kept_out_says_why_and_leaves_the_first_alone(
+async def test_a_second_cluster_is_refused_with_a_reason_and_does_not_affect_the_first(
     buses: Buses, jetstream: JetStreamContext
 ) -> None:
     listener, overheard = Listener(), Listener()
@@ -212,7 +212,7 @@ async def test_an_outage_while_the_name_is_claimed_is_waited_out(
     await bus.publish(opted_out("a"), dedup=f"{buses.cluster}/a")
 
 
-async def test_whoever_loses_the_name_stops_and_comes_back_with_everything_listed(
+async def test_a_cluster_that_loses_the_name_stops_and_relists_after_regaining_it(
     buses: Buses, jetstream: JetStreamContext
 ) -> None:
     """As after a cut longer than the claim lasts, when another cluster took the name meanwhile."""
@@ -234,7 +234,7 @@ async def test_whoever_loses_the_name_stops_and_comes_back_with_everything_liste
     await eventually(lambda: "again" in listener.names)
 
 
-async def test_who_cannot_use_the_bus_looks_again_soon_however_seldom_it_looks_otherwise(
+async def test_a_refused_cluster_retries_soon_regardless_of_the_normal_interval(
     buses: Buses, jetstream: JetStreamContext
 ) -> None:
     first = await buses.consuming(Listener(), cluster_uid="uid-first", timings=LASTING)

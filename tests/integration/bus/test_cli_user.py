@@ -48,7 +48,7 @@ async def found(server: NatsServer, users: NatsUsers) -> list[DeadLetter]:
         return [letter async for letter in box.find(Wanted(), bodies=True)]
 
 
-async def test_they_read_the_facts_and_replay_dead_letters(buses: Buses, server: NatsServer, users: NatsUsers) -> None:
+async def test_they_read_the_events_and_replay_dead_letters(buses: Buses, server: NatsServer, users: NatsUsers) -> None:
     people, listener = users.credentials(CLI), Listener()
     provisioner = buses.new(PROVISIONER, credentials=users.credentials(f"{PROVISIONER}.c1"))
     provisioner.subscribe("nodes", [NodeOptedOut], listener)
@@ -73,7 +73,9 @@ async def test_they_read_the_facts_and_replay_dead_letters(buses: Buses, server:
     assert {stream.name for stream in await stream_sizes(server.url, people)} >= {STREAM_EVENTS, STREAM_DEAD}
 
 
-async def test_a_services_user_is_told_what_it_may_not(buses: Buses, server: NatsServer, users: NatsUsers) -> None:
+async def test_a_services_user_is_informed_of_missing_permissions(
+    buses: Buses, server: NatsServer, users: NatsUsers
+) -> None:
     service = users.credentials(f"{PROVISIONER}.c1")
     bus = buses.new(PROVISIONER, credentials=service)
     await bus.connect()

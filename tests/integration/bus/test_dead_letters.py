@@ -57,7 +57,9 @@ async def a_poison(buses: Buses, jetstream: JetStreamContext, body: bytes = b"po
     return await one_letter(buses)
 
 
-async def test_a_letter_says_what_was_given_up_on_by_whom_and_why(buses: Buses, jetstream: JetStreamContext) -> None:
+async def test_a_dead_letter_has_the_message_the_consumer_and_the_reason(
+    buses: Buses, jetstream: JetStreamContext
+) -> None:
     before = datetime.now(UTC)
     found = await a_poison(buses, jetstream, **{"X-From": "somebody", "traceparent": TRACEPARENT})
     assert (found.cluster, found.service, found.subscription) == (buses.cluster, "provisioner", "nodes")
@@ -93,7 +95,7 @@ async def test_lists_carry_no_bodies_and_can_be_narrowed(buses: Buses, jetstream
         assert await letters(buses, **other) == [], other
 
 
-async def test_a_message_whose_handler_was_mended_is_handled_once_by_replaying_its_letter(buses: Buses) -> None:
+async def test_a_message_whose_handler_was_repaired_is_handled_once_by_replaying_its_letter(buses: Buses) -> None:
     broken, handled, listener = True, list[Received[NodeOptedOut]](), Listener()
 
     def handler(received: Received[NodeOptedOut]) -> None:
@@ -202,7 +204,7 @@ async def test_a_letter_is_kept_until_its_message_is_stored(buses: Buses, jetstr
     assert len(await letters(buses)) == 1
 
 
-async def test_a_message_is_never_stored_in_a_stream_that_is_not_ours(
+async def test_a_message_is_never_stored_in_a_stream_of_another_owner(
     buses: Buses, jetstream: JetStreamContext
 ) -> None:
     letter = await a_poison(buses, jetstream)
@@ -219,7 +221,7 @@ async def test_a_message_is_never_stored_in_a_stream_that_is_not_ours(
         await jetstream.delete_stream("FOREIGN")
 
 
-async def test_the_letter_of_a_stream_made_anew_does_not_take_another_one_with_it(
+async def test_the_letter_of_a_recreated_stream_does_not_remove_another_letter(
     buses: Buses, jetstream: JetStreamContext
 ) -> None:
     letter = await a_poison(buses, jetstream)
@@ -243,7 +245,7 @@ async def test_a_letter_that_another_hand_has_removed_is_no_error(buses: Buses, 
         assert await box.get(letter.sequence) is None
 
 
-async def test_a_stream_that_keeps_its_letters_is_told_of_with_what_was_done(
+async def test_a_stream_that_keeps_its_letters_is_reported_with_what_was_done(
     buses: Buses, jetstream: JetStreamContext
 ) -> None:
     letter = await a_poison(buses, jetstream)
@@ -301,7 +303,7 @@ async def test_the_largest_letter_comes_back_whole(buses: Buses, client: Client,
     assert [event.size for event in await published_events(buses)] == [len(body), len(body)]
 
 
-async def test_without_its_stream_or_a_server_it_says_what_is_missing(
+async def test_without_its_stream_or_a_server_it_states_what_is_missing(
     buses: Buses, jetstream: JetStreamContext, nats_server: NatsServer
 ) -> None:
     bus = buses.new()
@@ -362,7 +364,7 @@ async def test_letters_that_come_into_being_meanwhile_are_left_for_the_next_time
 
 
 @pytest.mark.parametrize("odd", first_of(ODD_TOKENS.values(), 3), ids=list(ODD_TOKENS))
-async def test_an_odd_subject_is_listed_and_tailed_and_deafens_no_service(
+async def test_an_odd_subject_is_listed_and_tailed_and_stalls_no_service(
     buses: Buses, nats_server: NatsServer, odd: bytes
 ) -> None:
     listener = Listener()
@@ -385,7 +387,7 @@ async def has(buses: Buses, count: int) -> bool:
 
 
 @pytest.mark.parametrize("odd", first_of(ODD_HEADERS.values(), 3), ids=list(ODD_HEADERS))
-async def test_an_odd_header_is_listed_and_tailed_and_deafens_no_service(
+async def test_an_odd_header_is_listed_and_tailed_and_stalls_no_service(
     buses: Buses, nats_server: NatsServer, odd: bytes
 ) -> None:
     listener = Listener()

@@ -44,7 +44,7 @@ async def dead_letters(jetstream: JetStreamContext, cluster: str, count: int) ->
     return messages
 
 
-async def test_a_fact_arrives_as_it_was_said_in_the_senders_trace(buses: Buses) -> None:
+async def test_an_event_arrives_unchanged_in_the_trace_of_its_publisher(buses: Buses) -> None:
     listener = Listener()
     bus = await buses.consuming(listener, NodeOptedIn, NodeOptedOut)
     watcher = buses.new("node_watcher")
@@ -94,7 +94,7 @@ async def test_headers_carry_dedup_id_trace_and_content_type(buses: Buses, jetst
     assert body["type"] == TYPE
 
 
-async def test_the_same_id_twice_is_one_fact(buses: Buses) -> None:
+async def test_the_same_id_twice_is_one_event(buses: Buses) -> None:
     listener = Listener()
     bus = await buses.consuming(listener)
     for _ in range(2):
@@ -105,7 +105,7 @@ async def test_the_same_id_twice_is_one_fact(buses: Buses) -> None:
 
 
 @pytest.mark.thorough
-async def test_many_facts_published_at_once_all_arrive(buses: Buses) -> None:
+async def test_many_events_published_at_once_all_arrive(buses: Buses) -> None:
     listener = Listener()
     bus = await buses.consuming(listener)
     names = [f"node-{number}" for number in range(1000)]
@@ -114,7 +114,7 @@ async def test_many_facts_published_at_once_all_arrive(buses: Buses) -> None:
     assert sorted(listener.names) == sorted(names)
 
 
-async def test_a_lone_fact_does_not_wait_for_a_batch(buses: Buses) -> None:
+async def test_a_lone_event_does_not_wait_for_a_batch(buses: Buses) -> None:
     listener = Listener()
     bus = await buses.consuming(listener)
     delays: list[float] = []
@@ -127,7 +127,7 @@ async def test_a_lone_fact_does_not_wait_for_a_batch(buses: Buses) -> None:
     assert sorted(delays)[len(delays) // 2] < 0.25
 
 
-async def test_facts_of_other_models_and_clusters_are_not_heard(buses: Buses, nats_server: Any) -> None:
+async def test_events_of_other_models_and_clusters_are_not_received(buses: Buses, nats_server: Any) -> None:
     listener = Listener()
     bus = await buses.consuming(listener)
     other = Buses(nats_server.url, f"{buses.cluster}x")
@@ -171,7 +171,7 @@ async def test_work_that_takes_long_is_not_delivered_again_but_dropped_work_is(b
     assert deliveries.count("held") == 1
 
 
-async def test_a_fact_without_a_result_after_five_deliveries_is_a_dead_letter(
+async def test_an_event_without_a_result_after_five_deliveries_is_a_dead_letter(
     buses: Buses, jetstream: JetStreamContext
 ) -> None:
     numbers: list[int] = []
@@ -234,7 +234,7 @@ async def test_a_poison_message_is_a_dead_letter_and_the_healthy_one_behind_it_i
     assert counted == 1
 
 
-async def test_a_handler_that_raises_loses_nothing_and_holds_up_nobody(buses: Buses) -> None:
+async def test_a_handler_that_raises_loses_no_message_and_delays_no_other_handler(buses: Buses) -> None:
     handled: list[str] = []
 
     def handler(received: Received[NodeOptedOut]) -> None:
@@ -252,7 +252,7 @@ async def test_a_handler_that_raises_loses_nothing_and_holds_up_nobody(buses: Bu
     assert handled[0] == "plain"
 
 
-async def test_a_fact_that_is_too_large_is_refused_and_the_connection_stays(buses: Buses) -> None:
+async def test_an_event_that_is_too_large_is_refused_and_the_connection_stays(buses: Buses) -> None:
     listener = Listener()
     bus = await buses.consuming(listener)
     huge = opted_out("huge", uid="u" * 1_100_000)
@@ -277,7 +277,7 @@ async def test_a_poison_message_of_the_largest_size_becomes_a_dead_letter_cut_to
     await eventually(lambda: listener.names == ["next"])
 
 
-async def test_work_begun_by_a_fact_continues_its_trace(buses: Buses) -> None:
+async def test_work_started_by_an_event_continues_its_trace(buses: Buses) -> None:
     listener = Listener()
     bus = await buses.consuming(listener)
     await bus.publish(opted_out("a"), dedup=f"{buses.cluster}/1")
@@ -290,7 +290,7 @@ async def test_work_begun_by_a_fact_continues_its_trace(buses: Buses) -> None:
     assert len(set(chain)) == 1
 
 
-async def test_the_last_fact_of_each_subject_is_remembered_in_order(buses: Buses) -> None:
+async def test_the_last_event_of_each_subject_is_remembered_in_order(buses: Buses) -> None:
     bus = buses.new()
     await bus.connect()
     for number, name in enumerate("abab"):

@@ -54,7 +54,7 @@ async def crash(bus: Bus) -> None:
     await bus.close()
 
 
-async def test_what_is_held_goes_to_the_next_reader_at_once(buses: Buses, jetstream: JetStreamContext) -> None:
+async def test_messages_in_flight_go_to_the_next_reader_at_once(buses: Buses, jetstream: JetStreamContext) -> None:
     first, second = Listener(acknowledge=False), Listener()
     leader = await buses.consuming(first, timings=PATIENT)
     names = [f"n{number}" for number in range(500)]
@@ -170,7 +170,7 @@ async def test_a_message_that_five_readers_crashed_on_is_a_dead_letter_and_its_n
     assert (await consumer(jetstream, buses.cluster)).config.metadata["trellis-readers-crashed"] == "0"  # type: ignore[index]
 
 
-async def test_deliveries_that_no_reader_saw_are_nobodys_failure(
+async def test_deliveries_without_a_reader_count_as_no_failure(
     buses: Buses, jetstream: JetStreamContext, nats_server: NatsServer
 ) -> None:
     """As a network does that drops connections in mid-fetch: the server counts, and nobody was there."""
@@ -190,7 +190,7 @@ async def test_deliveries_that_no_reader_saw_are_nobodys_failure(
     assert await dead_letters(jetstream, buses.cluster) == 0
 
 
-async def test_what_is_held_over_many_deliveries_is_not_given_up(
+async def test_a_message_in_flight_over_many_deliveries_is_not_dead_lettered(
     buses: Buses, jetstream: JetStreamContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Reports that the work goes on do not get through, so the server delivers again and again."""

@@ -57,7 +57,7 @@ async def test_a_process_that_is_killed_in_mid_work_loses_nothing_and_repeats_wh
     assert not dead.state.subjects
 
 
-async def test_packets_dropped_without_a_word_cost_time_and_no_fact(
+async def test_silently_dropped_packets_delay_events_and_lose_none(
     buses: Buses, nats_server: NatsServer, tmp_path: Path
 ) -> None:
     """The reader is in a network of its own, whose cable is cut and mended: both sides keep a half-open connection."""

@@ -53,7 +53,7 @@ async def all_acknowledged(jetstream: JetStreamContext, cluster: str) -> bool:
 
 
 @pytest.mark.thorough
-async def test_ten_thousand_facts_arrive_through_crashes_restarts_and_a_freeze_with_nobody_listing(
+async def test_ten_thousand_events_arrive_through_crashes_restarts_and_a_freeze_without_relisting(
     buses: Buses, jetstream: JetStreamContext, nats_server: NatsServer
 ) -> None:
     def restart(way: str) -> None:
@@ -94,7 +94,7 @@ async def delete_streams(jetstream: JetStreamContext) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("way", ["streams deleted", pytest.param("store emptied", marks=pytest.mark.thorough)])
-async def test_ten_thousand_facts_and_a_wipe_of_all_streams_in_the_middle_end_in_the_truth(
+async def test_after_a_wipe_of_all_streams_amid_ten_thousand_events_the_final_state_is_correct(
     buses: Buses, jetstream: JetStreamContext, nats_server: NatsServer, way: str
 ) -> None:
     async with world(buses) as (writer, reader):
@@ -121,7 +121,7 @@ async def test_ten_thousand_facts_and_a_wipe_of_all_streams_in_the_middle_end_in
 
 
 @pytest.mark.thorough
-async def test_a_connection_that_passes_nothing_and_stays_open_costs_time_and_no_fact(
+async def test_a_connection_that_passes_nothing_and_stays_open_costs_time_and_no_event(
     buses: Buses, jetstream: JetStreamContext, nats_server: NatsServer
 ) -> None:
     async with TcpProxy("127.0.0.1", nats_server.port) as proxy:
@@ -144,7 +144,7 @@ async def test_a_connection_that_passes_nothing_and_stays_open_costs_time_and_no
 
 
 @pytest.mark.thorough
-async def test_a_reader_that_lags_far_behind_gets_each_fact_once(buses: Buses, jetstream: JetStreamContext) -> None:
+async def test_a_reader_that_lags_far_behind_gets_each_event_once(buses: Buses, jetstream: JetStreamContext) -> None:
     """Slower than the server waits for an acknowledgement, twice over: what waits in the queue is reported as work."""
     async with world(buses, seconds=0.02, workers=4) as (writer, reader):
         await writer.change(NAMES)
@@ -155,7 +155,7 @@ async def test_a_reader_that_lags_far_behind_gets_each_fact_once(buses: Buses, j
 
 
 @pytest.mark.thorough
-async def test_what_the_client_drops_as_too_slow_a_consumer_comes_again_and_is_nobodys_failure(
+async def test_messages_that_the_client_drops_as_a_slow_consumer_are_redelivered_and_count_as_no_failure(
     buses: Buses, jetstream: JetStreamContext
 ) -> None:
     async with world(buses) as (writer, reader):

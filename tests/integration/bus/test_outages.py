@@ -30,7 +30,7 @@ def of_level(logs: list[MutableMapping[str, Any]], level: str) -> list[str]:
     return [str(line["event"]) for line in logs if line["log_level"] == level]
 
 
-async def test_a_server_that_is_away_at_the_start_costs_one_warning_and_is_found_when_it_comes(
+async def test_a_server_that_is_unavailable_at_the_start_costs_one_warning_and_is_found_when_it_comes(
     buses: Buses, nats_server: NatsServer
 ) -> None:
     nats_server.stop()
@@ -132,7 +132,7 @@ async def test_a_frozen_server_is_waited_out(buses: Buses, nats_server: NatsServ
     await eventually(lambda: "thawed" in listener.names)
 
 
-async def test_a_deleted_stream_is_made_again_everything_is_listed_and_facts_flow(
+async def test_a_deleted_stream_is_recreated_everything_is_listed_and_events_flow(
     buses: Buses, jetstream: JetStreamContext
 ) -> None:
     listener, lists = Listener(), list[bool]()
@@ -163,7 +163,7 @@ async def exists(jetstream: JetStreamContext, stream: str) -> bool:
     return any(info.config.name == stream for info in await jetstream.streams_info())
 
 
-async def test_an_acknowledgement_of_a_stream_that_is_gone_takes_nothing_from_its_successor(
+async def test_an_acknowledgement_of_a_stream_that_was_deleted_takes_nothing_from_its_successor(
     buses: Buses, client: Client, jetstream: JetStreamContext
 ) -> None:
     listener, lists = Listener(acknowledge=False), list[bool]()
@@ -217,7 +217,7 @@ async def test_a_deleted_consumer_is_made_again_and_everything_is_listed(
     await eventually(lambda: "after" in listener.names)
 
 
-async def test_whoever_stopped_hears_nothing_and_the_follower_hears_everything(buses: Buses) -> None:
+async def test_a_stopped_consumer_receives_nothing_and_its_successor_receives_everything(buses: Buses) -> None:
     first, second = Listener(), Listener()
     leader = await buses.consuming(first)
     follower = buses.new()
@@ -238,7 +238,7 @@ async def test_whoever_stopped_hears_nothing_and_the_follower_hears_everything(b
     assert second.names == ["b", "c", "d"]
 
 
-async def test_whoever_stopped_holds_nothing_back_from_the_follower(buses: Buses) -> None:
+async def test_a_stopped_consumer_retains_no_message_of_its_successor(buses: Buses) -> None:
     first, second = Listener(acknowledge=False), Listener()
     leader = await buses.consuming(first)
     await leader.publish(opted_out("in work"), dedup=f"{buses.cluster}/1")
@@ -248,7 +248,7 @@ async def test_whoever_stopped_holds_nothing_back_from_the_follower(buses: Buses
     await eventually(lambda: second.names == ["in work"])
 
 
-async def test_started_while_the_bus_is_away_it_consumes_later_and_has_everything_listed(
+async def test_started_while_the_bus_is_unavailable_it_consumes_later_and_has_everything_listed(
     buses: Buses, nats_server: NatsServer
 ) -> None:
     listener, lists = Listener(), list[bool]()
@@ -266,7 +266,7 @@ async def test_started_while_the_bus_is_away_it_consumes_later_and_has_everythin
     await eventually(lambda: listener.names == ["a"])
 
 
-async def test_closing_while_the_server_is_away_does_not_hang(buses: Buses, nats_server: NatsServer) -> None:
+async def test_closing_while_the_server_is_unavailable_does_not_hang(buses: Buses, nats_server: NatsServer) -> None:
     never, once = buses.new(), buses.new("node_watcher")
     await once.connect()
     nats_server.stop()
@@ -279,7 +279,7 @@ async def test_closing_while_the_server_is_away_does_not_hang(buses: Buses, nats
     assert all(health.readiness().ok for health in buses.healths), "a closed bus is no part of the service"
 
 
-async def test_a_consumer_keeps_its_place_while_nobody_reads(buses: Buses, jetstream: JetStreamContext) -> None:
+async def test_a_consumer_keeps_its_position_without_readers(buses: Buses, jetstream: JetStreamContext) -> None:
     listener = Listener()
     bus = await buses.consuming(listener)
     await bus.close()

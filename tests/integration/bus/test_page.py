@@ -76,7 +76,7 @@ async def received_live(started: Running, publish_event: Callable[[], Awaitable[
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-async def test_a_live_program_prints_facts_as_they_are_said(
+async def test_a_live_program_prints_events_as_they_are_published(
     program: Program, publish: Callable[[], Awaitable[str]], buses: Buses, language: str
 ) -> None:
     async with running(program(language, "live")) as started:
@@ -85,7 +85,7 @@ async def test_a_live_program_prints_facts_as_they_are_said(
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-async def test_a_program_with_a_durable_consumer_hears_the_past_once_and_what_was_said_while_it_was_away(
+async def test_a_program_with_a_durable_consumer_receives_the_past_once_and_the_events_of_its_downtime(
     program: Program, publish: Callable[[], Awaitable[str]], jetstream: JetStreamContext, language: str
 ) -> None:
     async def all_acknowledged() -> bool:
@@ -105,7 +105,7 @@ async def test_a_program_with_a_durable_consumer_hears_the_past_once_and_what_wa
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("language", LANGUAGES)
-async def test_a_program_with_a_durable_consumer_ends_when_the_stream_is_made_anew(
+async def test_a_program_with_a_durable_consumer_ends_when_the_stream_is_recreated(
     program: Program, publish: Callable[[], Awaitable[str]], jetstream: JetStreamContext, language: str
 ) -> None:
     before = await publish()
@@ -119,7 +119,7 @@ async def test_a_program_with_a_durable_consumer_ends_when_the_stream_is_made_an
         await jetstream.consumer_info(STREAM_EVENTS, DURABLES[language])
 
 
-async def test_the_command_line_shows_the_last_facts_and_new_ones(
+async def test_the_command_line_shows_the_last_events_and_new_ones(
     publish: Callable[[], Awaitable[str]], buses: Buses
 ) -> None:
     before = await publish()
@@ -131,7 +131,7 @@ async def test_the_command_line_shows_the_last_facts_and_new_ones(
         await eventually(lambda: started.has_printed(after.rpartition(".")[2].replace("=2E", ".")))
 
 
-async def test_the_nats_command_line_hears_the_same(
+async def test_the_nats_command_line_receives_the_same(
     publish: Callable[[], Awaitable[str]], buses: Buses, jetstream: JetStreamContext, tmp_path: Path
 ) -> None:
     program = await asyncio.to_thread(ensure, "nats")
@@ -191,7 +191,7 @@ def noting(prefix: str, subjects: list[str]) -> Callable[[Msg], Awaitable[None]]
     return note
 
 
-async def test_each_filter_hears_what_the_page_says(buses: Buses, client: Client) -> None:
+async def test_each_filter_receives_the_events_that_the_page_lists(buses: Buses, client: Client) -> None:
     received: dict[str, list[str]] = {}
     cluster, node = "e7127c5b", "ip-10-0-0-1.ec2.internal"
     elsewhere = [Buses(buses.url, name) for name in (cluster, f"{cluster}x")]

@@ -105,7 +105,7 @@ async def publish_all(bus: Bus, count: int) -> list[str]:
 @pytest.mark.parametrize(
     "what", ["all", *(pytest.param(item, marks=pytest.mark.thorough) for item in ("messages", "consumers"))]
 )
-async def test_everything_is_listed_and_heard_again_after_a_restore(world: Restorable, what: str) -> None:
+async def test_everything_is_listed_and_received_again_after_a_restore(world: Restorable, what: str) -> None:
     watcher, consumer = await world.begin()
     await publish_all(watcher, 3)
     await eventually(lambda: len(world.listener.names) == 3)
@@ -125,7 +125,7 @@ async def test_everything_is_listed_and_heard_again_after_a_restore(world: Resto
 
 
 @pytest.mark.thorough
-async def test_an_acknowledgement_from_before_a_restore_reaches_nobody(world: Restorable) -> None:
+async def test_an_acknowledgement_from_before_a_restore_has_no_effect(world: Restorable) -> None:
     watcher, consumer = await world.begin()
     await publish_all(watcher, 3)
     await eventually(lambda: len(world.listener.names) == 3)

@@ -56,7 +56,7 @@ async def test_streams_have_the_documented_limits(empty: JetStreamContext) -> No
     }
 
 
-async def test_making_them_twice_changes_nothing_and_tells_the_same_creation_time(empty: JetStreamContext) -> None:
+async def test_creating_them_twice_changes_nothing_and_returns_the_same_creation_time(empty: JetStreamContext) -> None:
     first = await ensure_streams(empty)
     assert (await ensure_streams(empty)).created == first.created
     await empty.delete_stream(STREAM_EVENTS)
@@ -98,7 +98,7 @@ async def test_a_stream_that_takes_other_subjects_is_refused(empty: JetStreamCon
         await ensure_streams(empty)
 
 
-async def test_a_stream_that_takes_our_subjects_under_another_name_is_named(empty: JetStreamContext) -> None:
+async def test_a_stream_under_another_name_with_the_subjects_of_trellis_is_named(empty: JetStreamContext) -> None:
     await empty.add_stream(StreamConfig(name="FOREIGN", subjects=["trellis.>"]))
     with pytest.raises(StreamError, match=r"trellis\.evt\.>.*nats stream ls --subjects"):
         await ensure_streams(empty)
@@ -110,7 +110,7 @@ async def test_too_little_room_names_the_stream_the_limit_and_the_setting(empty:
         await ensure_streams(empty, limits)
 
 
-async def test_a_bus_with_a_wrong_stream_is_not_ready_says_why_and_recovers(
+async def test_a_bus_with_a_wrong_stream_is_not_ready_states_the_reason_and_recovers(
     buses: Buses, empty: JetStreamContext
 ) -> None:
     await empty.add_stream(StreamConfig(name="FOREIGN", subjects=["trellis.>"]))
@@ -124,7 +124,7 @@ async def test_a_bus_with_a_wrong_stream_is_not_ready_says_why_and_recovers(
     await bus.publish(opted_out("a"), dedup="1")
 
 
-async def test_a_stream_that_stores_nothing_is_told_and_so_is_its_recovery(
+async def test_a_stream_that_stores_nothing_is_reported_and_its_recovery_too(
     buses: Buses, empty: JetStreamContext
 ) -> None:
     bus = buses.new(timings=BusTimings(check=0.5, publish_budget=0.5))

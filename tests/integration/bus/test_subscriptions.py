@@ -56,7 +56,7 @@ async def swallow(*_: object) -> list[Msg]:
     raise nats.errors.TimeoutError
 
 
-async def test_a_loop_that_ended_is_begun_anew_and_what_was_said_meanwhile_is_heard(buses: Buses) -> None:
+async def test_a_consume_loop_that_ended_is_restarted_and_receives_the_events_of_the_gap(buses: Buses) -> None:
     listener, lists = Listener(), list[bool]()
     bus = await buses.consuming(listener, timings=TIMING)
     bus.on_new_stream.append(lambda: lists.append(True))
@@ -74,7 +74,7 @@ async def test_a_loop_that_ended_is_begun_anew_and_what_was_said_meanwhile_is_he
 
 
 @pytest.mark.parametrize("fetch", first_of([hang, swallow]), ids=["hangs", "hears nothing"])
-async def test_stall_that_mending_does_not_help_asks_for_a_restart_and_silence_does_not(
+async def test_a_stall_that_recreation_does_not_resolve_requests_a_restart_and_silence_does_not(
     buses: Buses, jetstream: JetStreamContext, monkeypatch: pytest.MonkeyPatch, fetch: object
 ) -> None:
     listener, quiet = Listener(), Listener()
@@ -119,7 +119,7 @@ def stall(bus: Bus, monkeypatch: pytest.MonkeyPatch, fetch: object) -> None:
 
 
 @pytest.mark.parametrize("way", ["pause", "stop"])
-async def test_in_an_outage_a_consumer_is_not_ready_alive_and_hears_again_when_it_is_over(
+async def test_in_an_outage_a_consumer_is_not_ready_alive_and_receives_again_when_it_is_over(
     buses: Buses, nats_server: NatsServer, way: str
 ) -> None:
     listener = Listener()
@@ -141,7 +141,7 @@ async def test_in_an_outage_a_consumer_is_not_ready_alive_and_hears_again_when_i
     assert buses.metrics.registry.get_sample_value("trellis_subscription_staleness_seconds", LABELS) is None
 
 
-async def test_a_bus_whose_closing_is_given_up_asks_for_no_restart(
+async def test_a_bus_whose_closing_is_cancelled_requests_no_restart(
     buses: Buses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bus = await buses.consuming(Listener(), timings=TIMING)

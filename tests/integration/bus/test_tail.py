@@ -83,7 +83,7 @@ async def test_the_past_is_shown_in_order_and_ends(buses: Buses) -> None:
     assert await past(Buses(buses.url, "c-nobody")) == []
 
 
-async def test_who_has_read_leaves_no_consumer_behind(buses: Buses, jetstream: JetStreamContext) -> None:
+async def test_a_reader_leaves_no_consumer_behind(buses: Buses, jetstream: JetStreamContext) -> None:
     await with_events(buses, "a", "b")
     assert len(await past(buses)) == 2
     async with following(tail(buses.url, Selection(cluster=buses.cluster))) as seen:
@@ -101,7 +101,7 @@ async def readers(buses: Buses, jetstream: JetStreamContext) -> int:
     )
 
 
-async def test_a_pattern_selects_subjects_and_a_trace_its_facts(buses: Buses) -> None:
+async def test_a_pattern_selects_subjects_and_a_trace_its_events(buses: Buses) -> None:
     bus = await with_events(buses, "a", "b.x")
     await bus.publish(RolloutResumed(digest="d", failing=0), dedup=f"{buses.cluster}/r")
     events = await past(buses)
@@ -139,7 +139,7 @@ async def test_the_past_survives_a_consumer_that_vanished_in_a_pause(buses: Buse
     assert seen == [f"n{number}" for number in range(150)]
 
 
-async def test_the_past_of_a_stream_that_is_not_there_is_an_error_that_says_so(
+async def test_reading_a_missing_stream_is_an_error_that_names_the_cause(
     buses: Buses, jetstream: JetStreamContext
 ) -> None:
     await with_events(buses, "a")
@@ -163,7 +163,9 @@ async def test_it_follows_over_a_restart_of_the_server_without_gap_or_repetition
         assert [event.key for event in seen] == [("a",), ("b",), ("c",)]
 
 
-async def test_it_goes_on_with_the_first_fact_of_a_stream_made_anew(buses: Buses, jetstream: JetStreamContext) -> None:
+async def test_tailing_continues_with_the_first_event_of_a_recreated_stream(
+    buses: Buses, jetstream: JetStreamContext
+) -> None:
     bus = await with_events(buses, "a")
     async with following(tail(buses.url, Selection(cluster=buses.cluster, last=1))) as seen:
         await eventually(lambda: len(seen) == 1)
@@ -173,7 +175,7 @@ async def test_it_goes_on_with_the_first_fact_of_a_stream_made_anew(buses: Buses
         assert seen[1].key == ("b",)
 
 
-async def test_without_a_server_it_says_where_it_looked(nats_server: NatsServer, buses: Buses) -> None:
+async def test_without_a_server_the_error_names_the_address(nats_server: NatsServer, buses: Buses) -> None:
     nats_server.stop()
     with pytest.raises(BusUnavailable, match=f"no NATS at {nats_server.url}: connection refused"):
         await anext(tail(buses.url, Selection()))
@@ -205,7 +207,7 @@ async def swallowed(jetstream: JetStreamContext, cluster: str) -> bool:
 
 
 @pytest.mark.parametrize("goes_on", first_of([True, False]), ids=["and another follows", "and nothing follows"])
-async def test_a_fact_that_a_cut_connection_swallowed_is_asked_for_again(
+async def test_an_event_that_a_cut_connection_swallowed_is_requested_again(
     buses: Buses, nats_server: NatsServer, jetstream: JetStreamContext, goes_on: bool
 ) -> None:
     bus = await with_events(buses, "a")

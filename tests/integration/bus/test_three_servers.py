@@ -133,7 +133,7 @@ def store(server: NatsServer) -> Path:
     return server._directory / "store"
 
 
-async def test_three_servers_restored_from_one_backup_have_everything_listed_and_heard_again(trio: Trio) -> None:
+async def test_three_servers_restored_from_one_backup_have_everything_listed_and_received_again(trio: Trio) -> None:
     watcher, _ = await trio.begin()
     await trio.publish(watcher, 5)
     await trio.all_received()

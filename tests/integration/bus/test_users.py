@@ -94,7 +94,7 @@ async def publish_node(watcher: Bus) -> str:
     return node
 
 
-async def test_both_services_say_hear_and_read_back_what_they_need(world: World) -> None:
+async def test_both_services_may_publish_receive_and_read_back_their_events(world: World) -> None:
     provisioner, watcher, listener = world.bus(PROVISIONER), world.bus(NODE_WATCHER), Listener()
     provisioner.subscribe("nodes", [NodeOptedOut], listener)
     with structlog.testing.capture_logs() as logs:
@@ -112,7 +112,7 @@ async def test_both_services_say_hear_and_read_back_what_they_need(world: World)
     assert all(health.readiness().ok for health in world.buses.healths)
 
 
-async def test_an_unreadable_fact_becomes_a_dead_letter(world: World) -> None:
+async def test_an_unreadable_event_becomes_a_dead_letter(world: World) -> None:
     provisioner, people = world.bus(PROVISIONER), await world.client(CLI, CLI_INBOX)
     provisioner.subscribe("nodes", [NodeOptedOut], Listener())
     await provisioner.connect()
@@ -143,7 +143,7 @@ async def test_a_wiped_bus_is_made_again_by_the_services_alone(world: World) -> 
     await eventually(lambda: node in listener.names)
 
 
-async def test_saying_another_services_fact_is_refused_at_once_and_the_message_names_the_subject(world: World) -> None:
+async def test_publishing_the_event_of_another_service_is_refused_at_once_and_names_the_subject(world: World) -> None:
     watcher = world.buses.new(
         NODE_WATCHER,
         credentials=world.users.credentials("node_watcher.c1"),
@@ -164,7 +164,7 @@ async def test_saying_another_services_fact_is_refused_at_once_and_the_message_n
     first_of(["trellis.evt.c1.node.opted_out.", "$JS.API.CONSUMER.MSG.NEXT.TRELLIS_EVENTS.provisioner-nodes-c1"]),
     ids=["to say", "to hear"],
 )
-async def test_a_permission_that_is_taken_away_is_told_once_and_given_back_nothing_is_lost(
+async def test_a_revoked_permission_is_reported_once_and_after_its_return_nothing_is_lost(
     world: World, taken: str
 ) -> None:
     timings = replace(QUICK, stalled_after=12.0, refused=2.5)  # fetches are a second apart
@@ -221,7 +221,7 @@ async def publish_at_last(watcher: Bus, node: str) -> None:
             return
 
 
-async def test_a_service_of_another_cluster_hears_no_answer_and_says_so(world: World) -> None:
+async def test_a_service_of_another_cluster_receives_no_answer_and_reports_it(world: World) -> None:
     """As when TRELLIS_CLUSTER is not the name that the users were made for."""
     stranger = world.bus(PROVISIONER, user="provisioner.c2")
     connecting = asyncio.create_task(stranger.connect())
@@ -236,7 +236,7 @@ def stranger_and_inbox() -> tuple[str, str]:
     return "node_watcher.c1", inbox_prefix(NODE_WATCHER, "c1")
 
 
-async def test_streams_are_not_deleted_purged_or_changed_by_anybody(world: World) -> None:
+async def test_streams_are_not_deleted_purged_or_changed_by_anyone(world: World) -> None:
     watcher = world.bus(NODE_WATCHER)
     await watcher.connect()
     node = await publish_node(watcher)
@@ -328,7 +328,7 @@ async def contents(jetstream: JetStreamContext) -> list[tuple[str | None, object
 
 
 @pytest.mark.parametrize("user", ["node_watcher.c1", "provisioner.c2", CLI, OUTSIDE])
-async def test_nobody_else_reads_changes_removes_or_acknowledges_a_durable(world: World, user: str) -> None:
+async def test_no_other_user_reads_changes_removes_or_acknowledges_a_durable(world: World, user: str) -> None:
     provisioner, watcher, listener = world.bus(PROVISIONER), world.bus(NODE_WATCHER), Listener(acknowledge=False)
     provisioner.subscribe("nodes", [NodeOptedOut], listener)
     for bus in (provisioner, watcher):
@@ -372,7 +372,7 @@ async def none(count: Callable[[], Awaitable[int]]) -> bool:
     return await count() == 0
 
 
-async def test_another_users_answers_are_not_heard(world: World) -> None:
+async def test_another_users_answers_are_not_received(world: World) -> None:
     client = await world.client(*stranger_and_inbox())
     errors: list[Exception] = []
 
@@ -388,7 +388,7 @@ async def test_another_users_answers_are_not_heard(world: World) -> None:
     await client.close()
 
 
-async def test_subscribers_from_outside_read_facts_live_and_old_and_change_nothing(world: World) -> None:
+async def test_subscribers_from_outside_read_events_live_and_old_and_change_nothing(world: World) -> None:
     watcher = world.bus(NODE_WATCHER)
     await watcher.connect()
     client = await world.client(OUTSIDE, "_INBOX")
@@ -413,7 +413,7 @@ async def test_subscribers_from_outside_read_facts_live_and_old_and_change_nothi
     await client.close()
 
 
-async def test_nobody_without_a_key_gets_in_and_the_bus_says_that_it_was_refused(world: World) -> None:
+async def test_clients_without_a_key_are_refused_and_the_bus_reports_the_refusal(world: World) -> None:
     nobody = world.buses.new(PROVISIONER)
     connecting = asyncio.create_task(nobody.connect())
     await eventually(
@@ -435,7 +435,7 @@ async def test_a_rotated_key_is_followed(world: World) -> None:
     assert not [line for line in logs if line["log_level"] == "error"]
 
 
-async def test_a_key_file_that_breaks_later_is_said_and_its_repair_is_followed(world: World) -> None:
+async def test_a_key_file_that_breaks_later_is_reported_and_its_repair_is_followed(world: World) -> None:
     watcher = world.bus(NODE_WATCHER)
     await watcher.connect()
     path = world.users.seed_file("node_watcher.c1")
@@ -451,7 +451,7 @@ async def test_a_key_file_that_breaks_later_is_said_and_its_repair_is_followed(w
     await publish_node(watcher)
 
 
-async def test_whoever_is_refused_by_the_key_of_another_service_says_which_permission_lacks(world: World) -> None:
+async def test_a_client_with_the_key_of_another_service_reports_the_missing_permission(world: World) -> None:
     wrong = world.buses.new(PROVISIONER, credentials=world.users.credentials("node_watcher.c1"), timings=QUICK)
     connecting = asyncio.create_task(wrong.connect())
     health = world.buses.healths[0]

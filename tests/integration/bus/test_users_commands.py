@@ -62,7 +62,7 @@ async def commands(tmp_path: Path) -> AsyncIterator[Commands]:
         yield Commands(server, users)
 
 
-async def test_people_read_facts_and_read_replay_and_remove_dead_letters(commands: Commands) -> None:
+async def test_users_read_events_and_read_replay_and_remove_dead_letters(commands: Commands) -> None:
     events = await asyncio.to_thread(commands.trellis, CLI, "events", "replay", "-o", "json")
     assert events.returncode == 0, events.stderr
     assert '"good"' in events.stdout
@@ -76,7 +76,7 @@ async def test_people_read_facts_and_read_replay_and_remove_dead_letters(command
 
 
 @pytest.mark.parametrize("user", first_of([OUTSIDE, "node_watcher.c1", None]))
-async def test_whoever_is_not_people_is_told_what_lacks(commands: Commands, user: str | None) -> None:
+async def test_a_user_other_than_cli_is_informed_of_missing_permissions(commands: Commands, user: str | None) -> None:
     lacks = r'subscribe .*"\S+"' if user else REFUSED
     for command in (("dead-letters", "list"), ("dead-letters", "replay", "1"), ("events", "replay")):
         ended = await asyncio.to_thread(commands.trellis, user, *command)

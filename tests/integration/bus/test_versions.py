@@ -49,7 +49,7 @@ async def test_fields_and_attributes_of_a_newer_writer_are_ignored(buses: Buses,
     assert await dead_letters(jetstream, buses.cluster) == []
 
 
-async def test_two_versions_said_side_by_side_reach_each_reader_in_its_own(buses: Buses) -> None:
+async def test_two_versions_published_side_by_side_reach_each_reader_in_its_own(buses: Buses) -> None:
     old, new = Listener(), Listener()
     await buses.consuming(old)
     await buses.consuming(new, OptedOutV2, service="service_reflector")

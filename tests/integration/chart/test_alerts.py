@@ -38,7 +38,7 @@ def test_every_rule_is_one_that_prometheus_reads(promtool: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_every_alert_fires_when_it_should_and_is_silent_when_all_is_well(promtool: Path) -> None:
+def test_every_alert_fires_on_its_condition_and_not_otherwise(promtool: Path) -> None:
     code, expected_text = printed(promtool, "test", "rules", str(CASES))
     assert code == 0, expected_text
     cases = yaml.safe_load(CASES.read_text())["tests"]

@@ -156,7 +156,7 @@ def test_the_committed_base_is_what_the_chart_gives_now() -> None:
     assert differences(DEPLOY / "base", documents(render(CHART))) == []
 
 
-def test_the_base_gives_the_rights_of_the_chart_and_what_the_keys_need() -> None:
+def test_the_base_gives_the_permissions_of_the_chart_and_what_the_keys_need() -> None:
     wanted = [item for item in rendered() if item["kind"] in {"Role", "ClusterRole"}]
     files = [
         item

@@ -55,7 +55,7 @@ def bus(tmp_path: Path) -> Iterator[ChartBus]:
         yield ChartBus(server, users, tmp_path / "seeds")
 
 
-async def test_a_service_says_its_own_facts_of_its_cluster_and_no_others(bus: ChartBus) -> None:
+async def test_a_service_publishes_its_own_events_in_its_cluster_and_no_others(bus: ChartBus) -> None:
     errors: list[str] = []
     client = await bus.connected("node_watcher.lab-1", errors)
     await client.publish("trellis.evt.lab-1.node.ready.n", b"{}")
@@ -68,7 +68,7 @@ async def test_a_service_says_its_own_facts_of_its_cluster_and_no_others(bus: Ch
     await client.close()
 
 
-async def test_people_hear_what_is_said(bus: ChartBus) -> None:
+async def test_users_receive_published_events(bus: ChartBus) -> None:
     errors: list[str] = []
     people, service = await bus.connected("cli", errors), await bus.connected("node_watcher.lab-1", errors)
     listening = await people.subscribe("trellis.evt.>")
@@ -85,7 +85,7 @@ async def test_people_hear_what_is_said(bus: ChartBus) -> None:
     await service.close()
 
 
-async def test_without_a_key_nobody_is_let_in(bus: ChartBus) -> None:
+async def test_clients_without_a_key_are_refused(bus: ChartBus) -> None:
     host, _, port = bus.url.removeprefix("nats://").rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     greeting = await reader.readline()

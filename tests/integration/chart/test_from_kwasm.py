@@ -59,7 +59,7 @@ def environment(api: Api, namespace: str) -> dict[str, str]:
 
 
 @pytest.mark.thorough
-def test_what_was_said_to_kwasms_chart_counts_in_its_place(kwasm: Path, cluster_api: Api, namespace: str) -> None:
+def test_settings_of_kwasms_chart_apply_in_their_new_place(kwasm: Path, cluster_api: Api, namespace: str) -> None:
     place = ("--namespace", namespace)
     # Objects that are one a cluster belong to one installation, so it is another namespace of installers, too.
     ours = (*OURS, "--set", f"installers.namespace={namespace}-installers")

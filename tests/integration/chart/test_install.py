@@ -183,7 +183,7 @@ def generation(api: Api) -> int:
     return int(found["metadata"]["generation"])
 
 
-def test_a_definition_of_somebody_else_is_not_taken_over(release: Release, cluster_api: Api) -> None:
+def test_a_definition_of_another_owner_is_not_taken_over(release: Release, cluster_api: Api) -> None:
     kinds = cluster_api.call("GET", DEFINITIONS.path())[1]["items"]
     if not kinds:
         cluster_api.call("POST", DEFINITIONS.path(), make_definition(KINDS_OF_OURS[0]))
@@ -192,9 +192,7 @@ def test_a_definition_of_somebody_else_is_not_taken_over(release: Release, clust
 
 
 @pytest.mark.thorough
-def test_a_definition_is_taken_over_where_both_the_values_and_helm_are_told_to(
-    release: Release, cluster_api: Api
-) -> None:
+def test_a_crd_is_adopted_if_both_the_values_and_helm_request_it(release: Release, cluster_api: Api) -> None:
     for kind in KINDS_OF_OURS:
         cluster_api.call("POST", DEFINITIONS.path(), make_definition(kind))
     adopting = {"install": True, "adopt": True}

@@ -111,7 +111,7 @@ async def test_services_make_every_stream_with_a_copy_on_each_server(world: Worl
 
 
 @pytest.mark.thorough
-async def test_what_was_said_outlives_the_server_that_led_and_services_go_on(world: World) -> None:
+async def test_published_events_survive_the_loss_of_the_leading_server_and_services_continue(world: World) -> None:
     await world.publish(20)
     lost = await world.leader()
     publishing = asyncio.create_task(world.publish(60))
@@ -164,7 +164,7 @@ async def test_a_rolling_restart_loses_nothing(world: World) -> None:
     assert stored == len(world.published), "each once"
 
 
-async def test_a_stream_that_is_gone_is_made_again_with_three_copies(world: World) -> None:
+async def test_a_deleted_stream_is_recreated_with_three_replicas(world: World) -> None:
     """All disks are lost: services find nothing, make it anew and are told to list everything."""
     listed: list[int] = []
     world.watcher.on_new_stream.append(lambda: listed.append(1))

@@ -69,7 +69,7 @@ async def test_a_server_of_another_authority_is_not_believed(servers: ChartServe
 
 
 @pytest.mark.thorough
-async def test_a_server_without_tls_is_told_nothing(
+async def test_a_server_without_tls_gets_no_tls_options(
     nats_server: NatsServer, servers: ChartServers, authority: Path
 ) -> None:
     """As somebody between the service and the server would be, who says that there is no TLS."""
@@ -77,7 +77,7 @@ async def test_a_server_without_tls_is_told_nothing(
         await dial(nats_server.url, "test", servers.credentials("cli", authority))
 
 
-async def test_nobody_speaks_to_the_servers_in_plain_words_nor_as_a_server(servers: ChartServers) -> None:
+async def test_clients_without_tls_and_clients_posing_as_servers_are_refused(servers: ChartServers) -> None:
     context = ssl.create_default_context(cadata=servers.certificates["ca.crt"])
     pod = servers.pods[0]
     reader, writer = await asyncio.open_connection(LOOPBACK, pod.server.port)

@@ -63,7 +63,7 @@ def catalogue(cluster_api: Api, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(EXAMPLES)))
-def test_an_example_is_what_its_kinds_say(path: Path, catalogue: Path) -> None:
+def test_an_example_matches_the_schema_of_its_kind(path: Path, catalogue: Path) -> None:
     found = objects(path)
     checked = [item for item in found if item in native(found) or item in of_ours(found)]
     assert bool(checked) != (str(path.relative_to(EXAMPLES)) in THEIRS), "has nothing that has a schema here"
@@ -73,7 +73,7 @@ def test_an_example_is_what_its_kinds_say(path: Path, catalogue: Path) -> None:
 
 
 @pytest.mark.parametrize("values", [{}, {"mode": "bundle"}], ids=["services", "bundle"])
-def test_all_that_the_chart_has_is_what_kubernetes_says(values: Manifest, catalogue: Path) -> None:
+def test_all_objects_of_the_chart_match_the_schemas_of_kubernetes(values: Manifest, catalogue: Path) -> None:
     for found in (rendered(**values), *(hooks(event, **values) for event in ("pre-install", "pre-delete", "test"))):
         assert native(found) == found
         assert conform((), catalogue, standard_input=stream(found)) == []

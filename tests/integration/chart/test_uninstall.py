@@ -191,7 +191,7 @@ async def kubelet(installation: Installation, started: list[Running]) -> AsyncIt
 
 
 @pytest.mark.thorough
-async def test_after_it_was_killed_at_every_write_all_is_let_go_and_can_be_deleted(
+async def test_killed_at_every_write_it_still_removes_all_finalizers(
     cluster: ClusterInfo, leaving: Leaving, tmp_path: Path
 ) -> None:
     values: dict[str, Any] = {"installers": {"namespace": leaving.shim.fleet.installers}, "nats": {"replicas": 1}}
@@ -244,7 +244,7 @@ async def test_after_it_was_killed_at_every_write_all_is_let_go_and_can_be_delet
     assert needed - rare == given(leaving.rights) - rare, "each right was needed, or is for a kind that answers 404"
 
 
-async def test_what_nobody_looks_after_any_more_is_let_go_too(leaving: Leaving) -> None:
+async def test_finalizers_of_objects_without_a_controller_are_removed_too(leaving: Leaving) -> None:
     leaving.apply()
     leaving.service()
     leaving.guard()
@@ -281,7 +281,7 @@ async def test_a_slice_whose_service_was_created_again_goes_with_that_one(leavin
 
 
 @pytest.mark.thorough
-async def test_a_dry_run_writes_nothing_and_a_service_of_somebody_else_is_left_alone(leaving: Leaving) -> None:
+async def test_a_dry_run_writes_nothing_and_a_service_of_another_owner_is_left_alone(leaving: Leaving) -> None:
     leaving.apply()
     leaving.service(ours=False)
     leaving.guard()
@@ -295,7 +295,7 @@ async def test_a_dry_run_writes_nothing_and_a_service_of_somebody_else_is_left_a
     assert leaving.finalizers() == {kind: [] for kind in before} | {"Service": [names.WASMCLOUD_OPERATOR_SERVICE]}
 
 
-async def test_whoever_still_leads_is_named_and_nothing_is_taken(leaving: Leaving) -> None:
+async def test_a_service_that_still_leads_is_named_and_no_finalizer_is_removed(leaving: Leaving) -> None:
     leaving.apply()
     leaving.guard()
     lease = LEASES.path(SYSTEM, "trellis-provisioner")

@@ -94,7 +94,7 @@ def rights(*rules: object) -> ReviewedPermissions:
     return ReviewedPermissions(kube.with_token("t"))
 
 
-async def test_what_is_said_of_its_own_cluster_comes_at_once_and_nothing_of_another(world: World) -> None:
+async def test_events_of_its_own_cluster_arrive_at_once_and_of_others_never(world: World) -> None:
     own, others = await world.bus(NODE_WATCHER), await world.bus(NODE_WATCHER, "c2")
     first, theirs, last = key(), key(), key()
     await own.publish(opted_out(first), dedup=first)
@@ -107,7 +107,7 @@ async def test_what_is_said_of_its_own_cluster_comes_at_once_and_nothing_of_anot
     assert world.last().about.id == f"node/{last}"
 
 
-async def test_a_server_that_was_away_is_heard_again(world: World) -> None:
+async def test_events_are_received_after_an_outage_of_the_server(world: World) -> None:
     bus, before, after = await world.bus(NODE_WATCHER), key(), key()
     await bus.publish(opted_out(before), dedup=before)
     await eventually(lambda: before in world.names())

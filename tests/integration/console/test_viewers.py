@@ -84,7 +84,7 @@ async def test_changes_by_kubectl_reach_the_page_in_less_than_a_second(
     assert max(took) < 1.0
 
 
-async def test_who_may_look_at_one_namespace_sees_that_alone(
+async def test_a_viewer_of_one_namespace_sees_only_that_namespace(
     cluster: ClusterInfo, cluster_api: Api, crowd: Crowd, node: str
 ) -> None:
     token = crowd.person("tenant")
@@ -105,9 +105,7 @@ async def test_who_may_look_at_one_namespace_sees_that_alone(
             assert (await answer.json())["ok"] is False
 
 
-async def test_a_right_that_is_taken_away_takes_away_what_it_showed(
-    cluster: ClusterInfo, cluster_api: Api, crowd: Crowd
-) -> None:
+async def test_a_revoked_permission_hides_its_objects(cluster: ClusterInfo, cluster_api: Api, crowd: Crowd) -> None:
     token = crowd.person("tenant")
     take_away = crowd.allow("tenant", READ_ALL, namespace=crowd.namespace)
     path = CONTROLLERS.format(crowd.namespace)
@@ -123,7 +121,7 @@ async def test_a_right_that_is_taken_away_takes_away_what_it_showed(
         await page.until(lambda seen: key not in seen.entities)
 
 
-async def test_a_token_of_nobody_any_more_ends_what_it_opened(cluster: ClusterInfo, crowd: Crowd) -> None:
+async def test_a_revoked_token_ends_its_streams(cluster: ClusterInfo, crowd: Crowd) -> None:
     token = crowd.person("gone")
     crowd.allow("gone", READ_ALL)
     async with shown(cluster, timings=QUICK) as console, console.browser(token) as browser, tab(browser) as page:
@@ -146,7 +144,7 @@ async def test_a_wrong_token_is_refused_by_the_api_server(cluster: ClusterInfo) 
                 pass
 
 
-async def test_behind_a_proxy_the_consoles_account_may_be_somebody_else_and_nothing_more(
+async def test_behind_a_proxy_the_consoles_account_may_impersonate_and_nothing_more(
     cluster: ClusterInfo, cluster_api: Api, crowd: Crowd, node: str, tmp_path: Path
 ) -> None:
     secret = tmp_path / "secret"

@@ -97,7 +97,7 @@ def adds_up(several: Several) -> bool:
     return states == resident | {"b": "Suspended"} and total == several.bytes()
 
 
-async def test_a_guest_in_a_call_is_never_put_to_disk(host: Host, tenant: Tenant) -> None:
+async def test_a_guest_in_a_call_is_never_suspended(host: Host, tenant: Tenant) -> None:
     several = Several(host, tenant)
     tenant.module("beats", beats(tenant.name, "beat", before=1, pages=SIZE // 65536))
     async with host.serving():

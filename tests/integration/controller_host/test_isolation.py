@@ -19,9 +19,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 
 
 @pytest.mark.thorough
-async def test_whatever_a_guest_does_it_is_named_and_its_neighbour_goes_on(
-    host: Host, tenant: Tenant, target: Tenant
-) -> None:
+async def test_a_faulty_guest_is_named_and_its_neighbour_continues(host: Host, tenant: Tenant, target: Tenant) -> None:
     tenant.account("mirror", CONFIG_MAPS, namespaces=(tenant.name, target.name))
     tenant.module("mirror", prebuilt("mirror"))
     for name in FAULTS:
@@ -47,7 +45,7 @@ async def test_whatever_a_guest_does_it_is_named_and_its_neighbour_goes_on(
         assert set(FAULTS.values()) <= reasons
 
 
-async def test_a_module_that_is_refused_says_why_and_the_next_one_runs(host: Host, tenant: Tenant) -> None:
+async def test_a_module_that_is_refused_states_the_reason_and_the_next_one_runs(host: Host, tenant: Tenant) -> None:
     tenant.account("broken", CONFIG_MAPS)
     tenant.module("broken", b"\0asm\1\0\0\0")
     tenant.module("good", guest("good"))
@@ -64,7 +62,7 @@ async def test_a_module_that_is_refused_says_why_and_the_next_one_runs(host: Hos
         assert not list((host.directory / "data" / "snapshots").glob("*.snapshot"))
 
 
-async def test_a_module_that_says_another_version_as_it_starts_is_refused_and_the_next_one_runs(
+async def test_a_module_that_reports_another_version_at_start_is_refused_and_the_next_one_runs(
     host: Host, tenant: Tenant
 ) -> None:
     tenant.account("later", CONFIG_MAPS)
@@ -99,7 +97,7 @@ async def test_what_its_account_may_not_see_does_not_reach_a_guest(host: Host, t
 
 
 @pytest.mark.thorough
-async def test_what_the_platform_does_not_let_be_watched_is_said(host: Host, tenant: Tenant) -> None:
+async def test_watches_that_the_platform_does_not_permit_are_reported(host: Host, tenant: Tenant) -> None:
     tenant.account("wide", CONFIG_MAPS)
     tenant.module("wide", guest("good"))
     tenant.controller("wide", watches=[{"apiVersion": "v1", "kind": "Pod"}])

@@ -27,7 +27,7 @@ def mirror(tenant: Tenant, target: Tenant) -> str:
     return "mirror"
 
 
-async def test_what_is_there_and_what_comes_is_mirrored_and_what_goes_is_taken_away(
+async def test_existing_and_new_objects_are_mirrored_and_deletions_too(
     host: Host, tenant: Tenant, target: Tenant, mirror: str
 ) -> None:
     tenant.config_map("before", x="1")
@@ -136,9 +136,7 @@ async def test_a_kill_costs_nothing_but_repeats(host: Host, tenant: Tenant, targ
 
 
 @pytest.mark.thorough
-async def test_what_went_while_the_disk_was_lost_is_taken_away_and_what_was_spoilt_is_made_right(
-    host: Host, tenant: Tenant, target: Tenant
-) -> None:
+async def test_changes_during_a_loss_of_the_disk_are_corrected(host: Host, tenant: Tenant, target: Tenant) -> None:
     tenant.account("mirror", CONFIG_MAPS, namespaces=(tenant.name, target.name))
     tenant.module("mirror", prebuilt("mirror"))
     kind = {"apiVersion": "v1", "kind": "ConfigMap"}

@@ -52,7 +52,7 @@ def kubectl(cluster: ClusterInfo, cluster_api: Api, tmp_path: Path) -> Iterator[
         cluster_api.call("DELETE", f"/api/v1/namespaces/{namespace}")
 
 
-async def test_its_commands_install_a_controller_that_does_what_it_says(
+async def test_its_commands_install_a_controller_that_behaves_as_documented(
     host: Host, cluster_api: Api, kubectl: Kubectl
 ) -> None:
     team, copies = (Tenant(cluster_api, name) for name in NAMESPACES)

@@ -88,7 +88,7 @@ async def test_no_right_is_missing_and_none_is_given_for_nothing(
 
 
 @pytest.mark.thorough
-async def test_a_right_that_is_taken_away_stops_a_controller_and_one_given_back_lets_it_go_on(
+async def test_a_revoked_permission_stops_a_controller_and_a_restored_one_continues_it(
     host: Host, tenant: Tenant, target: Tenant, cluster_api: Api
 ) -> None:
     watches = [

@@ -88,7 +88,7 @@ async def _is(answer: Any, wanted: bool) -> bool:
     return (await answer) is wanted
 
 
-async def test_the_groups_that_we_say_are_those_that_the_server_knows(kube: Kube, namespace: str) -> None:
+async def test_the_computed_groups_of_a_service_account_are_those_of_the_server(kube: Kube, namespace: str) -> None:
     user = f"system:serviceaccount:{namespace}:somebody"
     reviews = Resource("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False)
     found = await kube.acting_as(user).create(reviews, {"metadata": {"name": ""}})

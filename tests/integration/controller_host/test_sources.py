@@ -102,7 +102,9 @@ def pull_secret(tenant: Tenant, place: Place, name: str, login: str) -> None:
     )
 
 
-async def test_each_source_runs_or_says_why_not(allowed: Host, tenant: Tenant, place: Place, tmp_path: Path) -> None:
+async def test_each_source_runs_or_states_the_reason(
+    allowed: Host, tenant: Tenant, place: Place, tmp_path: Path
+) -> None:
     volume = tmp_path / "modules" / "volumes" / tenant.name / "claim"
     volume.mkdir(parents=True)
     (volume / "good.wasm").write_bytes(WASM)
@@ -151,7 +153,7 @@ def ready(tenant: Tenant, name: str) -> bool:
 
 
 @pytest.mark.thorough
-async def test_addresses_that_never_answer_hold_up_nobody_else(
+async def test_addresses_that_never_answer_delay_no_other_source(
     allowed: Host, tenants: Callable[[], Tenant], place: Place
 ) -> None:
     bad, good = tenants(), tenants()
@@ -177,7 +179,7 @@ async def test_addresses_that_never_answer_hold_up_nobody_else(
 
 
 @pytest.mark.thorough
-async def test_what_one_namespace_may_have_another_has_to_ask_for_and_a_restart_asks_nobody(
+async def test_each_namespace_needs_its_own_permission_for_a_source_and_a_restart_needs_no_new_check(
     allowed: Host, tenants: Callable[[], Tenant], place: Place
 ) -> None:
     owner, thief = tenants(), tenants()

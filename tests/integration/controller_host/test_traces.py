@@ -103,7 +103,7 @@ async def test_a_trace_leads_from_the_change_over_the_wake_to_what_was_written(
 @pytest.mark.thorough
 @pytest.mark.cluster
 @pytest.mark.nats
-async def test_a_guest_is_told_its_span_and_nothing_that_it_reads_or_says_is_in_one(
+async def test_a_guest_gets_its_span_and_no_span_contains_its_data(
     host: Host, tenant: Tenant, receiver: OtlpReceiver
 ) -> None:
     permissions = CONFIG_MAPS | {"resources": ["configmaps", "secrets"]}

@@ -42,7 +42,7 @@ def account(world: SecretsWorld, tmp_path: Path) -> Iterator[Granted]:
     world.api.call("DELETE", SECRETS.path(SYSTEM, SECRETS_KEY))
 
 
-async def test_the_component_is_given_its_secret_and_no_other_and_nothing_once_that_is_taken_away(
+async def test_the_component_is_given_its_secret_and_no_other_and_nothing_once_that_is_removed(
     world: SecretsWorld, account: Granted, kubectl: Kubectl
 ) -> None:
     application = manifest("secret", "Application")

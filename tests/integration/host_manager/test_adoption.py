@@ -73,7 +73,7 @@ async def test_adopting_a_group_changes_its_pods_only_where_they_show_credential
             assert running() == before
 
 
-async def test_an_adopted_group_gets_our_template_when_its_user_rolls_it(hosts: HostWorld) -> None:
+async def test_an_adopted_group_gets_the_template_of_trellis_when_its_user_rolls_it(hosts: HostWorld) -> None:
     await hosts.as_recorded("minimal")
     async with hosts.service():
         await hosts.settled("minimal", revision=1)
@@ -85,7 +85,7 @@ async def test_an_adopted_group_gets_our_template_when_its_user_rolls_it(hosts: 
     assert names.ANNOTATION_CHECKSUM in template["metadata"]["annotations"]
 
 
-async def test_an_adopted_group_gets_our_template_when_its_user_asks_for_it(hosts: HostWorld) -> None:
+async def test_an_adopted_group_gets_the_template_of_trellis_when_its_user_requests_it(hosts: HostWorld) -> None:
     await hosts.as_recorded("minimal")
     async with hosts.service():
         await hosts.settled("minimal", revision=1)

@@ -93,7 +93,7 @@ async def test_the_only_group_keeps_its_hosts_when_the_crd_is_deleted_until_a_us
 
 
 @pytest.mark.thorough
-async def test_hosts_that_are_held_are_adopted_by_equal_groups(hosts: HostWorld) -> None:
+async def test_hosts_of_deleted_groups_are_adopted_by_equal_groups(hosts: HostWorld) -> None:
     with restored(hosts.api, HOST_CONFIGS, hosts.namespace):
         async with hosts.service():
             before = await running_groups(hosts, TWO)

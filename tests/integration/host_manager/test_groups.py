@@ -59,7 +59,7 @@ async def test_a_group_becomes_pods_and_scales_and_goes(hosts: HostWorld) -> Non
         assert (ready["lattice"], ready["labels"], ready["ports"]) == ("default", {"zone": "a"}, [4222])
 
 
-async def test_a_group_that_lacks_what_it_names_says_so_and_has_no_children(hosts: HostWorld) -> None:
+async def test_a_group_that_lacks_what_it_names_reports_it_and_has_no_children(hosts: HostWorld) -> None:
     async with hosts.service():
         hosts.create("group", secretName="creds", registryCredentialsSecret="registry")
 
@@ -133,7 +133,7 @@ async def test_a_group_that_becomes_a_daemonset_leaves_no_deployment(hosts: Host
         await eventually(lambda: hosts.status("group").get("workload") == "DaemonSet", "said so", seconds=PATIENCE)
 
 
-async def test_what_somebody_changes_on_a_child_is_put_right(hosts: HostWorld) -> None:
+async def test_what_a_user_changes_on_a_child_is_put_right(hosts: HostWorld) -> None:
     async with hosts.service():
         hosts.create("group")
         await hosts.settled("group")

@@ -57,7 +57,7 @@ async def test_of_a_lattice_of_many_loud_hosts_what_fits_is_shown_and_other_grou
 
 
 @pytest.mark.thorough
-async def test_a_lattice_that_says_more_than_is_heard_is_not_followed_for_a_while_and_nobody_is_taken_for_silent(
+async def test_a_flooding_lattice_is_unfollowed_for_a_while_and_none_of_its_hosts_counts_as_missing(
     hosts: HostWorld, tmp_path: Path
 ) -> None:
     timings = Timings(lattice=LatticeTimings(connection=ConnectionTimings(flood=FloodTimings(unavailable=5.0))))
@@ -103,7 +103,7 @@ def reported(hosts: HostWorld, caplog: pytest.LogCaptureFixture) -> str:
     return json.dumps([logs, groups, objects])
 
 
-async def test_no_secret_is_told_whatever_goes_wrong(
+async def test_no_secret_is_reported_on_any_error(
     hosts: HostWorld, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)

@@ -113,7 +113,7 @@ async def test_heartbeats_write_nothing(hosts: HostWorld, lattice: tuple[NatsSer
         assert [where for where in written if where[1] == hosts.namespace] == []
 
 
-async def test_a_silent_host_is_shown_and_restarted_if_that_is_asked_for(
+async def test_a_host_without_heartbeat_is_reported_and_restarted_if_configured(
     hosts: HostWorld, lattice: tuple[NatsServer, LatticeSpeaker]
 ) -> None:
     server, _ = lattice
@@ -134,7 +134,7 @@ async def test_a_silent_host_is_shown_and_restarted_if_that_is_asked_for(
 
 
 @pytest.mark.thorough
-async def test_a_lattice_that_cannot_be_named_keeps_nobody_from_running(hosts: HostWorld) -> None:
+async def test_a_lattice_with_an_invalid_name_does_not_prevent_hosts_from_running(hosts: HostWorld) -> None:
     async with hosts.service():
         hosts.create("group", lattice="a.b")
         await hosts.settled("group")

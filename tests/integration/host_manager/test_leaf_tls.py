@@ -134,7 +134,7 @@ async def condition(hosts: HostWorld, kind: str, reason: str) -> str:
     first_of([pytest.param(True, False), pytest.param(False, False), pytest.param(True, True)]),
     ids=["and a certificate of the leaf's own", "private authority", "and of clients"],
 )
-async def test_a_leaf_comes_in_by_tls_and_we_too(
+async def test_leaf_nodes_and_trellis_connect_by_tls(
     hosts: HostWorld, tmp_path: Path, *, verify: bool, clients: bool
 ) -> None:
     with _hub(tmp_path, verify=verify, clients=clients) as hub:
@@ -150,7 +150,7 @@ async def test_a_leaf_comes_in_by_tls_and_we_too(
 
 
 @pytest.mark.thorough
-async def test_another_authority_keeps_the_leaf_out_and_the_status_says_so(
+async def test_another_authority_keeps_the_leaf_out_and_the_status_reports_it(
     hosts: HostWorld, hub: Hub, tmp_path: Path
 ) -> None:
     other = tmp_path / "other"
@@ -192,7 +192,7 @@ async def test_a_server_that_wants_a_certificate_keeps_out_a_leaf_without_one(ho
 
 
 @pytest.mark.thorough
-async def test_a_nats_that_demands_a_certificate_of_clients_says_what_is_missing_and_takes_a_rotated_one(
+async def test_a_nats_that_requires_client_certificates_reports_the_missing_one_and_accepts_a_rotated_one(
     hosts: HostWorld, tmp_path: Path
 ) -> None:
     with _hub(tmp_path, verify=True, clients=True) as hub:

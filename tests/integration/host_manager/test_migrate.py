@@ -257,7 +257,7 @@ async def test_namespaces_can_be_deleted_again_and_a_definition_of_applications_
 
 
 @pytest.mark.thorough
-async def test_nothing_is_done_while_the_operator_runs_unless_it_is_asked_for(hosts: HostWorld, former: Former) -> None:
+async def test_nothing_is_done_while_the_operator_runs_unless_it_is_requested(hosts: HostWorld, former: Former) -> None:
     former.make(API_SERVICES, "registration")
     former.make(DEPLOYMENTS, "deployment")
     offset = hosts.fleet.audit_offset()

@@ -72,7 +72,7 @@ async def quota(hosts: HostWorld) -> AsyncIterator[None]:
     assert hosts.api.call("DELETE", f"{path}/small")[0] == http.HTTPStatus.OK
 
 
-async def test_a_quota_that_refuses_pods_is_told_in_its_words_and_ends_with_it(running: HostWorld) -> None:
+async def test_a_quota_that_refuses_pods_is_reported_in_its_words_and_ends_with_it(running: HostWorld) -> None:
     async with quota(running):
         running.create("group", hostReplicas=2)
         await degraded(running, "FailedCreate", "exceeded quota: small", "limited: pods=1")
@@ -95,7 +95,7 @@ async def test_pods_of_a_daemon_set_that_a_quota_refused_run_soon_after_it(runni
 
 
 @pytest.mark.thorough
-async def test_an_image_that_cannot_be_had_is_told_with_the_kubelets_words(running: HostWorld) -> None:
+async def test_an_unpullable_image_is_reported_in_the_words_of_the_kubelet(running: HostWorld) -> None:
     running.create("group")
     await running.settled("group")
     [pod] = running.pods("group")
@@ -120,7 +120,7 @@ def kubelet(hosts: HostWorld, node: str, directory: Path, log: Callable[[str], s
         yield
 
 
-async def test_a_host_that_crashes_is_told_with_how_it_ended_and_the_last_line_of_its_log(
+async def test_a_host_that_crashes_is_reported_with_how_it_ended_and_the_last_line_of_its_log(
     running: HostWorld, tmp_path: Path
 ) -> None:
     running.create("group")
@@ -147,7 +147,7 @@ async def test_a_host_that_crashes_is_told_with_how_it_ended_and_the_last_line_o
 
 
 @pytest.mark.thorough
-async def test_a_crash_is_told_without_a_log_too(running: HostWorld) -> None:
+async def test_a_crash_is_reported_without_a_log_too(running: HostWorld) -> None:
     running.create("group")
     await running.settled("group")
     [pod] = running.pods("group")

@@ -25,10 +25,10 @@ class TestRealKube(KubeBehaviour):
         return forget
 
     @pytest.mark.thorough
-    async def test_a_watch_from_an_ancient_version_is_gone(
+    async def test_a_watch_from_a_compacted_version_is_gone(
         self, kube: Kube, namespace: str, forget_history: ForgetHistory
     ) -> None:
-        await super().test_a_watch_from_an_ancient_version_is_gone(kube, namespace, forget_history)
+        await super().test_a_watch_from_a_compacted_version_is_gone(kube, namespace, forget_history)
 
     @pytest.mark.thorough
     async def test_a_namespace_in_deletion_takes_nothing_new_and_goes_with_its_last_object(

@@ -107,7 +107,7 @@ async def test_a_cancelled_call_leaves_no_connection_behind(proxied: Kube, proxy
         await proxied.get(CONFIGMAPS, "a", namespace)
 
 
-async def test_who_closes_in_an_outage_leaves_no_connection_open(
+async def test_closing_during_an_outage_leaves_no_connection_open(
     proxied: Kube, proxy: TcpProxy, namespace: str
 ) -> None:
     """TLS by itself waits 30 s for the goodbye of the far side, of what was given up as of what is idle."""

@@ -66,7 +66,9 @@ async def test_metadata_alone_leaves_the_server_without_the_values(kube: Kube, n
     assert found["metadata"]["resourceVersion"]
 
 
-async def test_missing_looks_as_forbidden_to_whoever_may_not_know(kube: Kube, namespace: str, secret: str) -> None:
+async def test_a_missing_object_looks_forbidden_to_viewers_without_permission(
+    kube: Kube, namespace: str, secret: str
+) -> None:
     with pytest.raises(NotFound):
         await kube.acting_as(account(namespace)).get(SECRETS, "gone", namespace)
     texts = []
@@ -77,7 +79,9 @@ async def test_missing_looks_as_forbidden_to_whoever_may_not_know(kube: Kube, na
     assert texts[0] == texts[1]
 
 
-async def test_every_verb_is_done_as_the_account_and_nothing_by_our_own_rights(kube: Kube, namespace: str) -> None:
+async def test_every_verb_is_executed_as_the_account_and_none_with_the_permissions_of_trellis(
+    kube: Kube, namespace: str
+) -> None:
     rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create", "list", "patch", "delete", "watch"]}]
     await kube.create(ROLES, {"metadata": {"name": "write", "namespace": namespace}, "rules": rules})
     subject = {"kind": "ServiceAccount", "name": "writer", "namespace": namespace}

@@ -171,7 +171,7 @@ async def test_a_watch_survives_that_etcd_forgets_its_history(
         assert watched.kinds_of(f"{namespace}/before") == [ChangeKind.ADDED]
 
 
-async def test_everything_is_listed_again_from_time_to_time_and_nothing_is_told_twice(
+async def test_everything_is_listed_again_from_time_to_time_and_nothing_is_reported_twice(
     kube: Kube, namespace: str
 ) -> None:
     counter = kube.telemetry.metrics.kube_requests_total

@@ -44,7 +44,7 @@ def account(service: str, cluster: ClusterInfo, cluster_api: Api, tmp_path: Path
 
 
 @pytest.mark.parametrize("service", SERVICES)
-async def test_a_successor_counts_up_what_was_said_before(
+async def test_a_successor_continues_the_count_of_a_published_event(
     service: str, account: Granted, cluster_api: Api, connect: Callable[[Path], Awaitable[Kube]], namespace: str
 ) -> None:
     kind, place = (NODES, None) if service in OF_NODES else (CONFIGMAPS, namespace)

@@ -118,7 +118,7 @@ async def test_a_cluster_that_comes_back_goes_on(server: NatsServer, lattice: st
             assert set(again.owners) <= {None, owner}
 
 
-async def test_a_cluster_that_is_gone_loses_the_lattice_after_the_lifetime(server: NatsServer, lattice: str) -> None:
+async def test_a_deleted_cluster_loses_the_lattice_after_the_lease_duration(server: NatsServer, lattice: str) -> None:
     async with cluster(server, lattice, "one", LIFETIME) as item, cluster(server, lattice, "two", LIFETIME) as two:
         await until(lambda: item.claim.owner == two.claim.owner is not None)
         holder, other = (item, two) if item.claim.ours else (two, item)
@@ -140,7 +140,7 @@ async def test_a_claim_is_written_again_before_it_ends(server: NatsServer, latti
         assert set(item.owners) <= {None, "one"}
 
 
-async def test_who_is_cut_off_stops_before_another_begins(
+async def test_a_disconnected_holder_stops_before_another_starts(
     server: NatsServer, lattice: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server is away for longer than the claim is held, and it is asked by what clock that is counted."""
@@ -194,7 +194,7 @@ authorization: { users: [
 """
 
 
-async def test_who_may_not_claim_writes_and_says_so(
+async def test_a_cluster_without_permission_to_claim_writes_unclaimed_and_reports_it(
     tmp_path_factory: pytest.TempPathFactory, lattice: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     directory = tmp_path_factory.mktemp("rights")

@@ -142,7 +142,7 @@ async def copied(buses: Buses, origin: Origin, ids: list[str], seconds: float = 
         raise
 
 
-async def test_what_was_said_before_and_after_is_kept_as_it_was_said(buses: Buses, origin: Origin) -> None:
+async def test_messages_before_and_after_are_kept_unchanged(buses: Buses, origin: Origin) -> None:
     bus = await connected(buses)
     ids = [await origin.publish("manifest_published", {"metadata": {"name": "shop"}})]
     async with copying(buses, bus, origin):
@@ -222,7 +222,7 @@ async def test_a_restart_of_the_bus_loses_nothing(buses: Buses, origin: Origin, 
         await copied(buses, origin, ids, 60)
 
 
-async def test_a_stream_made_anew_is_read_from_its_beginning(buses: Buses, origin: Origin) -> None:
+async def test_a_recreated_stream_is_read_from_its_beginning(buses: Buses, origin: Origin) -> None:
     bus = await connected(buses)
     async with copying(buses, bus, origin):
         ids = [await origin.publish("manifest_published", {"n": n}) for n in range(3)]
@@ -247,7 +247,7 @@ async def test_a_lattice_without_wadm_is_waited_for(buses: Buses, origin: Origin
     assert metrics.get_sample_value("trellis_lattice_forwarder_lag_messages", of) is None
 
 
-async def test_two_who_copy_keep_each_event_once(buses: Buses, origin: Origin) -> None:
+async def test_two_forwarders_keep_each_event_once(buses: Buses, origin: Origin) -> None:
     bus = await connected(buses)
     async with copying(buses, bus, origin), copying(buses, bus, origin):
         ids = {await origin.publish("manifest_published", {"n": n}) for n in range(50)}
@@ -308,7 +308,7 @@ async def test_events_that_wait_for_long_are_warned_of(origin: Origin) -> None:
         await eventually(lambda: not forwarders[0].late)
 
 
-async def test_a_lattice_that_says_ever_more_is_copied_no_faster_than_the_bound_and_holds_up_no_other(
+async def test_a_flooding_lattice_is_forwarded_at_the_bounded_rate_and_delays_no_other(
     buses: Buses, origin: Origin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("trellis.lattice.follow.forwarder.EVENTS_AT_ONCE", 10.0)

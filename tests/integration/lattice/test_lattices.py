@@ -88,7 +88,9 @@ async def test_hosts_that_are_there_are_known_without_waiting_for_a_heartbeat(
         assert "group" in watched.changed
 
 
-async def test_a_host_that_beats_or_stops_is_told_at_once(nats_server: NatsServer, watched: Watched, name: str) -> None:
+async def test_a_hosts_start_and_stop_are_reported_at_once(
+    nats_server: NatsServer, watched: Watched, name: str
+) -> None:
     async with LatticeSpeaker(nats_server.url, name) as lattice:
         await watched.lattices.need("group", at(nats_server, name))
         await watched.linked()
@@ -111,7 +113,9 @@ async def test_a_host_that_beats_or_stops_is_told_at_once(nats_server: NatsServe
         assert (started.labels, started.version, started.components) == ({"zone": "a"}, "1.9.2", ())
 
 
-async def test_what_wadm_publishes_is_asked_for_at_once(nats_server: NatsServer, watched: Watched, name: str) -> None:
+async def test_the_status_is_requested_at_once_after_an_event_of_wadm(
+    nats_server: NatsServer, watched: Watched, name: str
+) -> None:
     async with LatticeSpeaker(nats_server.url, name, models=[]) as lattice:
         await watched.lattices.need("group", at(nats_server, name))
         await eventually(lambda: watched.view().models == ())
@@ -146,7 +150,7 @@ async def test_a_lattice_without_hosts_is_no_garbage(
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-async def test_an_outage_is_told_forgets_nothing_and_is_waited_out(tmp_path: Path, watched: Watched) -> None:
+async def test_an_outage_is_reported_loses_no_state_and_is_waited_out(tmp_path: Path, watched: Watched) -> None:
     with NatsServer(tmp_path / "nats") as server:
         async with LatticeSpeaker(server.url, "default", models=[model("shop")]) as lattice:
             lattice.add("N1")
@@ -186,7 +190,7 @@ async def test_a_connection_that_is_half_open_is_noticed(nats_server: NatsServer
         await eventually(lambda: watched.ids() == ["N1"])
 
 
-async def test_one_connection_serves_everybody_with_the_same_address_and_ends_with_the_last(
+async def test_one_connection_serves_all_users_of_an_address_and_closes_with_the_last(
     nats_server: NatsServer, watched: Watched, name: str
 ) -> None:
     other = f"{name}-b"
@@ -279,7 +283,7 @@ async def test_credentials_that_are_revoked_and_come_back_forget_nothing(tmp_pat
             assert ours not in watched.view().reason
 
 
-async def test_credentials_that_are_none_are_told_where_they_came_from(
+async def test_invalid_credentials_are_reported_with_their_source(
     nats_server: NatsServer, watched: Watched, name: str
 ) -> None:
     held = CachedCredentials("no-seed", Kind.CREDENTIALS, "Secret lattices/nats, key nats.creds")
@@ -288,9 +292,7 @@ async def test_credentials_that_are_none_are_told_where_they_came_from(
     assert "no-seed" not in watched.view().reason
 
 
-async def test_a_certificate_that_nobody_vouches_for_is_told_and_asked_for_again(
-    tmp_path: Path, watched: Watched
-) -> None:
+async def test_an_untrusted_certificate_is_reported_and_retried(tmp_path: Path, watched: Watched) -> None:
     for authority in ("good", "other"):
         (tmp_path / authority).mkdir()
         write_pki(tmp_path / authority)
@@ -321,7 +323,7 @@ async def test_a_certificate_that_nobody_vouches_for_is_told_and_asked_for_again
     ],
     ids=["brackets", "two ports", "no host", "no certificate"],
 )
-async def test_an_address_that_is_none_is_told_and_harms_nobody_else(
+async def test_an_invalid_address_is_reported_and_affects_no_other(
     nats_server: NatsServer, watched: Watched, name: str, link: NatsAddress
 ) -> None:
     async with LatticeSpeaker(nats_server.url, name) as lattice:

@@ -62,7 +62,7 @@ async def test_a_larger_one_is_refused_with_both_sizes_and_costs_no_connection(n
         assert link.since == since
 
 
-async def test_silence_is_told_from_an_outage(nats_server: NatsServer) -> None:
+async def test_silence_is_distinguished_from_an_outage(nats_server: NatsServer) -> None:
     client = await nats.connect(nats_server.url)
     try:
         await client.subscribe("asked.without.answer")

@@ -105,7 +105,7 @@ class Used:
 
 
 @pytest.mark.parametrize("taken", first_of(TAKEN.values()), ids=TAKEN)
-async def test_a_subscription_that_is_denied_and_then_permitted_is_heard_within_thirty_seconds(
+async def test_a_subscription_that_is_denied_and_then_permitted_is_received_within_thirty_seconds(
     permitted: Permitted, other: Client, taken: str
 ) -> None:
     production = ConnectionTimings()

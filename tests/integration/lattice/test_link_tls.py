@@ -101,7 +101,7 @@ def sockets_to(port: int) -> int:
     )
 
 
-async def test_a_server_that_demands_a_certificate_lets_in_who_has_one(
+async def test_a_server_that_requires_client_certificates_accepts_a_valid_one(
     tmp_path: Path, pki: Path, watched: Watched
 ) -> None:
     with demanding(tmp_path, pki) as server:
@@ -150,7 +150,7 @@ def without_key(pki: Path) -> str:
 
 
 @pytest.mark.parametrize("made", first_of([locked, of_another, without_key]), ids=lambda made: made.__name__)
-async def test_a_certificate_that_cannot_be_used_is_told_and_nobody_is_asked_for_a_password(
+async def test_an_unusable_certificate_is_reported_and_no_password_is_sent(
     tmp_path: Path, pki: Path, watched: Watched, made: Callable[[Path], str]
 ) -> None:
     with demanding(tmp_path, pki) as server:
@@ -163,7 +163,7 @@ async def test_a_certificate_that_cannot_be_used_is_told_and_nobody_is_asked_for
         await watched.linked()
 
 
-async def test_a_link_by_tls_lets_go_of_a_server_that_does_not_say_goodbye(
+async def test_a_tls_connection_closes_although_the_server_does_not_answer_the_shutdown(
     tmp_path: Path, pki: Path, watched: Watched
 ) -> None:
     """TLS by itself waits 30 s for that; a process that ends meanwhile leaves the socket to the garbage collector."""

@@ -104,7 +104,7 @@ async def test_a_frozen_server_makes_what_is_known_old(origin_server: NatsServer
         await seen.synced()
 
 
-async def test_a_consumer_that_somebody_deleted_is_made_again(wadm: WadmStandIn, world: World) -> None:
+async def test_a_consumer_that_a_user_deleted_is_made_again(wadm: WadmStandIn, world: World) -> None:
     async with followed(world.address, wadm.lattice, QUICK) as seen:
         await seen.synced()
         for consumer in await consumers(wadm):
@@ -160,7 +160,7 @@ async def test_all_is_read_again_now_and_then(world: World, wadm: WadmStandIn) -
         await seen.shows("api", "v1")
 
 
-async def test_a_status_is_heard_and_asked_for(world: World, wadm: WadmStandIn) -> None:
+async def test_a_status_is_received_and_requested(world: World, wadm: WadmStandIn) -> None:
     async with followed(world.address) as seen:
         await seen.synced()
         await seen.wadm.put(manifest("web", "v1"))
@@ -183,7 +183,7 @@ async def test_a_status_is_heard_and_asked_for(world: World, wadm: WadmStandIn) 
         await until(lambda: seen.followers.store(seen.lattice_id) is not None and seen.store.status("web") == expected)
 
 
-async def test_a_status_that_was_missed_is_asked_for_after_an_outage(
+async def test_a_status_that_was_missed_is_requested_after_an_outage(
     origin_server: NatsServer, world: World, wadm: WadmStandIn
 ) -> None:
     async with followed(world.address) as seen:
@@ -239,7 +239,7 @@ async def guarded(users_server: NatsServer) -> AsyncIterator[WadmStandIn]:
         yield stand_in
 
 
-async def test_the_rights_that_are_written_down_are_enough(users_server: NatsServer, guarded: WadmStandIn) -> None:
+async def test_the_documented_permissions_are_sufficient(users_server: NatsServer, guarded: WadmStandIn) -> None:
     async with followed(as_user(users_server, "reader", guarded.lattice)) as seen:
         await seen.synced()
         await seen.wadm.put(manifest("web", "v1"))
@@ -250,7 +250,7 @@ async def test_the_rights_that_are_written_down_are_enough(users_server: NatsSer
         assert seen.store.reason == ""
 
 
-async def test_who_may_not_read_the_bucket_asks_wadm_and_proves_nothing(
+async def test_without_permission_for_the_bucket_wadm_is_queried_and_no_deletion_is_verified(
     users_server: NatsServer, guarded: WadmStandIn
 ) -> None:
     async with followed(as_user(users_server, "asker", guarded.lattice), timings=OFTEN) as seen:

@@ -109,7 +109,9 @@ async def test_after_the_end_no_question_is_taken_and_those_before_were(nats_ser
     }.items(),
     ids=lambda pair: pair[0],
 )
-async def test_no_headers_end_the_hearing(nats_server: NatsServer, subject: str, headers: tuple[str, bytes]) -> None:
+async def test_messages_without_headers_do_not_end_the_subscription(
+    nats_server: NatsServer, subject: str, headers: tuple[str, bytes]
+) -> None:
     client = await nats.connect(nats_server.url)
     async with Responder(nats_server.url, subject, "a").running() as responder:
         await asyncio.to_thread(raw_publish, nats_server.port, f"{subject}.odd".encode(), b"?", headers[1])
@@ -118,7 +120,7 @@ async def test_no_headers_end_the_hearing(nats_server: NatsServer, subject: str,
     await client.close()
 
 
-async def test_an_answer_that_nats_does_not_take_is_told(nats_server: NatsServer, subject: str) -> None:
+async def test_an_answer_refused_by_nats_is_reported(nats_server: NatsServer, subject: str) -> None:
     client = await nats.connect(nats_server.url)
     async with Responder(nats_server.url, subject, "a").running() as responder:
         await client.request(f"{subject}.x", timeout=5)

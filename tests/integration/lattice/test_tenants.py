@@ -119,7 +119,9 @@ async def test_clusters_claim_lattices_of_one_name_for_each_tenant(server: NatsS
             await until(lambda: third.followers.owner(third.lattice_id) == "one")
 
 
-async def test_a_tenants_statuses_come_with_the_list_where_none_is_heard(server: NatsServer, lattice: str) -> None:
+async def test_a_tenants_statuses_come_with_the_list_if_no_events_are_received(
+    server: NatsServer, lattice: str
+) -> None:
     address = from_its_own(server, lattice, WEST)
     async with wadm_of(server, lattice, WEST) as wadm, followed(address, timings=OFTEN) as seen:
         await seen.synced()
@@ -129,7 +131,7 @@ async def test_a_tenants_statuses_come_with_the_list_where_none_is_heard(server:
         await until(lambda: seen.store.status("web") == Status("failed", "no host"))
 
 
-async def test_a_tenant_sees_what_it_does_and_what_it_hears_without_waiting_for_the_next_list(
+async def test_a_tenant_sees_its_changes_and_received_statuses_before_the_next_list(
     server: NatsServer, lattice: str
 ) -> None:
     address, never = from_its_own(server, lattice, EAST), LatticeTimings(listing=ListingTimings(every=NEVER))
@@ -146,7 +148,9 @@ async def test_a_tenant_sees_what_it_does_and_what_it_hears_without_waiting_for_
             await seen.shows("web", "v1")
 
 
-async def test_hosts_are_heard_and_asked_with_their_tenant_before_them(server: NatsServer, lattice: str) -> None:
+async def test_hosts_are_followed_and_queried_under_the_prefix_of_their_tenant(
+    server: NatsServer, lattice: str
+) -> None:
     lattices: LatticeWatches[str] = LatticeWatches("trellis-test", lambda _: None, parts=(Part.HOSTS,))
 
     def ids(tenant: str) -> list[str]:
@@ -170,7 +174,7 @@ async def test_hosts_are_heard_and_asked_with_their_tenant_before_them(server: N
         assert ids(WEST) == ["N2"]
 
 
-async def test_a_host_in_wadms_own_account_is_heard_as_it_says_it(server: NatsServer, lattice: str) -> None:
+async def test_a_host_in_wadms_account_is_received_unchanged(server: NatsServer, lattice: str) -> None:
     lattices: LatticeWatches[str] = LatticeWatches("trellis-test", lambda _: None, parts=(Part.HOSTS,))
     async with LatticeSpeaker(server.url, lattice, options=options()) as speaker, lattices:
         await lattices.need("group", from_wadms(server, lattice, EAST))
@@ -277,7 +281,7 @@ async def test_events_are_copied_with_their_tenants_lattice(server: NatsServer, 
     await client.close()
 
 
-async def test_where_nothing_of_wadm_is_heard_it_is_asked_more_often(server: NatsServer, lattice: str) -> None:
+async def test_without_events_of_wadm_it_is_polled_more_often(server: NatsServer, lattice: str) -> None:
     address = from_its_own(server, lattice, WEST)
     timings = LatticeTimings(comparison=ComparisonTimings(every=2.0, events_missing=0.05))
     async with wadm_of(server, lattice, WEST) as wadm, compared(address, timings) as seen, followed(address) as other:
@@ -294,7 +298,7 @@ async def test_where_nothing_of_wadm_is_heard_it_is_asked_more_often(server: Nat
         await eventually(lambda: set(ports(seen)) == {"first", "second"})
 
 
-async def test_the_rights_that_are_written_down_are_enough(server: NatsServer, lattice: str) -> None:
+async def test_the_documented_permissions_are_sufficient(server: NatsServer, lattice: str) -> None:
     viewer = NatsAddress(f"nats://viewer:{PASSWORD}@127.0.0.1:{server.port}")
     address = LatticeAddress(viewer, lattice, control_prefix(EAST))
     lattices: LatticeWatches[str] = LatticeWatches("trellis-test", lambda _: None, parts=(Part.HOSTS,))

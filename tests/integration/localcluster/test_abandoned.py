@@ -77,7 +77,7 @@ def test_a_killed_up_leaves_nothing(until: str) -> None:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_an_interrupted_up_cleans_up_before_it_ends_and_says_so(number: signal.Signals, code: int) -> None:
+def test_an_interrupted_up_cleans_up_before_it_ends_and_reports_it(number: signal.Signals, code: int) -> None:
     process, layout, token = start_up("kube-apiserver")
     process.send_signal(number)
     stderr = finish(process)

@@ -200,7 +200,7 @@ def test_faults_name_the_cluster_and_the_component(named: ClusterInfo) -> None:
         restart(named.name, "jaeger")
 
 
-def test_down_of_nothing_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_down_of_nothing_reports_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert down("nothing") is False
 

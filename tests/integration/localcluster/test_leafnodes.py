@@ -54,7 +54,7 @@ async def test_a_ping_reaches_the_hosts_of_both_sides(servers: tuple[NatsServer,
             await watched.event("host_stopped", far.id)
 
 
-async def test_what_is_said_on_one_bus_stays_there(servers: tuple[NatsServer, NatsServer]) -> None:
+async def test_events_on_one_bus_stay_there(servers: tuple[NatsServer, NatsServer]) -> None:
     hub, leaf = servers
     name = own_lattice()
     async with Lattice.of(leaf.url, name) as watched:

@@ -87,7 +87,7 @@ class TestStubHostAsAProgram(HostBehaviour):
                 await process.wait()
 
 
-async def test_many_hosts_share_a_connection_and_one_can_fall_silent(url: str, lattice: str) -> None:
+async def test_many_hosts_share_a_connection_and_one_can_stop_its_heartbeat(url: str, lattice: str) -> None:
     async with Lattice.of(url, lattice) as watched, AsyncExitStack() as stack:
         first = await stack.enter_async_context(stub_host(Options(lattice=lattice, url=url)))
         others = [await stack.enter_async_context(StubHost(first._client, Options(lattice=lattice))) for _ in range(20)]

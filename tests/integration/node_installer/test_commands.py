@@ -83,7 +83,7 @@ def restarted(folder: Path, command: tuple[str, ...], groups: tuple[str, ...]) -
 
 @pytest.mark.parametrize("groups", [(".",), ("cpu", "memory", "pids")], ids=["v2", "v1"])
 @pytest.mark.parametrize(("kind", "command"), WAYS, ids=[f"{kind}-{command[-1]}" for kind, command in WAYS])
-def test_each_command_calls_what_it_says_outside_of_its_pod(
+def test_each_command_calls_its_program_outside_of_its_pod(
     kind: str, command: tuple[str, ...], groups: tuple[str, ...], tmp_path: Path
 ) -> None:
     named = tuple(part.replace("{}", "containerd") for part in command)
@@ -95,7 +95,7 @@ def test_each_command_calls_what_it_says_outside_of_its_pod(
     assert members == ([number] * len(groups) if kind in ("openrc", "init.d") else [""] * len(groups))
 
 
-def test_a_program_the_node_lacks_is_said(tmp_path: Path) -> None:
+def test_a_program_the_node_lacks_is_reported(tmp_path: Path) -> None:
     stand_ins(tmp_path / "bin")
     [way] = [command for kind, command in WAYS if kind == "openrc"]
     program = f"""

@@ -97,7 +97,7 @@ def imports_of(process: subprocess.Popen[str]) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(("started", "moment"), CASES, indirect=["started"])
-def test_it_ends_at_once_when_told_to_while_it_starts(started: subprocess.Popen[str], moment: str) -> None:
+def test_sigterm_during_startup_ends_it_at_once(started: subprocess.Popen[str], moment: str) -> None:
     names = imports_of(started)
     wanted = HANDLER if moment == FIRST else moment
     assert wanted in names, f"{wanted} is not imported"  # looks at them one by one, up to this one

@@ -47,9 +47,7 @@ def still_labelled(fleet: Fleet, nodes: list[str]) -> list[str]:
     return [name for name in nodes if fleet.provisioned(name)]
 
 
-async def test_a_mass_of_nodes_that_opt_out_is_held_whoever_leads_until_a_person_lets_it_go(
-    fleet: Fleet, tmp_path: Path
-) -> None:
+async def test_a_mass_opt_out_is_paused_across_leaders_until_a_user_permits_it(fleet: Fleet, tmp_path: Path) -> None:
     nodes = fleet.add(*["node"] * 40)
     port, log = free_port(), tmp_path / "log"
     async with running(log, **fleet.environment(max_unavailable="100%", health_port=port)) as first:
@@ -100,7 +98,9 @@ async def test_a_mass_that_was_announced_meets_no_breaker(fleet: Fleet, tmp_path
 
 
 @pytest.mark.thorough
-async def test_a_held_node_that_opts_in_again_keeps_its_labels(fleet: Fleet, tmp_path: Path) -> None:
+async def test_a_node_whose_removal_is_paused_keeps_its_labels_after_opting_in_again(
+    fleet: Fleet, tmp_path: Path
+) -> None:
     nodes = fleet.add(*["node"] * 8)
     async with running(tmp_path / "log", **fleet.environment(max_unavailable="100%")):
         await fleet.all_provisioned(nodes, seconds=60)
@@ -147,7 +147,7 @@ async def test_a_mass_of_running_installers_is_not_stopped_at_once(fleet: Fleet,
 
 
 @pytest.mark.thorough
-async def test_a_shim_that_is_deleted_goes_from_many_nodes_and_a_narrowed_selector_is_held(
+async def test_a_deleted_shim_is_removed_from_many_nodes_and_a_narrowed_selector_is_paused(
     fleet: Fleet, shim: Shim
 ) -> None:
     nodes = shim.add_nodes(8)

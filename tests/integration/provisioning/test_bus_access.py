@@ -88,7 +88,7 @@ def test_a_key_file_that_cannot_be_used_is_one_line_and_the_end(fleet: Fleet, tm
 
 
 @pytest.mark.thorough
-async def test_under_a_taken_name_nodes_are_provisioned_nothing_is_said_and_readiness_says_why(
+async def test_under_a_claimed_name_nodes_are_provisioned_nothing_is_published_and_readiness_states_the_reason(
     fleet: Fleet, tmp_path: Path
 ) -> None:
     log, port = tmp_path / "log", free_port()

@@ -32,7 +32,7 @@ def canaries(fleet: Fleet) -> list[dict[str, Any]]:
 
 
 @pytest.mark.thorough
-async def test_a_node_that_lists_no_handlers_is_proved_by_a_pod(fleet: Fleet, shim: Shim) -> None:
+async def test_a_node_that_lists_no_handlers_is_verified_by_a_pod(fleet: Fleet, shim: Shim) -> None:
     [node] = shim.add_nodes(1)
     async with fleet.services():
         shim.apply(verify={"canary": True})
@@ -46,7 +46,9 @@ async def test_a_node_that_lists_no_handlers_is_proved_by_a_pod(fleet: Fleet, sh
         assert not any(key.startswith("trellis.dev/") for key in fleet.annotations(node))
 
 
-async def test_a_shim_that_only_a_pod_finds_out_is_taken_back_and_said(fleet: Fleet, shim: Shim) -> None:
+async def test_a_shim_that_only_a_verification_pod_detects_is_rolled_back_and_reported(
+    fleet: Fleet, shim: Shim
+) -> None:
     nodes = shim.add_nodes(1, "sick")
     [sick] = [node for node in nodes if node.startswith("sick")]
     [well] = [node for node in nodes if node != sick]

@@ -83,7 +83,7 @@ async def test_a_second_replica_takes_over_when_the_first_is_asked_to_stop(fleet
 
 
 @pytest.mark.thorough
-async def test_work_goes_on_without_the_bus_and_what_was_not_said_is_said_later(
+async def test_work_continues_without_the_bus_and_unpublished_events_are_published_later(
     fleet: Fleet, nats_server: NatsServer
 ) -> None:
     nats_server.stop()
@@ -145,7 +145,7 @@ async def test_an_api_server_that_restarts_in_mid_rollout_is_waited_for(fleet: F
         await eventually(lambda: all(service.health.readiness().ok for service in services), "ready again")
 
 
-async def test_garbage_on_the_bus_is_a_dead_letter_and_the_next_fact_is_heard(fleet: Fleet) -> None:
+async def test_garbage_on_the_bus_is_a_dead_letter_and_the_next_event_is_received(fleet: Fleet) -> None:
     async with fleet.services():
         [first] = fleet.add("node")
         await fleet.all_provisioned([first])
@@ -162,7 +162,7 @@ async def test_garbage_on_the_bus_is_a_dead_letter_and_the_next_fact_is_heard(fl
 
 
 @pytest.mark.thorough
-async def test_a_handler_that_lags_behind_a_slow_node_holds_up_nobody(fleet: Fleet) -> None:
+async def test_a_handler_that_waits_for_a_slow_node_delays_no_other(fleet: Fleet) -> None:
     fleet.add("hangs")
     nodes = fleet.add("node", "node", "node")
     async with fleet.services(max_unavailable="2"):

@@ -168,7 +168,7 @@ async def test_nodes_of_kwasm_are_taken_over_and_nothing_is_installed_again(flee
     assert names.LABEL_WASM_READY not in fleet.labels(unproved)
 
 
-async def test_shims_are_taken_over_and_can_be_taken_away_again(fleet: Fleet, former: Former) -> None:
+async def test_shims_are_taken_over_and_can_be_removed_again(fleet: Fleet, former: Former) -> None:
     proved, unproved = fleet.add("node", "node", opted_in=False)
     former.show(proved, former.shim)
     shim = former.post(SHIMS, as_new(leftover("rcm", "shim", shim=former.shim)))
@@ -229,7 +229,7 @@ async def test_shims_are_taken_over_and_can_be_taken_away_again(fleet: Fleet, fo
     assert former.shim not in fleet.labels(proved)
 
 
-async def test_nothing_is_done_while_the_operator_runs_unless_it_is_asked_for(fleet: Fleet, former: Former) -> None:
+async def test_nothing_is_done_while_the_operator_runs_unless_it_is_requested(fleet: Fleet, former: Former) -> None:
     [node] = fleet.add("node")
     fleet.patch(node, {"metadata": {"labels": {names.LABEL_PROVISIONED: node}}})
     path = f"/apis/apps/v1/namespaces/{former.namespace}/deployments"

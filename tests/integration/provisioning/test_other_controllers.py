@@ -70,7 +70,7 @@ def message_of(shim: Shim) -> str:
     return next((str(condition["message"]) for condition in conditions if condition["type"] == CONDITION), "")
 
 
-async def test_a_shim_is_left_to_runtime_class_manager_until_that_is_gone(
+async def test_a_shim_is_left_to_runtime_class_manager_until_it_is_uninstalled(
     fleet: Fleet, shim: Shim, operators: dict[str, Operator]
 ) -> None:
     operator = operators["rcm"]
@@ -101,7 +101,7 @@ async def test_a_shim_is_left_to_runtime_class_manager_until_that_is_gone(
 
 
 @pytest.mark.thorough
-async def test_a_change_waits_for_an_operator_that_came_later_and_a_person_may_say_otherwise(
+async def test_a_change_waits_for_an_operator_that_was_installed_later_unless_a_user_overrides_it(
     fleet: Fleet, shim: Shim, operators: dict[str, Operator]
 ) -> None:
     operator = operators["rcm"]

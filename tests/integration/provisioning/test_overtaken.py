@@ -235,7 +235,7 @@ async def clean(scene: Scene, offset: int, nodes: list[str], installed: set[str]
 
 
 @pytest.mark.parametrize("point", cases(POINTS, OF_DELETION))
-async def test_a_shim_deleted_in_the_middle_is_gone_within_seconds(scene: Scene, point: Point) -> None:
+async def test_a_shim_deleted_during_work_is_removed_within_seconds(scene: Scene, point: Point) -> None:
     installed = await point(scene)
     offset = scene.fleet.audit_offset()
     scene.shim.delete()

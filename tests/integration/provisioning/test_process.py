@@ -28,7 +28,7 @@ def pointed_elsewhere(kubeconfig: Path, target: Path, port: int) -> Path:
 
 
 @pytest.mark.thorough
-async def test_a_running_process_tells_its_health_and_counts_its_work(fleet: Fleet, tmp_path: Path) -> None:
+async def test_a_running_process_reports_its_health_and_counts_its_work(fleet: Fleet, tmp_path: Path) -> None:
     port = free_port()
     log = tmp_path / "log"
     async with running(log, **fleet.environment(health_port=port)) as process:
@@ -71,7 +71,7 @@ def requested_from_kubernetes(port: int) -> float:
     return sum(float(line.split()[-1]) for line in metrics if line.startswith("trellis_kube_requests_total{"))
 
 
-async def test_an_api_server_that_is_away_is_one_warning_and_patience(fleet: Fleet, tmp_path: Path) -> None:
+async def test_an_api_server_that_is_unavailable_is_one_warning_and_patience(fleet: Fleet, tmp_path: Path) -> None:
     port, nobody = free_port(), free_port()
     elsewhere = pointed_elsewhere(Path(fleet.info.kubeconfig), tmp_path / "kubeconfig", nobody)
     log = tmp_path / "log"
@@ -95,7 +95,7 @@ def warnings_of(log: Path, logger: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.thorough
-async def test_a_bus_that_is_away_is_one_warning_and_not_ready(fleet: Fleet, tmp_path: Path) -> None:
+async def test_a_bus_that_is_unavailable_is_one_warning_and_not_ready(fleet: Fleet, tmp_path: Path) -> None:
     port, nobody = free_port(), free_port()
     log = tmp_path / "log"
     environment = fleet.environment(health_port=port, nats_url=f"nats://someone:s3cret@127.0.0.1:{nobody}")

@@ -55,7 +55,7 @@ async def test_a_node_annotated_while_the_services_run_is_provisioned(fleet: Fle
 
 
 @pytest.mark.thorough
-async def test_every_linux_node_is_provisioned_if_asked_except_those_that_say_false(fleet: Fleet) -> None:
+async def test_every_linux_node_is_provisioned_automatically_unless_it_opts_out(fleet: Fleet) -> None:
     nodes = fleet.add("node", "node", opted_in=False)
     fleet.add_named(f"out-{fleet.id}", annotation="false")
     async with fleet.services(auto_provision=True):
@@ -213,7 +213,7 @@ async def test_opting_out_in_mid_work_takes_the_job_away(fleet: Fleet) -> None:
         assert "provision.removed" in types(await fleet.published_events(4))
 
 
-async def test_opting_out_takes_the_labels_away_and_says_what_stays(fleet: Fleet) -> None:
+async def test_opting_out_removes_the_labels_and_lists_leftovers(fleet: Fleet) -> None:
     [name] = fleet.add("node")
     async with fleet.services():
         await fleet.all_provisioned([name])

@@ -143,7 +143,7 @@ async def test_a_status_of_a_shim_that_a_policy_refuses_is_in_readiness(fleet: F
 
 
 @pytest.mark.thorough
-async def test_a_ledger_that_was_broken_by_hand_is_mended_by_the_next_plan(fleet: Fleet, shim: Shim) -> None:
+async def test_a_ledger_damaged_by_hand_is_repaired_by_the_next_plan(fleet: Fleet, shim: Shim) -> None:
     [node] = shim.add_nodes(1)
     async with kubelets(fleet), fleet.services() as running:
         shim.apply()

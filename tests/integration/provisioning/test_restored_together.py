@@ -54,7 +54,7 @@ class BusBackup:
         restart(self._name, "nats-server")
 
 
-async def test_what_was_done_since_the_backup_is_done_again_when_it_is_asked_for(
+async def test_work_done_after_the_backup_is_repeated_on_request(
     fleet: Fleet, cluster: ClusterInfo, tmp_path: Path
 ) -> None:
     store, bus = EtcdBackup(cluster, tmp_path), BusBackup(cluster, tmp_path)

@@ -14,7 +14,7 @@ from trellis import names
 pytestmark = pytest.mark.cluster
 
 
-async def test_a_shim_goes_to_its_nodes_rolls_and_goes_away_again(fleet: Fleet, shim: Shim) -> None:
+async def test_a_shim_is_installed_updated_and_removed(fleet: Fleet, shim: Shim) -> None:
     nodes = shim.add_nodes(3)
     [other] = fleet.add("node", opted_in=False)
     before = {node: fleet.labels(node) for node in nodes}
@@ -53,7 +53,7 @@ async def test_a_shim_goes_to_its_nodes_rolls_and_goes_away_again(fleet: Fleet, 
 
 
 @pytest.mark.thorough
-async def test_a_shim_without_a_checksum_is_not_installed_and_says_so(fleet: Fleet, shim: Shim) -> None:
+async def test_a_shim_without_a_checksum_is_not_installed_and_reports_it(fleet: Fleet, shim: Shim) -> None:
     shim.add_nodes(1)
     async with fleet.services(), kubelets(fleet):
         shim.apply(sha256=None)

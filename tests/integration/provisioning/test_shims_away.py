@@ -104,9 +104,7 @@ async def test_a_node_that_is_not_ready_is_passed_by_and_named_until_it_is(fleet
         assert unavailable not in message(shim, "Progressing")
 
 
-async def test_a_node_that_goes_away_in_mid_work_gives_its_slot_back_when_its_time_is_up(
-    fleet: Fleet, shim: Shim
-) -> None:
+async def test_a_node_that_disappears_during_work_frees_its_slot_after_the_deadline(fleet: Fleet, shim: Shim) -> None:
     others, unavailable = shim.add_nodes(2), f"away-{fleet.id}"
     fleet.add_named(unavailable, opted_in=False, kubelet=False)
     show_ready(fleet, unavailable, "True")
@@ -129,7 +127,7 @@ async def test_a_node_that_goes_away_in_mid_work_gives_its_slot_back_when_its_ti
         await fleet.quiet()
 
 
-async def test_a_deleted_shim_leaves_a_dead_node_behind_and_says_so(fleet: Fleet, shim: Shim) -> None:
+async def test_a_deleted_shim_leaves_a_dead_node_behind_and_reports_it(fleet: Fleet, shim: Shim) -> None:
     dead, *others = shim.add_nodes(3)
     async with fleet.services(replace(SHORT, unreachable=4.0)), kubelets(fleet):
         shim.apply(max_update=3)

@@ -64,7 +64,9 @@ def jobs_made(fleet: Fleet, offset: int) -> int:
     return sum(place.get("resource") == "jobs" and place.get("namespace") == fleet.installers for place in places)
 
 
-async def test_a_handler_is_one_shims_and_free_once_that_is_gone(fleet: Fleet, shim: Shim, make: Make) -> None:
+async def test_a_handler_belongs_to_one_shim_and_is_free_after_its_deletion(
+    fleet: Fleet, shim: Shim, make: Make
+) -> None:
     rival = make("rival")
     rival.handler = shim.handler
     [node] = shim.add_nodes(1)

@@ -199,7 +199,7 @@ async def test_a_crd_that_is_deleted_takes_no_more_than_the_circuit_breaker_perm
 
 
 @pytest.mark.thorough
-async def test_several_shims_that_are_deleted_at_once_are_held_and_go_on_when_a_user_says_so(
+async def test_several_deletions_of_shims_at_once_are_paused_and_continue_when_a_user_permits_it(
     fleet: Fleet, shim: Shim
 ) -> None:
     nodes = shim.add_nodes(ALLOWED + 2)

@@ -22,7 +22,7 @@ def taints(fleet: Fleet, node: str) -> list[dict[str, Any]]:
     return [taint for taint in found if not taint["key"].startswith("node.kubernetes.io/")]
 
 
-async def test_the_startup_taint_goes_when_all_shims_that_name_it_are_proved(fleet: Fleet, shim: Shim) -> None:
+async def test_the_startup_taint_goes_when_all_shims_that_name_it_are_verified(fleet: Fleet, shim: Shim) -> None:
     [node] = shim.add_nodes(1)
     fleet.patch(node, {"spec": {"taints": [STARTING, LOOKS_ALIKE]}})
     second = Shim(fleet)

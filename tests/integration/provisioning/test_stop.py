@@ -120,7 +120,7 @@ async def eventually_all_ready(fleet: Fleet, nodes: list[str]) -> list[Any]:
 
 
 @pytest.mark.thorough
-async def test_what_is_said_at_the_end_is_so(fleet: Fleet, tmp_path: Path) -> None:
+async def test_the_messages_at_the_end_match_the_state(fleet: Fleet, tmp_path: Path) -> None:
     """A fact of readiness is said only after the label stands, also by a process that is ending."""
     nodes = fleet.add(*["node"] * 40)
     async with running(

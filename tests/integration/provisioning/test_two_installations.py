@@ -78,7 +78,7 @@ async def test_one_of_two_installations_provisions_and_both_are_reported(twice: 
 
 
 @pytest.mark.thorough
-async def test_what_another_installation_provisioned_is_not_begun_again_at_once(twice: Fleet) -> None:
+async def test_a_node_provisioned_by_another_installation_is_not_started_again_at_once(twice: Fleet) -> None:
     """There and back: each of them has another installer for the nodes that the other one provisioned."""
     fleet = twice
     nodes = fleet.add("node")

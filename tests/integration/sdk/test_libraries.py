@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.mark.thorough
-def test_gos_own_tests_pass_and_go_has_nothing_to_say() -> None:
+def test_go_test_passes_and_go_vet_reports_nothing() -> None:
     go = go_program(Quiet())
     for command in (["test", "./..."], ["vet", "./..."]):
         subprocess.run([go, *command], cwd=guests.SDK / "go", env=environment(go), check=True)
@@ -32,7 +32,7 @@ def test_gos_own_tests_pass_and_go_has_nothing_to_say() -> None:
 
 
 @pytest.mark.thorough
-def test_rusts_own_tests_pass_with_whatever_compiler_is_here(tmp_path: Path) -> None:
+def test_cargo_test_passes_with_any_installed_compiler(tmp_path: Path) -> None:
     if lacks := lacking(("cargo", "rustc", "rustfmt", "cc")):
         pytest.skip(f"NOT RUN: missing: {', '.join(lacks)}")
     sdk = tmp_path / "sdk"

@@ -68,7 +68,7 @@ SELECTED = {"mirror": "yes"}
 
 
 @pytest.mark.parametrize("labels", [SELECTED, {}], ids=["gone", "not selected any more"])
-def test_removes_a_mirror_whose_source_went_while_it_was_away(start: Start, labels: Json) -> None:
+def test_removes_a_mirror_whose_source_went_while_it_was_unavailable(start: Start, labels: Json) -> None:
     world = start("mirror", targetNamespace="copies", selector="mirror=yes")
     assert world.changed(config_map("settings", data={"a": "1"}, labels=SELECTED)) == {}
     world.api.objects = {place: kept for place, kept in world.api.objects.items() if place[2] == "copies"}
@@ -79,7 +79,7 @@ def test_removes_a_mirror_whose_source_went_while_it_was_away(start: Start, labe
     assert world.api.find("ConfigMap", "copies", "settings") is None
 
 
-def test_makes_a_mirror_right_that_somebody_changed(start: Start) -> None:
+def test_makes_a_mirror_right_that_a_user_changed(start: Start) -> None:
     world = start("mirror", targetNamespace="copies", selector="mirror=yes")
     world.changed(config_map("settings", data={"a": "1"}, labels=SELECTED))
     world.api.put(config_map("other", data={"a": "9"}, labels=SELECTED))

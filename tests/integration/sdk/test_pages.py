@@ -81,7 +81,7 @@ def build_rust(folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("language", "build"), [("c", build_c), ("go", build_go), ("rust", build_rust)], ids=["c", "go", "rust"]
 )
-def test_the_first_controller_of_a_readme_greets_who_comes(
+def test_the_first_controller_of_a_readme_greets_new_objects(
     tmp_path: Path, modules: Modules, language: str, build: Callable[[Path], Path]
 ) -> None:
     guests.needed(language)
@@ -104,7 +104,7 @@ def test_the_build_of_the_page_makes_the_committed_module(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("language", guests.LANGUAGE_PARAMETERS)
-def test_modules_are_as_large_as_the_page_says(language: str) -> None:
+def test_modules_have_the_sizes_on_the_page(language: str) -> None:
     guests.needed(language)
     (row,) = [line for line in PAGE.read_text().splitlines() if line.startswith("| module")]
     stated = dict(zip(guests.LANGUAGES, [cell.strip() for cell in row.split("|")[2:5]], strict=True))[language]
@@ -112,7 +112,7 @@ def test_modules_are_as_large_as_the_page_says(language: str) -> None:
     assert stated == (f"{size / 1e6:.1f} MB" if size > 1e6 else f"{size / 1e3:.0f} kB")
 
 
-def test_a_component_is_refused_as_the_page_says(modules: Modules) -> None:
+def test_a_component_is_refused_as_documented(modules: Modules) -> None:
     with pytest.raises(ModuleRefused) as refused:
         modules.load(b"\0asm\x0d\0\x01\0")
     assert refused.value.reason is RefusalReason.NOT_WASM

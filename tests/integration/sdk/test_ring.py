@@ -69,7 +69,7 @@ def test_does_nothing_if_it_is_shown_the_next_itself(start: Start) -> None:
 @pytest.mark.parametrize(
     "nonce", ["", "x", "-1", "1.5", "1e3", "99999999999999999999", " 1", "1 ", "+1", "0x1", UNUSUAL]
 )
-def test_says_what_is_no_nonce(start: Start, nonce: str) -> None:
+def test_reports_an_invalid_nonce(start: Start, nonce: str) -> None:
     world = start("ring", next="ring-2")
     error = world.changed(config_map("ring-1", data={"nonce": nonce}))["error"]
     assert error.startswith("data.nonce ")

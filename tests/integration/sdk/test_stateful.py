@@ -44,7 +44,7 @@ def test_a_new_version_takes_over_what_the_former_saved(start: Start) -> None:
     assert (report["calls"], report["seen"]) == ("4", '{"a": 2, "b": 2}')
 
 
-def test_begins_anew_if_the_former_version_saved_nothing(start: Start) -> None:
+def test_restarts_if_the_former_version_saved_nothing(start: Start) -> None:
     world = start("stateful")
     world.host = world.boot(world.api)
     assert world.host.migrate({}, {"bytes": 1000}) == {}

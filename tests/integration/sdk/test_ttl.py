@@ -28,7 +28,7 @@ def job(name: str = "once", *, ended: float | None = None, condition: str = "Com
 
 
 @pytest.mark.parametrize("condition", ["Complete", "Failed"])
-def test_deletes_a_finished_job_that_is_due_and_tells_of_it(start: Start, condition: str) -> None:
+def test_deletes_an_expired_finished_job_and_publishes_an_event(start: Start, condition: str) -> None:
     world = start("ttl", seconds=60)
     assert world.changed(job(ended=61, condition=condition)) == {}
     assert world.api.find("Job", "team-a", "once") is None
@@ -86,7 +86,7 @@ def test_leaves_all_without_an_annotation_alone_if_nothing_is_configured(start: 
 
 
 @pytest.mark.parametrize("value", ["", "x", "-1", "1.5", " 1", "1 ", "+1", "1000000001", "99999999999999999999"])
-def test_says_what_is_no_time_to_live(start: Start, value: str) -> None:
+def test_reports_an_invalid_time_to_live(start: Start, value: str) -> None:
     world = start("ttl", seconds=0)
     error = world.changed(job(ended=100, metadata={"annotations": {TTL: value}}))["error"]
     assert TTL in error
@@ -104,7 +104,7 @@ def test_does_not_start_with_what_is_no_time_to_live(boot: Callable[[str], Boot]
 
 
 @pytest.mark.parametrize("reason", ["NotFound", "Conflict"])
-def test_is_done_if_the_job_is_gone_or_another_by_now(start: Start, reason: str) -> None:
+def test_is_done_if_the_job_was_deleted_or_replaced(start: Start, reason: str) -> None:
     world = start("ttl", seconds=60)
     world.api.refusals["delete"] = {"code": 404 if reason == "NotFound" else 409, "reason": reason, "message": "x"}
     assert world.changed(job(ended=61)) == {}
@@ -118,7 +118,7 @@ def test_is_tried_again_if_it_may_not_delete(start: Start) -> None:
     assert not world.api.events
 
 
-def test_is_done_though_nobody_could_be_told(start: Start) -> None:
+def test_is_done_although_the_event_could_not_be_published(start: Start) -> None:
     world = start("ttl", seconds=60)
     world.api.refusals["event"] = {"code": 403, "reason": "Forbidden", "message": "may not"}
     assert world.changed(job(ended=61)) == {}

@@ -121,21 +121,21 @@ async def test_two_users_of_one_account_are_one(server: NatsServer, links: Links
 
 
 @pytest.mark.parametrize("users", [("one", "three"), ("three", "one")], ids=" before ".join)
-async def test_users_of_two_accounts_are_not_one_also_if_one_hears_the_other(
+async def test_users_of_two_accounts_are_not_one_also_if_one_receives_the_other(
     server: NatsServer, links: Links, users: tuple[str, str]
 ) -> None:
     item, other = [await links.join(server, user) for user in users]
     assert not links.one_account(item, other)
 
 
-async def test_another_server_that_says_it_is_the_same_account_is_not_one(
+async def test_another_server_with_the_same_account_name_is_a_different_account(
     server: NatsServer, another_server: NatsServer, links: Links
 ) -> None:
     item, liar = await links.join(server, "one"), await links.join(another_server, "one")
     assert not links.one_account(item, liar)
 
 
-async def test_a_link_says_as_little_however_many_strangers_there_are(
+async def test_a_connection_discloses_the_same_to_any_number_of_unknown_clients(
     server: NatsServer, links: Links, published: list[tuple[str, bytes]]
 ) -> None:
     await asyncio.gather(*(links.join(server, f"stranger{number}") for number in range(STRANGERS)))
@@ -159,7 +159,7 @@ async def test_many_users_of_one_account_are_one_when_all_come_at_once(
     assert len(published) <= 2 * CROWD, "those that say their word to all need not answer one another"
 
 
-async def test_a_word_that_somebody_repeats_is_answered_to_nobody(
+async def test_a_repeated_challenge_is_answered_to_no_client(
     server: NatsServer, links: Links, published: list[tuple[str, bytes]]
 ) -> None:
     await links.join(server, "three")  # hears what is said in the account of the next
@@ -173,7 +173,7 @@ async def test_a_word_that_somebody_repeats_is_answered_to_nobody(
 
 
 @pytest.mark.parametrize("users", [("one", "shy"), ("shy", "one")], ids=" before ".join)
-async def test_a_user_that_may_not_say_anything_stands_for_itself(
+async def test_a_user_without_publish_permission_forms_its_own_account(
     server: NatsServer, links: Links, users: tuple[str, str]
 ) -> None:
     item, other = [await links.join(server, user) for user in users]
@@ -218,7 +218,7 @@ async def test_a_connection_that_comes_back_to_another_account_is_of_that_one_al
         assert not links.one_account(item, two)
 
 
-async def test_a_server_that_takes_the_place_of_one_gets_nothing_of_its_account_while_the_others_are_away(
+async def test_a_server_that_replaces_another_gets_nothing_of_its_account_during_the_outage(
     server: NatsServer, another_server: NatsServer, links: Links
 ) -> None:
     item, two = await links.join(server, "one"), await links.join(server, "two")
@@ -253,7 +253,7 @@ async def test_a_new_account_counts_at_once(server: NatsServer, links: Links) ->
     assert not links.one_account(item, two)
 
 
-async def test_a_link_that_goes_away_meanwhile_holds_nobody_up(server: NatsServer, links: Links) -> None:
+async def test_a_connection_that_closes_meanwhile_delays_no_other(server: NatsServer, links: Links) -> None:
     item, two = await links.join(server, "one"), await links.join(server, "two")
     looking = asyncio.create_task(links.look(item))
     await links.lose(two)

@@ -164,7 +164,7 @@ async def test_each_rule_that_is_missing_is_named_with_what_gives_it(world: Worl
 
 
 @pytest.mark.thorough
-async def test_a_token_that_is_not_taken_is_told_with_why(world: World, tmp_path: Path) -> None:
+async def test_a_refused_token_is_reported_with_the_reason(world: World, tmp_path: Path) -> None:
     forged = tmp_path / "forged.jwt"
     head, claims, signature = TOKEN.split(".")
     forged.write_text(f"{head}.{claims}.{signature[:-8]}AAAAAAAA")
@@ -176,7 +176,9 @@ async def test_a_token_that_is_not_taken_is_told_with_why(world: World, tmp_path
     assert str(tmp_path / "none") in missing.stderr
 
 
-async def test_whoever_may_not_read_a_secret_is_not_told_whether_it_is_there(world: World, tmp_path: Path) -> None:
+async def test_clients_without_read_permission_cannot_tell_whether_a_secret_exists(
+    world: World, tmp_path: Path
+) -> None:
     world.make(
         SECRET_GRANTS, world.payments, "shop", spec={"from": [{"namespace": world.shop}], "serviceAccounts": ["*"]}
     )

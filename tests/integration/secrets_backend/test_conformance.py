@@ -79,7 +79,7 @@ def test_the_newest_value_comes_at_once(backend: ServedBackend) -> None:
         before = answer["version"]
 
 
-def test_a_missing_secret_and_a_forbidden_one_look_alike_to_who_may_not_read(backend: ServedBackend) -> None:
+def test_a_missing_secret_and_a_forbidden_one_look_alike_without_read_permission(backend: ServedBackend) -> None:
     world = backend.world
     there, missing = (
         _outcome(world, Ask(policy=lambda it: policy_of(it.namespace, "mute"), name=lambda _, name=name: name))
@@ -98,7 +98,7 @@ def test_every_answer_is_sealed_with_a_key_of_its_own(backend: ServedBackend) ->
     assert len(keys) == 20
 
 
-def test_nothing_that_was_planted_is_in_its_log_its_metrics_or_its_facts(backend: ServedBackend) -> None:
+def test_nothing_that_was_planted_is_in_its_log_its_metrics_or_its_events(backend: ServedBackend) -> None:
     for field in ("text", "letters", "every-byte", "json", "long"):
         judge(backend.world, Case("read it", Ask(field=field), granted()))
     output = _events(backend) + (backend.log + backend.servers[0].metrics()).encode()

@@ -152,7 +152,7 @@ async def proxy(api_address: str) -> AsyncIterator[TcpProxy]:
 
 
 @pytest.mark.parametrize("trouble", first_of(["silence", "refuse"]))
-async def test_an_api_server_that_is_away_is_told_in_time_and_the_key_is_given_all_the_same(
+async def test_an_api_server_that_is_unavailable_is_reported_in_time_and_the_key_is_given_all_the_same(
     secret_world: SecretsWorld, proxy: TcpProxy, cluster: ClusterInfo, tmp_path: Path, trouble: str
 ) -> None:
     secret_world.ready_to_ask()

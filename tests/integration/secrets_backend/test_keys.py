@@ -130,7 +130,7 @@ async def test_former_keys_are_dropped_once_no_host_is_older_than_the_rotation(i
     assert json.loads(again.stdout)["changed"] is False
 
 
-async def test_former_keys_are_dropped_at_once_when_a_person_says_so(installed: Installation) -> None:
+async def test_former_keys_are_dropped_at_once_on_a_users_request(installed: Installation) -> None:
     installed.make(KeyRing(CurveKey.make(), (CurveKey.make(),)))
     await installed.host_pod("2020-01-01T00:00:00Z")
     assert (await installed.run("drop-previous", "--force")).returncode == 0
@@ -138,7 +138,7 @@ async def test_former_keys_are_dropped_at_once_when_a_person_says_so(installed: 
 
 
 @pytest.mark.parametrize("command", ["rotate", "drop-previous"])
-async def test_without_a_key_it_is_said_who_makes_it(installed: Installation, command: str) -> None:
+async def test_without_a_key_the_error_names_the_service_that_creates_it(installed: Installation, command: str) -> None:
     done = await installed.run(command)
     assert done.returncode == 1
     for named in (f'Secret "{names.SECRETS_KEY}"', installed.namespace, "secrets_backend", "TRELLIS_NAMESPACE"):

@@ -98,7 +98,7 @@ async def test_a_grant_reports_what_keeps_it_from_having_an_effect(installed: In
     assert all(row["status"]["observedGeneration"] == row["metadata"]["generation"] for row in rows)
 
 
-async def test_for_the_credentials_of_a_group_the_right_to_that_one_secret_is_asked_for(installed: Installed) -> None:
+async def test_for_the_credentials_of_a_group_only_permission_for_that_secret_is_checked(installed: Installed) -> None:
     world = installed.world
     installed.may_be(names.SECRETS_ACCOUNT)
     async with installed.asking() as (host, service):
@@ -118,7 +118,7 @@ async def test_for_the_credentials_of_a_group_the_right_to_that_one_secret_is_as
         await eventually(lambda: not reason(), "it is well", seconds=60)
 
 
-async def test_without_the_right_to_impersonate_it_is_told_what_to_apply(installed: Installed) -> None:
+async def test_without_permission_to_impersonate_the_manifest_to_apply_is_reported(installed: Installed) -> None:
     async with installed.asking() as (host, _):
         answer = value(await host.get("db", "password", namespace=installed.world.namespace))
         assert list(answer) == ["UpstreamError"]
@@ -129,7 +129,7 @@ async def test_without_the_right_to_impersonate_it_is_told_what_to_apply(install
             assert named in answer["UpstreamError"]
 
 
-async def test_an_account_without_rights_cannot_tell_missing_from_forbidden(installed: Installed) -> None:
+async def test_an_account_without_permissions_cannot_tell_missing_from_forbidden(installed: Installed) -> None:
     world = installed.world
     world.account("poor")
     installed.may_be("poor", "never-made")
@@ -146,7 +146,7 @@ async def test_an_account_without_rights_cannot_tell_missing_from_forbidden(inst
             assert "is forbidden" in answers.pop()
 
 
-async def test_an_account_with_rights_is_told_what_is_missing(installed: Installed) -> None:
+async def test_an_account_with_permissions_gets_the_name_of_the_missing_secret(installed: Installed) -> None:
     world = installed.world
     world.account("rich", secrets=("db", "gone"))
     installed.may_be("rich")
@@ -186,7 +186,7 @@ async def test_a_user_is_read_as_by_its_whole_name_if_platform_and_owner_both_li
         assert "PolicyError" in str(value(await host.get("db", "password", namespace=world.namespace)))
 
 
-async def test_another_namespace_needs_its_own_consent_and_then_its_rights(installed: Installed) -> None:
+async def test_another_namespace_needs_its_own_grant_and_then_its_permissions(installed: Installed) -> None:
     world, other = installed.world, installed.other
     api = "rbac.authorization.k8s.io"
     world.api.call("POST", SERVICE_ACCOUNTS.path(other), {"metadata": {"name": "reader"}})

@@ -89,7 +89,7 @@ async def test_a_key_that_is_deleted_while_it_is_used_comes_back_the_same(secret
 
 
 @pytest.mark.thorough
-async def test_a_key_that_is_spoilt_is_told_and_left_alone_and_the_one_before_counts(
+async def test_a_key_that_is_spoilt_is_reported_and_left_alone_and_the_one_before_counts(
     secret_world: SecretsWorld,
 ) -> None:
     secret_world.ready_to_ask()
@@ -118,7 +118,7 @@ async def test_nothing_is_served_with_a_key_that_was_never_good(secret_world: Se
 
 
 @pytest.mark.thorough
-async def test_who_is_asked_to_stop_answers_what_it_took_and_the_other_goes_on(secret_world: SecretsWorld) -> None:
+async def test_a_stopping_replica_answers_accepted_requests_and_the_other_continues(secret_world: SecretsWorld) -> None:
     secret_world.ready_to_ask()
     async with secret_world.backend(), secret_world.asking() as host:
         async with secret_world.backend() as second:

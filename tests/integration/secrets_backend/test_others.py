@@ -97,7 +97,7 @@ async def test_of_two_clusters_on_one_nats_the_second_stays_out(secret_world: Se
 
 
 @pytest.mark.thorough
-async def test_it_answers_again_after_the_nats_of_a_lattice_was_away(secret_world: SecretsWorld) -> None:
+async def test_it_answers_again_after_the_nats_of_a_lattice_was_unavailable(secret_world: SecretsWorld) -> None:
     secret_world.ready_to_ask()
     async with secret_world.backend() as service:
         async with secret_world.asking():
@@ -180,7 +180,7 @@ async def test_two_users_of_one_account_share_a_grant_and_another_account_has_it
 
 
 @pytest.mark.thorough
-async def test_a_user_whom_nobody_hears_stands_for_itself(tenants: Tenants) -> None:
+async def test_a_user_without_subscribers_forms_its_own_account(tenants: Tenants) -> None:
     shy = tenants.group("shy")
     three = tenants.group("three")
     async with tenants.world.backend():
@@ -188,7 +188,7 @@ async def test_a_user_whom_nobody_hears_stands_for_itself(tenants: Tenants) -> N
         assert "PolicyError" in str(await tenants.answer("shy", three))
 
 
-async def test_a_user_that_may_not_subscribe_is_told(tenants: Tenants) -> None:
+async def test_a_user_that_may_not_subscribe_is_reported(tenants: Tenants) -> None:
     tenants.group("mute")
     async with tenants.world.backend() as service:
         await eventually(lambda: '"wasmcloud.secrets.v1alpha1.' in notes(service), "it names the subject")

@@ -74,7 +74,7 @@ async def behind(cluster: ClusterInfo, tmp_path: Path) -> AsyncIterator[Behind]:
 
 
 @pytest.mark.thorough
-async def test_an_api_server_that_is_silent_is_an_upstream_error_and_no_silence(behind: Behind) -> None:
+async def test_an_unresponsive_api_server_is_reported_as_upstream_error(behind: Behind) -> None:
     await behind.expect(granted())
     behind.proxy.silence()
     await behind.expect(refused("UpstreamError"))
@@ -82,7 +82,7 @@ async def test_an_api_server_that_is_silent_is_an_upstream_error_and_no_silence(
     await behind.expect_in_time(granted())
 
 
-async def test_hosts_are_given_the_key_while_the_api_server_is_silent(behind: Behind) -> None:
+async def test_hosts_get_the_key_while_the_api_server_is_unresponsive(behind: Behind) -> None:
     world = behind.backend.world
     behind.proxy.silence()
     for _ in range(3):
@@ -100,7 +100,7 @@ async def test_an_api_server_that_refuses_is_an_upstream_error(behind: Behind) -
 
 
 @pytest.mark.thorough
-async def test_a_token_of_ours_that_is_withdrawn_is_told_and_the_next_one_counts_at_once(
+async def test_a_revoked_token_of_trellis_is_reported_and_the_next_one_applies_at_once(
     secret_world: SecretsWorld, cluster: ClusterInfo, tmp_path: Path
 ) -> None:
     world = secret_world
@@ -127,7 +127,7 @@ async def test_a_token_of_ours_that_is_withdrawn_is_told_and_the_next_one_counts
 
 
 @pytest.mark.thorough
-async def test_secrets_are_given_while_nobody_takes_the_facts(behind: Behind) -> None:
+async def test_secrets_are_served_while_events_cannot_be_published(behind: Behind) -> None:
     await behind.expect(granted())
     await asyncio.to_thread(behind.bus.kill)
     for _ in range(20):

@@ -43,7 +43,7 @@ async def events(world: SecretsWorld, wanted: int, event_name: str, url: str = "
     return found
 
 
-async def test_each_answer_is_a_fact_about_who_asked_for_what(secret_world: SecretsWorld) -> None:
+async def test_each_answer_is_an_event_with_requester_and_secret(secret_world: SecretsWorld) -> None:
     secret_world.ready_to_ask()
     namespace = secret_world.namespace
     async with secret_world.backend(), secret_world.asking() as host:
@@ -80,7 +80,7 @@ async def test_each_answer_is_a_fact_about_who_asked_for_what(secret_world: Secr
 
 
 @pytest.mark.thorough
-async def test_what_cannot_be_asked_for_is_a_fact_about_who_asked_and_what_nobody_signed_is_none(
+async def test_an_invalid_request_is_an_event_with_its_requester_and_an_unsigned_one_is_none(
     secret_world: SecretsWorld,
 ) -> None:
     secret_world.ready_to_ask()
@@ -113,7 +113,7 @@ async def test_what_cannot_be_asked_for_is_a_fact_about_who_asked_and_what_nobod
 
 
 @pytest.mark.thorough
-async def test_no_answer_waits_for_a_bus_that_is_away_and_no_fact_is_lost(
+async def test_no_answer_waits_for_a_bus_that_is_unavailable_and_no_event_is_lost(
     secret_world: SecretsWorld, tmp_path: Path
 ) -> None:
     secret_world.ready_to_ask()
@@ -140,7 +140,7 @@ async def test_no_answer_waits_for_a_bus_that_is_away_and_no_fact_is_lost(
             assert sum(event["count"] for event in await events(secret_world, 20, "denied", bus.url)) == 20
 
 
-async def test_a_secret_that_was_given_and_is_another_now_is_said_with_who_has_it(secret_world: SecretsWorld) -> None:
+async def test_a_changed_secret_is_published_with_its_receivers(secret_world: SecretsWorld) -> None:
     secret_world.ready_to_ask()
     secret_world.group("second", lattice="other")
     async with secret_world.backend(), secret_world.asking() as host:
@@ -163,7 +163,7 @@ async def test_a_secret_that_was_given_and_is_another_now_is_said_with_who_has_i
 
 
 @pytest.mark.thorough
-async def test_who_asks_too_often_is_told_and_others_are_not(secret_world: SecretsWorld) -> None:
+async def test_a_rate_limited_requester_is_informed_and_others_are_not_limited(secret_world: SecretsWorld) -> None:
     secret_world.ready_to_ask()
     async with (
         secret_world.backend(secrets_entity_rate=1.0),
@@ -178,7 +178,7 @@ async def test_who_asks_too_often_is_told_and_others_are_not(secret_world: Secre
 
 
 @pytest.mark.thorough
-async def test_a_secret_is_read_anew_for_each_request_unless_a_cache_is_asked_for(secret_world: SecretsWorld) -> None:
+async def test_a_secret_is_reread_for_each_request_unless_a_cache_is_requested(secret_world: SecretsWorld) -> None:
     secret_world.ready_to_ask()
 
     async def ask(host: Host) -> Any:

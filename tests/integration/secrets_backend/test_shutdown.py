@@ -90,7 +90,7 @@ async def slow(
 
 
 @pytest.mark.parametrize("slow", [60.0], indirect=True, ids=["there is time"])
-async def test_who_stops_answers_what_it_took_once_its_api_server_does(slow: Slow) -> None:
+async def test_a_stopping_service_answers_accepted_requests_once_its_api_server_does(slow: Slow) -> None:
     requested = await slow.busy()
     stopping = asyncio.create_task(slow.replicas.aclose())
     await eventually(lambda: not slow.serves(), "it takes no more")
@@ -100,7 +100,7 @@ async def test_who_stops_answers_what_it_took_once_its_api_server_does(slow: Slo
 
 
 @pytest.mark.thorough
-async def test_who_stops_tells_of_an_api_server_that_does_not_answer(slow: Slow) -> None:
+async def test_a_stopping_service_reports_an_unresponsive_api_server(slow: Slow) -> None:
     requested = await slow.busy()
     await slow.replicas.aclose()
     found = Counter(await requested)

@@ -32,7 +32,7 @@ async def warned(world: ReflectedWorld, reason: str) -> str:
     return world.warnings()[reason]
 
 
-async def test_the_service_of_somebody_else_is_left_alone_and_told(world: ReflectedWorld) -> None:
+async def test_the_service_of_another_owner_is_left_alone_and_reported(world: ReflectedWorld) -> None:
     world.group("group", "taken-lattice")
     theirs = world.hosts.call("POST", SERVICES, body=a_service("taken"))
     async with world.wadm("taken-lattice") as wadm, world.reflector():
@@ -51,7 +51,7 @@ async def test_the_service_of_somebody_else_is_left_alone_and_told(world: Reflec
 
 
 @pytest.mark.thorough
-async def test_what_only_its_own_host_reaches_is_told(world: ReflectedWorld) -> None:
+async def test_an_address_that_only_its_host_reaches_is_reported(world: ReflectedWorld) -> None:
     world.group("group", "loop-lattice")
     async with world.wadm("loop-lattice") as wadm, world.reflector():
         await wadm.deploy(manifest("loop", capability("httpserver", link("127.0.0.1:8080"), ANY_HOST)))
@@ -277,7 +277,7 @@ async def test_endpoints_are_the_hosts_that_meet_the_requirements(world: Reflect
         await world.leads_to("zone", fits)
 
 
-async def test_an_endpoint_slice_that_somebody_deletes_comes_back(world: ReflectedWorld) -> None:
+async def test_an_endpoint_slice_that_a_user_deletes_comes_back(world: ReflectedWorld) -> None:
     world.group("group", "slice-lattice")
     address = world.pod("group", "host-1")
     async with world.wadm("slice-lattice") as wadm, world.reflector():

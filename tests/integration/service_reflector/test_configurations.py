@@ -66,7 +66,7 @@ async def test_a_service_follows_the_configuration_that_its_application_names(wo
             await world.has_service("named", 8084)
 
 
-async def test_a_configuration_that_is_not_there_is_told_and_found_when_it_comes(world: ReflectedWorld) -> None:
+async def test_a_missing_configuration_is_reported_and_found_later(world: ReflectedWorld) -> None:
     world.group("group", "late-lattice")
     async with world.wadm("late-lattice") as wadm, world.reflector():
         await wadm.deploy(named("late", "web"))

@@ -133,7 +133,7 @@ async def test_an_address_that_never_answers_takes_nothing_away_and_is_reported(
 
 
 @pytest.mark.thorough
-async def test_a_new_leader_hands_over_what_was_edited_while_nobody_led(world: ReflectedWorld) -> None:
+async def test_a_new_leader_reverts_edits_made_without_a_leader(world: ReflectedWorld) -> None:
     world.group("group", "leaderless")
     async with world.wadm("leaderless") as wadm:
         async with world.reflector(LONG):
@@ -205,7 +205,9 @@ async def test_a_group_that_is_made_again_finds_its_services(world: ReflectedWor
         assert {name: item for name, item in identities(world).items() if name in kept} == kept
 
 
-async def test_services_of_a_group_that_stays_away_go_after_the_grace_whoever_leads(world: ReflectedWorld) -> None:
+async def test_services_of_a_missing_group_are_deleted_after_the_grace_period_across_leaders(
+    world: ReflectedWorld,
+) -> None:
     world.group("group", "ended")
     async with world.wadm("ended") as wadm:
         async with world.reflector(LONG):
@@ -228,7 +230,7 @@ async def test_a_service_of_a_missing_group_can_be_deleted_by_hand(world: Reflec
 
 
 @pytest.mark.thorough
-async def test_a_mass_of_deletions_is_held_until_a_person_lets_it_go_on(world: ReflectedWorld) -> None:
+async def test_a_mass_deletion_is_paused_until_a_user_permits_it(world: ReflectedWorld) -> None:
     applications = [f"app-{number}" for number in range(12)]
     world.group("group", "mass")
     async with world.wadm("mass") as wadm, world.reflector(LONG) as service:

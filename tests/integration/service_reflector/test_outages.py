@@ -33,7 +33,7 @@ async def requested_again(wadm: Wadm) -> None:
     await eventually(lambda: wadm.requested > before, "wadm is asked", seconds=PATIENCE)
 
 
-async def test_what_happens_while_nats_is_away_is_made_up_for(world: ReflectedWorld) -> None:
+async def test_changes_during_an_outage_of_nats_are_caught_up(world: ReflectedWorld) -> None:
     world.group("group", "away-lattice")
     async with world.wadm("away-lattice") as wadm, world.reflector():
         for name in ("stays", "goes"):
@@ -85,7 +85,7 @@ async def test_a_wadm_that_does_not_answer_takes_nothing_away(world: ReflectedWo
             await mirrors(world)
 
 
-async def test_endpoints_follow_the_hosts_while_a_lattice_is_away(world: ReflectedWorld) -> None:
+async def test_endpoints_follow_the_hosts_while_a_lattice_is_unavailable(world: ReflectedWorld) -> None:
     world.group("group", "far-lattice")
     first = world.pod("group", "host-1")
     async with world.wadm("far-lattice") as wadm:
@@ -102,7 +102,7 @@ async def test_endpoints_follow_the_hosts_while_a_lattice_is_away(world: Reflect
 
 
 @pytest.mark.thorough
-async def test_what_was_deployed_before_anybody_listened_is_found(world: ReflectedWorld) -> None:
+async def test_applications_deployed_before_the_start_are_found(world: ReflectedWorld) -> None:
     world.group("group", "old-lattice")
     async with world.wadm("old-lattice") as wadm:
         await wadm.deploy(manifest("old"), quietly=True)
@@ -136,7 +136,7 @@ async def test_shuffled_and_doubled_events_end_in_what_wadm_has(world: Reflected
             await world.has_service(name, 9000 + names.index(name))
 
 
-async def test_each_service_is_told_once(world: ReflectedWorld) -> None:
+async def test_each_service_is_reported_once(world: ReflectedWorld) -> None:
     world.group("group", "told-lattice")
     async with world.wadm("told-lattice") as wadm:
         async with world.reflector():

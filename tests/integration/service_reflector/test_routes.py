@@ -74,7 +74,7 @@ async def test_a_gateway_leads_to_an_application_that_asks_for_it(world: Reflect
 
 
 @pytest.mark.thorough
-async def test_without_gateways_the_service_is_there_and_the_reason_is_told(world: ReflectedWorld) -> None:
+async def test_without_gateways_the_service_is_there_and_the_reason_is_reported(world: ReflectedWorld) -> None:
     world.group("group", "gateless-lattice")
     async with world.wadm("gateless-lattice") as wadm, world.reflector():
         await wadm.deploy(manifest("gateless", **{names.ANNOTATION_SERVICE_GATEWAY: "front"}))

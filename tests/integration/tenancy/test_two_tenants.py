@@ -197,7 +197,7 @@ async def test_of_two_lattices_of_one_name_neither_sees_the_others_applications(
 
 @pytest.mark.thorough
 @pytest.mark.usefixtures("wadms")
-async def test_a_label_prefix_or_address_of_the_others_lattice_leads_nowhere_and_says_so(both: Both) -> None:
+async def test_a_label_prefix_or_address_of_another_tenants_lattice_has_no_effect_and_is_reported(both: Both) -> None:
     east, west, port = both.east, both.west, both.server.port
     only_west = own_lattice()
     async with (
@@ -245,7 +245,7 @@ def _reasons(one: dict[str, Any]) -> dict[str, str]:
 
 
 @pytest.mark.usefixtures("wadms")
-async def test_from_a_tenants_account_nobody_answers_for_the_others_wadm_and_its_storage_is_not_there(
+async def test_a_tenants_account_cannot_reach_the_wadm_or_storage_of_another_tenant(
     both: Both,
 ) -> None:
     client = await nats.connect(both.east.url)

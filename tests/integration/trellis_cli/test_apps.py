@@ -197,7 +197,7 @@ async def test_applications_are_listed_and_compared_with_wadm(world: World, wadm
 
 
 @pytest.mark.thorough
-async def test_a_lattice_that_is_away_is_said_and_kubernetes_is_shown_all_the_same(world: World) -> None:
+async def test_an_unreachable_lattice_is_reported_and_the_state_of_kubernetes_is_shown(world: World) -> None:
     world.hosts(1)
     world.apply(V2)
     unavailable = await world.document("--live", "-n", world.namespace, code=1)
@@ -269,9 +269,7 @@ async def test_a_rollback_gives_the_object_exactly_the_former_manifest(
     assert (again["changes"], again["done"]) == ([], False)
 
 
-async def test_components_that_somebody_else_applied_do_not_stay_after_a_rollback(
-    world: World, wadm: AskedWadm
-) -> None:
+async def test_components_applied_by_another_user_do_not_remain_after_a_rollback(world: World, wadm: AskedWadm) -> None:
     wadm.put(V1)
     more = json.loads(json.dumps(V2))
     more["spec"]["components"].append(
@@ -295,7 +293,7 @@ async def test_what_argo_cd_manages_is_rolled_back_there_unless_forced(world: Wo
     assert world.get("shop")["metadata"]["annotations"]["argocd.argoproj.io/tracking-id"] == "x"
 
 
-async def test_mistakes_are_one_line_that_says_what_to_do(world: World, wadm: AskedWadm) -> None:
+async def test_mistakes_are_one_line_that_names_the_remedy(world: World, wadm: AskedWadm) -> None:
     both(wadm)
     world.apply(V2)
     for arguments, named in (
@@ -311,7 +309,7 @@ async def test_mistakes_are_one_line_that_says_what_to_do(world: World, wadm: As
             assert word in done.stderr
 
 
-async def test_rights_in_one_namespace_are_enough_for_it(world: World, wadm: AskedWadm, tmp_path: Path) -> None:
+async def test_permissions_in_one_namespace_are_sufficient(world: World, wadm: AskedWadm, tmp_path: Path) -> None:
     both(wadm)
     wadm.put(manifest("elsewhere", "v1"))
     world.apply(V2)
@@ -329,7 +327,7 @@ async def test_rights_in_one_namespace_are_enough_for_it(world: World, wadm: Ask
     assert APPLICATIONS.definition in refused.stderr
 
 
-async def test_one_page_tells_the_whole_chain_and_the_status_counts_it(world: World, wadm: AskedWadm) -> None:
+async def test_one_page_explains_the_whole_chain_and_status_counts_the_problem(world: World, wadm: AskedWadm) -> None:
     both(wadm)
     world.apply(V2)
     page = await world.run("application/shop", "-n", world.namespace, "-o", "json", command="explain")
@@ -347,7 +345,7 @@ async def test_one_page_tells_the_whole_chain_and_the_status_counts_it(world: Wo
 
 
 @pytest.mark.thorough
-async def test_a_cluster_without_the_kind_says_how_to_define_it(kind: ApplicationsKind, world: World) -> None:
+async def test_a_cluster_without_the_crd_gets_the_command_to_install_it(kind: ApplicationsKind, world: World) -> None:
     kind.clear()
     done = await world.run()
     assert done.returncode == 1

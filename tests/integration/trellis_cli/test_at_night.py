@@ -76,7 +76,7 @@ def night(cluster: ClusterInfo, namespace: str, tmp_path: Path) -> Night:
     return Night(cluster, tmp_path, namespace)
 
 
-def test_an_api_server_that_is_away_is_told_once_and_the_bus_is_shown(night: Night) -> None:
+def test_an_api_server_that_is_unavailable_is_reported_once_and_the_bus_is_shown(night: Night) -> None:
     night.spoil("server", "https://127.0.0.1:1")
     found = night.status()
     assert "https://127.0.0.1:1" in found["kubernetes"]["problem"]
@@ -88,7 +88,7 @@ def test_an_api_server_that_is_away_is_told_once_and_the_bus_is_shown(night: Nig
     assert "--kubeconfig" in refused
 
 
-def test_with_both_away_each_is_told(night: Night) -> None:
+def test_if_both_are_unavailable_each_is_reported(night: Night) -> None:
     night.spoil("server", "https://127.0.0.1:1")
     night.environment["TRELLIS_NATS_URL"] = NOWHERE
     found = night.status()
@@ -107,7 +107,7 @@ def test_without_a_bus_the_cluster_is_shown_and_a_letter_is_not(night: Night) ->
     assert NOWHERE in night.refused("explain", "deadletter/1")
 
 
-def test_credentials_that_are_not_accepted_are_told_once(night: Night) -> None:
+def test_credentials_that_are_not_accepted_are_reported_once(night: Night) -> None:
     night.spoil("token", "long-since-withdrawn")
     found = night.status()
     assert "Unauthorized" in found["kubernetes"]["problem"]
@@ -119,7 +119,7 @@ def test_credentials_that_are_not_accepted_are_told_once(night: Night) -> None:
     assert "long-since-withdrawn" not in json.dumps(found)
 
 
-def test_where_trellis_does_not_run_it_is_told_where_that_was_looked_for(night: Night) -> None:
+def test_a_missing_installation_is_reported_with_the_namespace_searched(night: Night) -> None:
     night.environment["TRELLIS_NAMESPACE"] = "no-such-place"
     services = {item["name"]: item["problem"] for item in night.status()["services"]}
     for service in ("node-watcher", "provisioner"):
@@ -134,7 +134,7 @@ def test_a_kubeconfig_that_is_none_is_a_wrong_setting(night: Night) -> None:
         assert "Traceback" not in done.stderr
 
 
-def test_what_is_misspelt_or_not_there_is_told_with_what_is(night: Night, hosts: HostWorld) -> None:
+def test_misspelt_and_missing_names_are_reported_with_existing_ones(night: Night, hosts: HostWorld) -> None:
     hosts.create("group")
     assert '"node"' in night.refused("explain", "noed/x", code=2)
     assert "`trellis dead-letters list`" in night.refused("explain", "deadletter/x")

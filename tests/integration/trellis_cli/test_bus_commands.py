@@ -138,7 +138,7 @@ async def test_letters_are_listed_shown_and_replayed(commands: Commands) -> None
     assert "letter 1" in deleted.stderr
 
 
-async def test_facts_of_the_past_are_shown_by_time_subject_and_trace(commands: Commands) -> None:
+async def test_events_of_the_past_are_shown_by_time_subject_and_trace(commands: Commands) -> None:
     await two_poisons_and_an_event(commands)
     every = commands.run("events", "replay")
     assert (every.returncode, every.stderr) == (0, "Note: 3 events shown, 3 read\n")
@@ -163,7 +163,7 @@ async def test_a_replay_whose_reader_has_ended_ends_quietly(commands: Commands) 
     assert (done.returncode, done.stderr) == (141, "")
 
 
-async def test_the_events_of_a_lattice_are_shown_as_they_were_said(commands: Commands) -> None:
+async def test_the_events_of_a_lattice_are_shown_unchanged(commands: Commands) -> None:
     buses = Buses(commands.server.url, "c1")
     bus = buses.new("host_manager")
     await bus.connect()

@@ -277,7 +277,7 @@ def test_a_record_that_makes_no_sense_is_shown_and_can_be_closed(world: World) -
         (("node-watcher", "--for", "2d"), ("--for", "1d")),
     ],
 )
-def test_a_wrong_word_to_close_is_one_line_that_says_what_is_needed(
+def test_a_wrong_argument_of_close_is_one_line_with_the_accepted_ones(
     world: World, arguments: tuple[str, ...], needs: tuple[str, ...]
 ) -> None:
     done = world.run("circuit-breaker", "close", *arguments)
@@ -304,7 +304,7 @@ async def bus(nats_server: NatsServer) -> Any:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
-async def test_tail_shows_old_facts_then_new_ones_and_ends_well_on_ctrl_c(
+async def test_tail_shows_old_events_then_new_ones_and_ends_well_on_ctrl_c(
     world: World, nats_server: NatsServer, bus: Bus, number: signal.Signals
 ) -> None:
     first, second = (NodeGone(name=f"{world.prefix}-{n}", uid="u", resource_version="1") for n in "ab")

@@ -53,9 +53,7 @@ def rows_of(done: Done) -> dict[str, dict[str, object]]:
     return {row["name"]: row for row in json.loads(done.stdout)["controllers"]}
 
 
-async def test_each_controller_is_a_row_that_says_how_it_is_and_what_to_do(
-    host: Host, tenant: Tenant, run: Run
-) -> None:
+async def test_each_controller_is_a_row_with_its_state_and_remedy(host: Host, tenant: Tenant, run: Run) -> None:
     tenant.account("any", CONFIG_MAPS)
     for name in ("good", "traps"):
         tenant.module(name, guest(name))
@@ -101,7 +99,7 @@ async def test_each_controller_is_a_row_that_says_how_it_is_and_what_to_do(
     assert only_paused.returncode == 0
 
 
-def test_where_there_is_none_that_is_said_and_nothing_is_wrong(tenant: Tenant, run: Run) -> None:
+def test_no_controllers_is_reported_and_no_error(tenant: Tenant, run: Run) -> None:
     done = run("-n", tenant.name)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("\n") == 1
@@ -110,7 +108,7 @@ def test_where_there_is_none_that_is_said_and_nothing_is_wrong(tenant: Tenant, r
     assert json.loads(run("-n", tenant.name, "-o", "json").stdout) == {"ok": True, "controllers": []}
 
 
-def test_mistakes_are_one_line_that_says_what_to_do(
+def test_mistakes_are_one_line_that_names_the_remedy(
     cluster: ClusterInfo, cluster_api: Api, tenant: Tenant, run: Run, tmp_path: Path
 ) -> None:
     missing = run("-n", tenant.name, "--name", "nobody")
@@ -133,7 +131,9 @@ def test_mistakes_are_one_line_that_says_what_to_do(
         assert "Traceback" not in refused.stderr
 
 
-def test_a_cluster_without_the_kind_says_how_to_define_it(cluster: ClusterInfo, cluster_api: Api, run: Run) -> None:
+def test_a_cluster_without_the_crd_gets_the_command_to_install_it(
+    cluster: ClusterInfo, cluster_api: Api, run: Run
+) -> None:
     define(cluster_api)
     cluster_api.call("DELETE", DEFINITION)
     try:

@@ -64,7 +64,7 @@ async def test_applications_are_defined_once_and_served(kinds: Cluster) -> None:
 
 
 @pytest.mark.thorough
-async def test_kubevelas_applications_stay_whatever_is_asked(kinds: Cluster) -> None:
+async def test_the_crd_of_kubevela_is_never_replaced(kinds: Cluster) -> None:
     kinds.define(kubevela_applications())
     before = kinds.stands()
     assert before is not None
@@ -81,7 +81,7 @@ async def test_kubevelas_applications_stay_whatever_is_asked(kinds: Cluster) -> 
     assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
 
 
-async def test_what_nobody_known_defined_is_adopted_only_when_asked(kinds: Cluster) -> None:
+async def test_a_crd_of_an_unknown_owner_is_adopted_only_on_request(kinds: Cluster) -> None:
     kinds.define(foreign_applications(shortNames=["a"]))
     refused = await kinds.run("apply", "applications")
     assert refused.returncode == 1
@@ -105,7 +105,7 @@ async def test_what_nobody_known_defined_is_adopted_only_when_asked(kinds: Clust
     assert "shortNames" not in stands["spec"]["names"]
 
 
-async def test_a_definition_of_ours_behind_another_server_is_said_not_to_be_served(kinds: Cluster) -> None:
+async def test_a_crd_that_the_api_server_does_not_serve_is_reported(kinds: Cluster) -> None:
     kinds.register("wadm-operator")
     done = await kinds.run("apply", "applications")
     assert done.returncode == 1
@@ -123,7 +123,7 @@ async def test_a_definition_of_ours_behind_another_server_is_said_not_to_be_serv
     assert "`kubectl delete apiservice v1beta1.core.oam.dev`" in refused.stderr
 
 
-async def test_a_kind_that_is_none_of_ours_is_one_line(kinds: Cluster) -> None:
+async def test_an_unknown_kind_is_one_line(kinds: Cluster) -> None:
     done = await kinds.run("check", "pods")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("Error: ")

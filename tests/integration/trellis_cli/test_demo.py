@@ -236,7 +236,7 @@ def own(cluster: ClusterInfo, cluster_api: Api, namespace: str) -> Iterator[Own]
 
 
 @pytest.mark.thorough
-def test_the_users_own_cluster_is_asked_for_and_a_no_changes_nothing(machine: Machine, own: Own) -> None:
+def test_use_of_the_users_cluster_is_confirmed_and_a_no_changes_nothing(machine: Machine, own: Own) -> None:
     ours, theirs = pty.openpty()
     try:
         demo = machine.start("demo", "--use-current-context", "--node", own.node, stdin=theirs, **own.environment)

@@ -161,7 +161,7 @@ async def test_an_application_that_listens_on_loopback(world: ReflectedWorld) ->
 
 
 @pytest.mark.thorough
-async def test_a_wadm_that_is_away(kept_by_stand_in: KeptWorld, stand_in: WadmStandIn) -> None:
+async def test_a_wadm_that_is_unavailable(kept_by_stand_in: KeptWorld, stand_in: WadmStandIn) -> None:
     kept, person = kept_by_stand_in, Person.of(kept_by_stand_in.hosts.fleet)
     kept.group()
     async with kept.manager():
@@ -212,7 +212,7 @@ async def test_a_controller_that_traps(
 
 
 @pytest.mark.thorough
-async def test_a_message_that_nobody_can_read(fleet: Fleet) -> None:
+async def test_an_undecodable_message(fleet: Fleet) -> None:
     person = Person.of(fleet)
     async with fleet.services():
         await fleet.both_listen()
@@ -229,7 +229,7 @@ async def test_a_message_that_nobody_can_read(fleet: Fleet) -> None:
         assert "trellis explain deadletter/" in status["bus"]["problem"]
 
 
-async def test_rights_that_are_lacking_are_named_and_hide_nothing_else(
+async def test_permissions_that_are_lacking_are_named_and_hide_nothing_else(
     fleet: Fleet, cluster: ClusterInfo, cluster_api: Api, tmp_path: Path
 ) -> None:
     [node] = fleet.add("nopull")

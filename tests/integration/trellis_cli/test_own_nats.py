@@ -137,7 +137,7 @@ def test_a_directory_has_one_process(standalone: Standalone) -> None:
 
 
 @pytest.mark.thorough
-def test_nobody_without_the_password_is_let_in(standalone: Standalone) -> None:
+def test_clients_without_the_password_are_refused(standalone: Standalone) -> None:
     process = standalone.start()
     wait("ready", standalone.ready)
     url = f"nats://127.0.0.1:{standalone.server_port}"

@@ -142,7 +142,7 @@ async def test_a_version_is_followed_taken_back_and_brought_back(rollout: Rollou
 
 
 @pytest.mark.thorough
-async def test_a_paused_rollout_begins_nothing_says_so_and_goes_on(rollout: Rollout) -> None:
+async def test_a_paused_rollout_begins_nothing_reports_it_and_goes_on(rollout: Rollout) -> None:
     [node] = rollout.shim.add_nodes(1)
     rollout.shim.apply(nodeSelector={"test": "none yet"})
     async with rollout.fleet.services(), kubelets(rollout.fleet):
@@ -165,7 +165,7 @@ async def test_a_paused_rollout_begins_nothing_says_so_and_goes_on(rollout: Roll
         await rollout.deleted()
 
 
-async def test_a_halted_rollout_says_why_and_goes_on_by_a_persons_word(rollout: Rollout) -> None:
+async def test_a_halted_rollout_states_the_reason_and_continues_on_a_users_command(rollout: Rollout) -> None:
     flaky, *_ = rollout.shim.add_nodes(2, "flaky")
     async with rollout.fleet.services(retry_min=300, retry_max=300), kubelets(rollout.fleet):
         rolling = {"type": "rolling", "rolling": {"maxUpdate": 1, "pauseOnFailures": 1}}
@@ -183,7 +183,7 @@ async def test_a_halted_rollout_says_why_and_goes_on_by_a_persons_word(rollout: 
 
 
 @pytest.mark.thorough
-async def test_watching_ends_well_when_a_deleted_shim_is_gone(rollout: Rollout) -> None:
+async def test_watching_succeeds_when_a_deleted_shim_is_removed(rollout: Rollout) -> None:
     rollout.shim.add_nodes(1)
     async with rollout.fleet.services(), kubelets(rollout.fleet):
         rollout.shim.apply()
@@ -241,7 +241,7 @@ def test_a_cluster_that_does_not_answer_is_one_line(rollout: Rollout, tmp_path: 
         (("undo", "spin", "--to-revision", "0"), "--to-revision"),
     ],
 )
-def test_a_wrong_flag_ends_with_2_and_says_what_is_needed(
+def test_an_invalid_flag_exits_with_2_and_names_the_accepted_values(
     rollout: Rollout, arguments: tuple[str, ...], needs: str
 ) -> None:
     done = rollout.run(*arguments)

@@ -112,7 +112,7 @@ def test_once_it_prints_what_there_is_and_what_keeps_it_from_more(
     assert once(tenant, "--once", "-o", "json").returncode == 0, "all that may be seen is what was asked for"
 
 
-async def test_for_programs_it_says_each_change(cluster: ClusterInfo, cluster_api: Api, node: str) -> None:
+async def test_its_output_for_programs_contains_each_change(cluster: ClusterInfo, cluster_api: Api, node: str) -> None:
     process = await asyncio.create_subprocess_exec(
         *command("nodes", "--filter", node, "-o", "json"),
         env=environment(Path(cluster.kubeconfig)),
@@ -218,7 +218,7 @@ async def test_on_a_terminal_a_change_is_drawn_keys_count_and_it_is_left_as_it_w
 
 
 @pytest.mark.thorough
-def test_a_server_that_is_away_and_a_wrong_column_are_one_line(tmp_path: Path, cluster: ClusterInfo) -> None:
+def test_an_unreachable_server_and_an_invalid_column_are_one_line(tmp_path: Path, cluster: ClusterInfo) -> None:
     given = yaml.safe_load(Path(cluster.kubeconfig).read_text())
     given["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"
     unavailable = tmp_path / "away"

@@ -64,7 +64,7 @@ async def test_a_trace_is_shown_as_a_tree_and_as_json(telemetry: Telemetry, jaeg
     assert [span["depth"] for span in found["spans"]] == [0, 1, 1]
 
 
-async def test_an_objects_trace_is_that_of_its_last_fact(nats_server: NatsServer, jaeger: Jaeger) -> None:
+async def test_an_objects_trace_is_that_of_its_last_event(nats_server: NatsServer, jaeger: Jaeger) -> None:
     cluster = f"c{secrets.token_hex(3)}"
     telemetry = setup(NODE_WATCHER, metrics=Metrics(), cluster=cluster, otlp_endpoint=jaeger.otlp)
     name = f"node-{cluster}.example"
@@ -112,7 +112,7 @@ async def test_an_objects_trace_is_that_of_its_last_fact(nats_server: NatsServer
     ],
     ids=["no-jaeger", "no-address", "nobody-there", "no-id", "another-kind"],
 )
-async def test_a_mistake_is_one_line_that_says_what_to_do(
+async def test_a_mistake_is_one_line_that_names_the_remedy(
     arguments: tuple[str, ...], status: int, named: tuple[str, ...]
 ) -> None:
     done = await trellis(*arguments)
@@ -123,7 +123,7 @@ async def test_a_mistake_is_one_line_that_says_what_to_do(
     assert done.stdout == ""
 
 
-async def test_what_is_not_there_and_who_is_not_jaeger_are_told_apart(jaeger: Jaeger) -> None:
+async def test_a_missing_trace_and_a_server_other_than_jaeger_are_distinguished(jaeger: Jaeger) -> None:
     missing = await trellis("f" * 32, "--jaeger", jaeger.url)
     assert missing.returncode == 1
     assert f"trace {'f' * 32}" in missing.stderr

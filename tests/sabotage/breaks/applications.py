@@ -15,7 +15,7 @@ APPLICATIONS: Final = (
         "if found.others or left:",
         "if left:",
         "tests/unit/application_manager/test_decide.py::"
-        "test_of_two_that_changed_the_one_counts_that_somebody_else_manages",
+        "test_of_two_concurrent_changes_the_one_managed_by_another_controller_wins",
     ),
     Break(
         "an application that is missing in wadm without proof of its deletion is deleted",
@@ -42,7 +42,7 @@ APPLICATIONS: Final = (
         "_marks",
         "(_TOOLS.match(key) and not key.startswith(_SERVICE_ANNOTATIONS)) or (key, value) == _HELM_LABEL",
         "(key, value) == _HELM_LABEL",
-        "tests/unit/lattice/test_projection.py::test_marks_of_tools_reach_nobody_and_are_not_said_to_be_ignored",
+        "tests/unit/lattice/test_projection.py::test_labels_of_tools_are_not_projected_and_not_reported_as_ignored",
     ),
     Break(
         "a field that wadm does not support is omitted without a condition",
@@ -72,7 +72,7 @@ LIVES: Final = (
         "_with_finalizer",
         "actions=(first, *decision.actions)",
         "actions=(*decision.actions, first)",
-        "tests/unit/application_manager/test_decide.py::test_a_new_object_gets_its_finalizer_before_wadm_hears_of_it",
+        "tests/unit/application_manager/test_decide.py::test_a_new_object_gets_its_finalizer_before_it_is_sent_to_wadm",
     ),
     Break(
         "a model is deleted without asking the circuit breaker",
@@ -112,7 +112,7 @@ LIVES: Final = (
         "if base is not None and snapshot.progress.requested == model.deployed:",
         "if base is not None and snapshot.progress.requested == version:",
         "tests/unit/application_manager/test_decide.py::"
-        "test_what_wadm_was_told_of_an_object_that_changed_back_is_no_change_of_wadms",
+        "test_a_manifest_sent_to_wadm_for_an_object_that_changed_back_is_no_change_of_wadm",
     ),
 )
 
@@ -125,7 +125,7 @@ HOMES: Final = (
         "RemoveFinalizer(announcement, tombstone=True)",
         "RemoveFinalizer(announcement, tombstone=False)",
         "tests/unit/application_manager/test_decide.py::"
-        "test_an_object_whose_lattice_is_not_known_any_more_is_let_go_and_remembered",
+        "test_an_object_with_an_unknown_lattice_loses_its_finalizer_and_is_recorded",
     ),
     Break(
         "an Application without a label belongs to the first of several lattices",
@@ -143,6 +143,6 @@ HOMES: Final = (
         "_read_only",
         "if found.digest != snapshot.wadm.digests[version] and not found.changed:",
         "if found.digest != snapshot.wadm.digests[version]:",
-        "tests/unit/application_manager/test_decide.py::test_a_change_of_what_another_cluster_keeps_stays_and_is_told",
+        "tests/unit/application_manager/test_decide.py::test_a_change_of_an_application_of_another_cluster_is_kept_and_reported",
     ),
 )

@@ -14,7 +14,7 @@ ACKNOWLEDGEMENTS: Final = (
         "Ack.__call__",
         "if self.open:",
         "if not self._done:",
-        "tests/unit/bus/test_in_flight.py::test_what_is_done_is_not_said_to_another_life_of_the_stream",
+        "tests/unit/bus/test_in_flight.py::test_an_acknowledgement_is_not_sent_to_a_recreated_stream",
     ),
     Break(
         "a run covers messages that arrived after its start",
@@ -80,7 +80,7 @@ DEAD_LETTERS: Final = (
         "InFlight.hopeless",
         "dropped + min(unseen, self.crashes)",
         "dropped + unseen",
-        "tests/unit/bus/test_in_flight.py::test_what_nobody_here_saw_and_nobody_crashed_on_is_never_given_up",
+        "tests/unit/bus/test_in_flight.py::test_deliveries_without_a_local_reader_or_a_crash_never_dead_letter_a_message",
     ),
     Break(
         "a message in progress may be dead-lettered",
@@ -89,7 +89,7 @@ DEAD_LETTERS: Final = (
         "InFlight.hopeless",
         "is not None and reference() is not None",
         "is not None and reference() is None",
-        "tests/unit/bus/test_in_flight.py::test_what_is_held_is_in_work_however_often_it_is_delivered",
+        "tests/unit/bus/test_in_flight.py::test_a_message_in_flight_is_in_progress_regardless_of_redeliveries",
     ),
     Break(
         "a replay repeats the headers for the server",
@@ -116,7 +116,7 @@ DEAD_LETTERS: Final = (
         "message_id",
         "if data.version == 1",
         "if data.version",
-        "tests/unit/bus/test_message.py::test_two_versions_of_one_fact_are_two_messages",
+        "tests/unit/bus/test_message.py::test_two_versions_of_one_event_are_two_messages",
     ),
 )
 
@@ -128,7 +128,7 @@ USERS_OF_THE_BUS: Final = (
         "service_user",
         "if spec.owner == service",
         "if spec.owner",
-        "tests/unit/bus/test_permissions.py::test_a_fact_is_said_by_its_owner_in_its_own_cluster_alone",
+        "tests/unit/bus/test_permissions.py::test_an_event_is_published_by_its_owner_in_its_own_cluster_alone",
     ),
     Break(
         "the console reads all clusters",

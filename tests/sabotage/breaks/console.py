@@ -23,7 +23,7 @@ DOORS: Final = (
         "Authentication.log_in",
         'samesite="Strict"',
         'samesite="Lax"',
-        "tests/unit/console/test_authentication.py::test_a_token_gives_a_cookie_that_says_nothing",
+        "tests/unit/console/test_authentication.py::test_a_token_gives_a_cookie_without_its_content",
     ),
     Break(
         "scripts can read the cookie",
@@ -32,7 +32,7 @@ DOORS: Final = (
         "Authentication.log_in",
         "httponly=True",
         "httponly=False",
-        "tests/unit/console/test_authentication.py::test_a_token_gives_a_cookie_that_says_nothing",
+        "tests/unit/console/test_authentication.py::test_a_token_gives_a_cookie_without_its_content",
     ),
     Break(
         "attempts to guess tokens have no rate limit",
@@ -41,7 +41,7 @@ DOORS: Final = (
         "Authentication.log_in",
         "if not self._logins.take(time.monotonic()):",
         "if not self._logins.rate:",
-        "tests/unit/console/test_authentication.py::test_who_tries_tokens_is_slowed_down",
+        "tests/unit/console/test_authentication.py::test_guessing_tokens_is_rate_limited",
     ),
 )
 
@@ -62,7 +62,7 @@ VIEWERS: Final = (
         "_name",
         "if name.startswith(_SYSTEM) and not proxy.system:",
         "if name == _SYSTEM and not proxy.system:",
-        "tests/unit/console/test_identity.py::test_nobody_becomes_part_of_the_system_unless_a_setting_says_so",
+        "tests/unit/console/test_identity.py::test_system_identities_are_refused_unless_a_setting_permits_them",
     ),
     Break(
         "an invalid token logs in as anonymous",
@@ -71,7 +71,7 @@ VIEWERS: Final = (
         "by_token",
         "if user in _ANONYMOUS:",
         "if not user:",
-        "tests/unit/console/test_identity.py::test_a_token_of_nobody_is_refused",
+        "tests/unit/console/test_identity.py::test_an_invalid_token_is_refused",
     ),
     Break(
         "a permission that cannot be checked is granted",
@@ -89,7 +89,7 @@ VIEWERS: Final = (
         "Routes._send_events",
         "if wanted.wants(item) and await permissions.allowed(item.about.right):",
         "if wanted.wants(item):",
-        "tests/unit/console/test_events.py::test_each_message_is_for_who_may_see_what_it_is_about",
+        "tests/unit/console/test_events.py::test_each_message_goes_to_viewers_who_may_see_its_object",
     ),
     Break(
         "an unused session does not expire",
@@ -98,6 +98,6 @@ VIEWERS: Final = (
         "Sessions._is_valid",
         "now < session.ends and now - session.used < self._idle",
         "now < session.ends",
-        "tests/unit/console/test_sessions.py::test_a_session_ends_when_nobody_uses_it",
+        "tests/unit/console/test_sessions.py::test_an_unused_session_ends",
     ),
 )

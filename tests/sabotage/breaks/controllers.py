@@ -14,7 +14,7 @@ CONFINEMENT: Final = (
         "Reviews.allowed",
         "found is not None and self._clock() - found[1] < self._timings.keep",
         "found is not None",
-        "tests/unit/controller_host/test_reviews.py::test_an_answer_is_believed_for_its_time_and_then_asked_for_again",
+        "tests/unit/controller_host/test_reviews.py::test_a_review_is_cached_for_its_ttl_and_then_repeated",
     ),
     Break(
         "an account that may only list receives changes",
@@ -23,7 +23,7 @@ CONFINEMENT: Final = (
         "Reviews._review",
         "for verb in _VERBS:",
         "for verb in _VERBS[:1]:",
-        "tests/unit/controller_host/test_reviews.py::test_whoever_may_only_list_may_not_be_told",
+        "tests/unit/controller_host/test_reviews.py::test_a_subject_with_only_list_permission_may_not_watch",
     ),
     Break(
         "a controller receives objects that no rule allows its account",
@@ -82,7 +82,7 @@ COSTS: Final = (
         "Calls._answer",
         "if not self._bucket.take(now):",
         "if not self._bucket.rate:",
-        "tests/unit/controller_host/test_calling.py::test_a_flood_reaches_no_server_and_is_told_so",
+        "tests/unit/controller_host/test_calling.py::test_a_flood_of_requests_is_refused_locally_and_reported",
     ),
     Break(
         "a guest that repeats refused requests is never ended",
@@ -91,7 +91,7 @@ COSTS: Final = (
         "Calls.call",
         "if self._refusals > MOST_REFUSALS:",
         "if self._refusals < 0:",
-        "tests/unit/controller_host/test_calling.py::test_who_goes_on_asking_for_what_is_refused_is_ended",
+        "tests/unit/controller_host/test_calling.py::test_a_guest_that_repeats_refused_requests_is_ended",
     ),
     Break(
         "CPU time of the host counts as CPU time of the guest",
@@ -109,7 +109,7 @@ COSTS: Final = (
         "Residents.surplus",
         "if may_go(key):",
         "if may_go(key) or not going(key):",
-        "tests/unit/controller_host/test_residents.py::test_who_may_not_go_stays",
+        "tests/unit/controller_host/test_residents.py::test_a_pinned_guest_stays",
     ),
     Break(
         "one namespace holds all slots",
@@ -168,7 +168,7 @@ SNAPSHOTS: Final = (
         "if not set(uids) <= {item.view.uid for item in hosted}:",
         "if not uids:",
         "tests/unit/controller_host/test_garbage_collection.py::"
-        "test_nothing_goes_before_all_have_said_what_they_want_and_nothing_is_done_twice",
+        "test_nothing_is_collected_before_all_users_reported_and_nothing_is_done_twice",
     ),
     Break(
         "an account without permission gets the cached module of another namespace",
@@ -177,6 +177,6 @@ SNAPSHOTS: Final = (
         "Progress.has_shown",
         "return bool(anybody)",
         "return bool(own or not anybody)",
-        "tests/unit/controller_host/test_progress.py::test_a_right_that_was_shown_is_known_as_long_as_somebody_has_it",
+        "tests/unit/controller_host/test_progress.py::test_a_verified_permission_is_known_while_it_has_a_user",
     ),
 )

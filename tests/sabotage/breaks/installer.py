@@ -109,8 +109,7 @@ DISK: Final = (
         "_cleared",
         "if known and not adopted and hashlib.sha256(found.files[path]).hexdigest() == known.written_sha256:",
         "if known and not adopted:",
-        "tests/unit/node_installer/test_config_kept.py::"
-        "test_a_file_of_ours_that_someone_has_edited_stays_with_the_edit",
+        "tests/unit/node_installer/test_config_kept.py::test_a_config_file_edited_by_a_user_keeps_the_edit",
     ),
     Break(
         "a handler that a user configured is taken over",
@@ -119,7 +118,7 @@ DISK: Final = (
         "_whose",
         "if leftover is not None:",
         "if leftover is not None or not _rendered(found, path):",
-        "tests/unit/node_installer/test_owners.py::test_a_handler_someone_configured_by_hand_is_refused",
+        "tests/unit/node_installer/test_owners.py::test_a_handler_configured_by_hand_is_refused",
     ),
     Break(
         "a configuration that cannot be parsed is written",

@@ -108,7 +108,7 @@ INFORMERS: Final = (
         "Informer._list",
         "if key not in seen",
         "if key in seen and key not in self.objects",
-        "tests/unit/kube/test_informer.py::test_a_full_list_mends_what_the_watch_missed",
+        "tests/unit/kube/test_informer.py::test_a_full_list_repairs_missed_watch_events",
     ),
     Break(
         "an informer counts as stalled while no client gets a response",
@@ -117,7 +117,7 @@ INFORMERS: Final = (
         "Informer._deafness",
         "self.kube.answering_for() < self._timings.stalled_after",
         "self.kube.answering_for() < 0",
-        "tests/unit/kube/test_informer.py::test_deafness_is_death_only_while_the_server_answers_others",
+        "tests/unit/kube/test_informer.py::test_a_stalled_watch_is_fatal_only_while_the_server_answers_others",
     ),
     Break(
         "an empty list of another kind from a proxy counts as a list",
@@ -187,7 +187,7 @@ SECRECY: Final = (
         "_one_line",
         "if text.isprintable():",
         "if text.isascii():",
-        "tests/unit/telemetry/test_logs.py::test_what_the_cluster_says_cannot_steer_the_terminal",
+        "tests/unit/telemetry/test_logs.py::test_text_from_the_cluster_cannot_control_the_terminal",
     ),
     Break(
         "a span contains the error text of a refused write of a Secret",

@@ -15,7 +15,7 @@ HOST_GROUPS: Final = (
         "if beside else",
         "if not beside else",
         "tests/unit/host_manager/test_decide.py::"
-        "test_beside_the_other_operator_a_group_that_is_deleted_loses_our_finalizer_alone",
+        "test_beside_the_other_operator_a_deleted_group_loses_only_the_finalizer_of_trellis",
     ),
     Break(
         "child objects are written while another operator runs",
@@ -82,7 +82,7 @@ HOSTS: Final = (
         "_recycle",
         "if len(snapshot.pods) != counts.desired or not all(pod.ready for pod in snapshot.pods):",
         "if len(snapshot.pods) != counts.desired:",
-        "tests/unit/host_manager/test_lattice.py::test_silent_hosts_are_restarted_one_at_a_time_if_that_is_asked_for",
+        "tests/unit/host_manager/test_lattice.py::test_hosts_without_heartbeat_are_restarted_one_at_a_time_if_configured",
     ),
     Break(
         "the password of a registry is a value in the pod",
@@ -131,7 +131,7 @@ SERVICES: Final = (
         "_service_names",
         "foreign = there is not None and not there.application and not there.peers",
         "foreign = there is not None and there.application and not there.peers",
-        "tests/unit/service_reflector/test_decide.py::test_the_service_of_somebody_else_is_left_alone_and_told",
+        "tests/unit/service_reflector/test_decide.py::test_the_service_of_another_owner_is_left_alone_and_reported",
     ),
     Break(
         "a lattice of the same name in another namespace decides",
@@ -162,7 +162,7 @@ ENDPOINTS: Final = (
         "make_endpoint",
         "pod.serving and not pod.terminating",
         "pod.serving",
-        "tests/unit/service_reflector/test_slices.py::test_an_endpoint_tells_whether_it_is_ready_serves_or_ends",
+        "tests/unit/service_reflector/test_slices.py::test_an_endpoint_has_the_conditions_ready_serving_and_terminating",
     ),
     Break(
         "a slice has any number of endpoints",

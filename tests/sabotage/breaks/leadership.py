@@ -50,7 +50,7 @@ LEADERSHIP: Final = (
         "taken",
         "_micro_time(now) == record.renewed",
         "now == record.renewed",
-        "tests/unit/kube/test_leader.py::test_two_renewals_in_a_row_never_look_alike_whatever_the_clock_does",
+        "tests/unit/kube/test_leader.py::test_two_consecutive_renewals_differ_for_any_clock",
     ),
 )
 
@@ -71,7 +71,7 @@ CLAIM: Final = (
         "Claim.settles_in",
         "self._timings.settle - self._leader.seconds_since_other) > 0",
         "self._timings.settle - self._leader.seconds_since_other) > self._timings.settle",
-        "tests/unit/kube/test_claim.py::test_who_saw_the_former_holder_goes_by_its_own_clock",
+        "tests/unit/kube/test_claim.py::test_a_candidate_that_observed_the_former_holder_uses_its_own_clock",
     ),
 )
 
@@ -120,7 +120,7 @@ CIRCUIT_BREAKERS: Final = (
         "Breaker._read",
         "known.get(kind) or unreadable(self._now(), self.limits)",
         "known.get(kind) or State()",
-        "tests/unit/kube/test_breaker.py::test_garbage_counts_as_open_and_is_mended",
+        "tests/unit/kube/test_breaker.py::test_a_malformed_record_counts_as_open_and_is_repaired",
     ),
     Break(
         "closing a circuit breaker permits all deletions",
@@ -129,6 +129,6 @@ CIRCUIT_BREAKERS: Final = (
         "close",
         "everything_for is not None, paused",
         "everything_for is None, paused",
-        "tests/unit/limits/test_breaker.py::test_closing_lets_what_is_held_go_and_nothing_else",
+        "tests/unit/limits/test_breaker.py::test_closing_releases_paused_deletions_and_nothing_else",
     ),
 )

@@ -42,7 +42,7 @@ LABELS: Final = (
         "+ timings.grace - now",
         "- now",
         "tests/unit/node_watcher/test_shims_missing.py::"
-        "test_a_node_keeps_for_a_while_what_is_gone_without_having_been_uninstalled_and_says_so_once",
+        "test_a_node_keeps_a_shim_deleted_without_uninstallation_for_a_while_and_reports_it_once",
     ),
     Break(
         "the startup taint is removed with the first of several Shims",

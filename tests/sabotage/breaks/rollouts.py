@@ -23,7 +23,7 @@ ROLLOUT: Final = (
         "_begin",
         "if snapshot.other is not None:",
         "if snapshot.other is not None and jobs:",
-        "tests/unit/provisioner/test_decide.py::test_beside_another_controller_no_job_is_made_and_the_node_says_why",
+        "tests/unit/provisioner/test_decide.py::test_beside_another_controller_no_job_is_made_and_the_node_states_the_reason",
     ),
     Break(
         "a second installer starts while the first is being deleted",
@@ -32,7 +32,7 @@ ROLLOUT: Final = (
         "to_begin",
         "[*own, *former]",
         "former",
-        "tests/unit/provisioner/test_decide.py::test_a_job_deleted_by_hand_is_made_again_once_it_is_gone",
+        "tests/unit/provisioner/test_decide.py::test_a_job_deleted_by_hand_is_recreated_after_its_deletion",
     ),
     Break(
         "a Job is deleted before the Node records its outcome",
@@ -41,7 +41,7 @@ ROLLOUT: Final = (
         "verify",
         "if fulfilled(job, node):",
         "if job.proved or proof:",
-        "tests/unit/provisioner/test_decide.py::test_success_is_said_before_the_label_and_the_job_goes_after_it",
+        "tests/unit/provisioner/test_decide.py::test_success_is_published_before_the_label_and_the_job_is_deleted_after_it",
     ),
     Break(
         "possible changes of an attempt are dropped with its Job",
@@ -50,7 +50,7 @@ ROLLOUT: Final = (
         "unconfirmed_shims",
         "if recorded or removed or any(",
         "if recorded or removed or not any(",
-        "tests/unit/provisioner/test_unconfirmed.py::test_what_a_try_whose_job_is_gone_may_have_left",
+        "tests/unit/provisioner/test_unconfirmed.py::test_leftovers_of_an_attempt_with_a_deleted_job",
     ),
     Break(
         "a Job that had a pod is replaced because of a refused pod",
@@ -89,7 +89,7 @@ CANARIES: Final = (
         "proof_of",
         "or (job.canaries and job.proved is None)",
         "or (job.canaries and job.state is None)",
-        "tests/unit/provisioner/test_canary.py::test_what_is_proved",
+        "tests/unit/provisioner/test_canary.py::test_verified_handlers",
     ),
     Break(
         "a pod of a former Job verifies the new one",
@@ -107,7 +107,7 @@ CANARIES: Final = (
         "take_back",
         "if not node.ready:",
         "if node.ready is None:",
-        "tests/unit/provisioner/test_canary.py::test_nothing_is_taken_back_from_a_node_that_is_away",
+        "tests/unit/provisioner/test_canary.py::test_nothing_is_rolled_back_on_an_unavailable_node",
     ),
     Break(
         "a signature of one image is valid for another",
@@ -134,7 +134,6 @@ CANARIES: Final = (
         "_pod_spec",
         '"automountServiceAccountToken": False',
         '"automountServiceAccountToken": True',
-        "tests/unit/provisioner/test_resources.py::"
-        "test_no_installer_has_a_token_and_each_privilege_is_one_that_is_said",
+        "tests/unit/provisioner/test_resources.py::test_no_installer_has_a_token_and_each_privilege_is_documented",
     ),
 )

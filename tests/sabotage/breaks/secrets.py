@@ -25,7 +25,7 @@ GRANTS: Final = (
         "if policy.namespace in connection.unsure:",
         "if policy.namespace in connection.unsure and not connection.home:",
         "tests/unit/secrets_backend/test_decide.py::"
-        "test_a_namespace_whose_grant_may_have_gone_with_its_crd_gives_nothing_and_others_do",
+        "test_a_namespace_whose_grant_may_be_deleted_with_its_crd_is_refused_and_others_are_not",
     ),
     Break(
         "every namespace is open by default",
@@ -34,7 +34,7 @@ GRANTS: Final = (
         "_by_default",
         "if namespace not in connection.home:",
         "if not namespace:",
-        "tests/unit/secrets_backend/test_decide.py::test_another_namespace_is_closed_and_it_is_said_what_opens_it",
+        "tests/unit/secrets_backend/test_decide.py::test_another_namespace_is_refused_with_the_grant_to_create",
     ),
     Break(
         "a grant that cannot be parsed opens its namespace",
@@ -122,8 +122,7 @@ TOKENS: Final = (
         "Key._read_or_make",
         "ring = self._ring or KeyRing(CurveKey.make(), ())",
         "ring = KeyRing(CurveKey.make(), ())",
-        "tests/unit/secrets_backend/test_key.py::"
-        "test_a_key_that_is_gone_and_may_not_be_created_again_is_noted_until_it_is",
+        "tests/unit/secrets_backend/test_key.py::test_a_deleted_key_that_may_not_be_recreated_is_reported_until_it_is",
     ),
 )
 
@@ -145,8 +144,7 @@ ANSWERS: Final = (
         "Answering._limit",
         "(grant.groups, opened.entity.subject)",
         "opened.entity.subject",
-        "tests/unit/secrets_backend/test_answering.py::"
-        "test_who_claims_another_tenants_entity_uses_up_nothing_of_its_rate",
+        "tests/unit/secrets_backend/test_answering.py::test_a_claim_of_another_tenants_entity_uses_none_of_its_rate",
     ),
     Break(
         "arbitrary names use memory without a bound",
@@ -165,7 +163,7 @@ ANSWERS: Final = (
         "max(self._waiting.items()",
         "min(self._waiting.items()",
         "tests/unit/secrets_backend/test_audit.py::"
-        "test_a_flood_of_one_source_drops_nothing_of_another_and_keeps_it_waiting_for_one_fact",
+        "test_a_flood_of_one_source_drops_no_event_of_another_and_delays_it_by_one",
     ),
     Break(
         "connections of different accounts share their grants",

@@ -110,7 +110,7 @@ SOURCES: Final = (
         "_ask",
         "return ImageAnswer(ImageState.UNKNOWN, str(error))",
         "return ImageAnswer(ImageState.DENIED, str(error))",
-        "tests/unit/trellis_cli/test_v2.py::test_without_the_login_the_answer_is_unknown_and_nobody_is_asked",
+        "tests/unit/trellis_cli/test_v2.py::test_without_credentials_the_answer_is_unknown_and_no_registry_is_queried",
     ),
     Break(
         "any registry without TLS is asked over plain http",
@@ -169,7 +169,7 @@ DISPLAY: Final = (
         "V2Composer._changed",
         "for id_ in hosts.ids:",
         "for id_ in ():",
-        "tests/unit/read_model/test_composing_v2.py::test_workloads_of_a_host_that_falls_silent_are_evaluated_although_no_other_object_changes",
+        "tests/unit/read_model/test_composing_v2.py::test_workloads_of_a_host_whose_heartbeat_stops_are_evaluated_without_a_change_of_another_object",
     ),
     Break(
         "numbers of a host come from its status",
@@ -284,7 +284,7 @@ EVENTS: Final = (
         "V2Reconciler._recall",
         "if cache.covers(event.key()[0]):",
         "if event.key():",
-        "tests/unit/host_manager/test_v2_publishing.py::test_objects_of_namespaces_that_are_not_watched_are_not_gone",
+        "tests/unit/host_manager/test_v2_publishing.py::test_objects_of_unwatched_namespaces_do_not_count_as_deleted",
     ),
     Break(
         "the heartbeats of one operator's hosts are evidence against those of another one",

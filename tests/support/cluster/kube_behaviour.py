@@ -112,7 +112,7 @@ class ListBehaviour:
         for event in seen:
             assert int(event.object["metadata"]["resourceVersion"]) >= int(start), event.type
 
-    async def test_a_watch_from_an_ancient_version_is_gone(
+    async def test_a_watch_from_a_compacted_version_is_gone(
         self, kube: Kube, namespace: str, forget_history: ForgetHistory
     ) -> None:
         await forget_history()
@@ -128,7 +128,7 @@ class ListBehaviour:
         async with asyncio.timeout(DEADLINE):
             assert await self.watched_types(kube, namespace, version) <= {"BOOKMARK", "ADDED"}
 
-    async def test_the_informer_tells_each_difference_once(self, kube: Kube, namespace: str) -> None:
+    async def test_the_informer_reports_each_change_once(self, kube: Kube, namespace: str) -> None:
         await kube.create(CONFIGMAPS, configmap(namespace, "before", x="1"))
         async with Watched(kube, namespace) as watched:
             key = f"{namespace}/before"
@@ -250,7 +250,7 @@ class EventBehaviour:
         await recorder.record(regarding=ObjectRef.of(made), type="Warning", reason="Other", message="news")
         assert [event["message"] for event in (await kube.list(EVENTS, namespace)).items if event["reason"] == "Other"]
 
-    async def test_an_object_has_only_so_many_events_whatever_they_say(self, kube: Kube, namespace: str) -> None:
+    async def test_the_number_of_events_of_an_object_is_bounded(self, kube: Kube, namespace: str) -> None:
         now = 1000.0
         many, item = [await kube.create(CONFIGMAPS, configmap(namespace, name)) for name in "ab"]
         recorder = EventRecorder(kube, component="trellis-x", clock=lambda: now)

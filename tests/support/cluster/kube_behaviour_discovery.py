@@ -15,7 +15,7 @@ _DEFINED_LATER = {APPLICATIONS.group, HOST_CONFIGS.group, HTTP_ROUTES.group, SHI
 class DiscoveryBehaviour:
     """Kinds by apiVersion and kind."""
 
-    async def test_every_kind_of_kubernetes_is_found_where_we_know_it_to_be(self, kube: Kube) -> None:
+    async def test_every_builtin_kind_is_discovered_at_its_known_group(self, kube: Kube) -> None:
         discovery = Discovery(kube)
         for known in ALL:
             if known.group not in _DEFINED_LATER:
@@ -33,7 +33,7 @@ class DiscoveryBehaviour:
             ("", "Thing", "Thing"),
         ],
     )
-    async def test_what_is_not_there_is_said_by_its_name(
+    async def test_a_missing_kind_is_reported_by_its_name(
         self, kube: Kube, api_version: str, kind: str, named: str
     ) -> None:
         with pytest.raises(UnknownKind) as caught:

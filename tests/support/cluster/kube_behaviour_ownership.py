@@ -44,7 +44,7 @@ class ManagerBehaviour:
         await self._apply(kube, made, "one", x="1")
         assert await self._apply(kube, made, "one") == {"x": "1"}
 
-    async def test_a_field_that_a_person_changed_is_theirs_until_it_is_applied_again(
+    async def test_a_field_that_a_person_changed_is_the_others_until_it_is_applied_again(
         self, kube: Kube, namespace: str
     ) -> None:
         made = await self._made_by(kube, "one", namespace, x="1")
@@ -135,7 +135,7 @@ class CollectorBehaviour:
         await kube.delete(NODES, name, uid=node["metadata"]["uid"])
         await eventually(lambda: is_deleted(kube, namespace, "a"), "it goes", CONTROLLERS)
 
-    async def test_an_object_made_for_an_owner_that_is_gone_does_not_last(self, kube: Kube, namespace: str) -> None:
+    async def test_an_object_with_a_deleted_owner_is_garbage_collected(self, kube: Kube, namespace: str) -> None:
         owner = await kube.create(CONFIGMAPS, configmap(namespace, "owner"))
         await kube.delete(CONFIGMAPS, "owner", namespace, uid=owner["metadata"]["uid"])
         await self._owned(kube, namespace, "ghost", owner)

@@ -39,7 +39,7 @@ class ObjectBehaviour:
         )
         assert (caught.value.status, caught.value.kind, caught.value.name) == (404, "ConfigMap", "nobody")
 
-    async def test_an_answer_is_taken_up_to_the_length_that_is_asked_for(self, kube: Kube, namespace: str) -> None:
+    async def test_an_answer_is_taken_up_to_the_length_that_is_requested(self, kube: Kube, namespace: str) -> None:
         await kube.create(CONFIGMAPS, configmap(namespace, "a", x="1" * 5000))
         call = Call("GET", "ConfigMap", "configmaps", namespace, "a")
         path = CONFIGMAPS.path(namespace, "a")
@@ -96,7 +96,7 @@ class ObjectBehaviour:
         with pytest.raises(Conflict):
             await kube.delete(CONFIGMAPS, "a", namespace, uid=first["uid"], resource_version=first["resourceVersion"])
 
-    async def test_finalizers_hold_an_object_until_they_are_gone(self, kube: Kube, namespace: str) -> None:
+    async def test_finalizers_keep_an_object_until_they_are_removed(self, kube: Kube, namespace: str) -> None:
         manifest = configmap(namespace, "a")
         manifest["metadata"]["finalizers"] = ["trellis.dev/test"]
         uid = (await kube.create(CONFIGMAPS, manifest))["metadata"]["uid"]
@@ -149,7 +149,7 @@ class PatchBehaviour:
         assert patched["metadata"]["labels"] == {"kwasm.sh/kwasm-provisioned": "a", "trellis.dev/wasm": "ready"}
 
     @pytest.mark.parametrize("path", ["/metadata/uid", "/metadata/labels/absent", "/data/none/deeper"])
-    async def test_a_failed_test_is_told_apart_and_nothing_is_written(
+    async def test_a_failed_test_is_distinguished_and_nothing_is_written(
         self, kube: Kube, namespace: str, path: str
     ) -> None:
         await kube.create(CONFIGMAPS, configmap(namespace, "a", x="1"))

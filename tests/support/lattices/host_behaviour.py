@@ -115,7 +115,7 @@ class HostBehaviour:
         async with Lattice.of(url, lattice) as watched:
             yield watched
 
-    async def test_a_host_says_that_it_started_and_who_it_is(self, watched: Lattice, new_host: NewHost) -> None:
+    async def test_a_host_publishes_its_start_and_identity(self, watched: Lattice, new_host: NewHost) -> None:
         host = await new_host({"zone": "a"}, 30)
         event = await watched.event("host_started", host.id)
         assert set(event) == EVENT_KEYS
@@ -142,7 +142,7 @@ class HostBehaviour:
             }
             assert response["lattice"] == watched.name
 
-    async def test_its_inventory_is_what_its_heartbeats_say(self, watched: Lattice, new_host: NewHost) -> None:
+    async def test_its_inventory_matches_its_heartbeats(self, watched: Lattice, new_host: NewHost) -> None:
         host = await new_host({}, 1)
         requested = (await watched.ask(f"host.get.{host.id}"))["response"]
         heartbeat = (await watched.event("host_heartbeat", host.id, nth=2))["data"]
@@ -156,7 +156,7 @@ class HostBehaviour:
         assert heartbeat["uptime_seconds"] >= 1
         assert re.fullmatch(r"(\d+m )?\d+s", heartbeat["uptime_human"])
 
-    async def test_labels_are_put_and_deleted_and_everybody_is_told(self, watched: Lattice, new_host: NewHost) -> None:
+    async def test_labels_are_set_and_deleted_and_published(self, watched: Lattice, new_host: NewHost) -> None:
         host = await new_host({"kept": "yes"}, 30)
         put = await watched.ask(f"label.put.{host.id}", {"key": "tier", "value": "gold"})
         assert put == {"success": True, "message": "successfully put label"}
@@ -190,7 +190,7 @@ class HostBehaviour:
         assert (await watched.ask(f"host.get.{host.id}"))["success"] is True
 
     @pytest.mark.parametrize("named", [False, True], ids=["without a body", "with its id and a timeout"])
-    async def test_a_host_that_is_asked_to_stop_says_so_and_ends(
+    async def test_a_stopped_host_publishes_its_stop_and_ends(
         self, watched: Lattice, new_host: NewHost, named: bool
     ) -> None:
         host = await new_host({"zone": "a"}, 1)
@@ -203,13 +203,13 @@ class HostBehaviour:
         with pytest.raises(nats.errors.NoRespondersError):
             await watched.ask(f"host.get.{host.id}")
 
-    async def test_a_host_that_is_terminated_says_so(self, watched: Lattice, new_host: NewHost) -> None:
+    async def test_a_terminated_host_publishes_its_stop(self, watched: Lattice, new_host: NewHost) -> None:
         host = await new_host({}, 1)
         await host.terminate()
         await watched.event("host_stopped", host.id)
         await host.ended()
 
-    async def test_a_host_that_is_killed_says_nothing(self, watched: Lattice, new_host: NewHost) -> None:
+    async def test_a_killed_host_publishes_nothing(self, watched: Lattice, new_host: NewHost) -> None:
         host = await new_host({}, 1)
         await watched.event("host_heartbeat", host.id)
         await host.kill()

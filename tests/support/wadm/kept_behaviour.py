@@ -162,7 +162,9 @@ class KeptBehaviour:
             await kept.deleted(name)
             await wadm_lacks(wadm, "Web_1")
 
-    async def test_what_wash_does_while_nobody_works_is_found_at_the_start(self, kept: KeptWorld, wadm: Wadm) -> None:
+    async def test_changes_made_with_wash_while_the_controller_is_down_are_found_at_start(
+        self, kept: KeptWorld, wadm: Wadm
+    ) -> None:
         kept.group()
         async with kept.manager():
             kept.apply("kept", spec())
@@ -200,7 +202,7 @@ class KeptBehaviour:
             assert [version["version"] for version in found["status"]["versions"]] == [first, "w1"]
             await wadm_has(wadm, "web", deployed_version=first)
 
-    async def test_what_nats_does_not_take_is_told_with_its_size_and_concerns_nobody_else(
+    async def test_a_manifest_too_large_for_nats_is_reported_with_its_size_and_affects_no_other(
         self, kept: KeptWorld, wadm: Wadm
     ) -> None:
         kept.group()
@@ -225,7 +227,7 @@ class KeptBehaviour:
             await kept.synced("large")
             assert "Rejected" not in kept.conditions("large")
 
-    async def test_versions_that_do_not_fit_into_one_entry_of_wadms_storage_are_told(
+    async def test_versions_that_do_not_fit_into_one_entry_of_wadms_storage_are_reported(
         self, kept: KeptWorld, wadm: Wadm
     ) -> None:
         kept.group()

@@ -71,7 +71,7 @@ class OutageBehaviour:
 
     proves: ClassVar[bool] = True
 
-    async def test_a_wadm_that_is_dead_is_told_though_nobody_changes_anything(
+    async def test_a_dead_wadm_is_reported_without_any_change(
         self, kept: KeptWorld, wadm: Wadm, servers: Servers
     ) -> None:
         kept.group()
@@ -93,7 +93,7 @@ class OutageBehaviour:
             await equal_again(kept, "mine", "theirs")
             assert set(await models(wadm)) == {"mine", "theirs"}
 
-    async def test_a_group_of_hosts_says_that_wadm_is_dead(self, kept: KeptWorld, wadm: Wadm, servers: Servers) -> None:
+    async def test_a_host_group_reports_a_dead_wadm(self, kept: KeptWorld, wadm: Wadm, servers: Servers) -> None:
         def condition() -> tuple[str, str]:
             return kept.hosts.condition("group", names.CONDITION_APPLICATIONS_SYNCED)[:2]
 
@@ -112,7 +112,7 @@ class OutageBehaviour:
                 await servers.start_wadm()
             await eventually(lambda: condition() == there, "it is there again", seconds=PATIENCE)
 
-    async def test_what_is_changed_and_deleted_while_wadm_is_away_is_so_when_it_is_back(
+    async def test_changes_and_deletions_during_an_outage_of_wadm_are_applied_after_it(
         self, kept: KeptWorld, wadm: Wadm, servers: Servers
     ) -> None:
         kept.group()
@@ -139,7 +139,7 @@ class OutageBehaviour:
             await wadm_has(wadm, "changed", deployed_version=found["status"]["synced"]["wadmVersion"])
             await kept.synced("new")
 
-    async def test_while_nats_is_away_nothing_goes_and_what_both_sides_did_is_found_afterwards(
+    async def test_during_an_outage_of_nats_nothing_is_deleted_and_changes_of_both_sides_are_found_after_it(
         self, kept: KeptWorld, wadm: Wadm, servers: Servers
     ) -> None:
         kept.group()
@@ -184,7 +184,7 @@ class OutageBehaviour:
                 "theirs": False,
             }
 
-    async def test_a_lattice_that_is_away_is_in_nobody_elses_way(self, kept: KeptWorld, wadm: Wadm) -> None:
+    async def test_an_unreachable_lattice_delays_no_other(self, kept: KeptWorld, wadm: Wadm) -> None:
         kept.group()
         elsewhere = f"{kept.lattice}-elsewhere"
         kept.group("elsewhere", elsewhere, natsClientPort=1)

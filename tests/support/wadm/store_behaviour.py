@@ -134,7 +134,7 @@ def manifest(name: str, version: str, note: str = "") -> dict[str, Any]:
 class StoreBehaviour:
     """Tests of what is seen."""
 
-    async def test_whatever_wadm_is_told_is_seen(self, world: World) -> None:
+    async def test_every_command_to_wadm_is_recorded(self, world: World) -> None:
         async with followed(world.address) as seen:
             await seen.synced()
             await seen.wadm.put(manifest("web", "v1"))
@@ -155,7 +155,7 @@ class StoreBehaviour:
             await seen.shows("web", "v1")
             assert list(seen.store.names()) == ["web"]
 
-    async def test_of_what_it_does_not_have_or_has_not_begun_with_wadm_says_undeployed(self, world: World) -> None:
+    async def test_wadm_reports_missing_and_unstarted_applications_as_undeployed(self, world: World) -> None:
         async with followed(world.address) as seen:
             await seen.synced()
             assert await seen.wadm.status("web") == Status("undeployed")
@@ -164,7 +164,7 @@ class StoreBehaviour:
             assert await seen.wadm.status("web") == Status("undeployed")  # there is no host
             assert seen.store.silent == ""
 
-    async def test_a_manifest_is_held_to_the_letter(self, world: World) -> None:
+    async def test_a_manifest_is_stored_unchanged(self, world: World) -> None:
         letters = 'a \x85 b \u2028 c\t\r\n \x00\x7f \ufeff \\ " \U0001f600'
         async with followed(world.address) as seen:
             await seen.synced()
@@ -203,7 +203,7 @@ class StoreBehaviour:
             await seen.wadm.put(manifest("web", "v1"))
             await seen.shows("web", "v1")
 
-    async def test_lattices_whose_keys_are_alike_keep_what_is_theirs(self, world: World) -> None:
+    async def test_lattices_whose_keys_are_alike_keep_what_is_the_others(self, world: World) -> None:
         async with followed(world.address) as seen, contextlib.AsyncExitStack() as others:
             await seen.synced()
             await seen.wadm.put(manifest("b", "v1"))

@@ -39,14 +39,14 @@ def cache() -> Cache:
 
 
 @pytest.mark.parametrize("new", [None, AGAIN], ids=["deleted", "deleted and made again unobserved"])
-def test_an_object_that_goes_with_our_finalizer_on_it_was_let_go_by_a_user(
+def test_the_deletion_of_an_object_with_its_finalizer_is_a_forced_removal(
     cache: Cache, new: ApplicationView | None
 ) -> None:
     cache.application_changed(changed(VIEW, new))
     assert cache.progress(KEY) == Progress(removed=VIEW)
 
 
-def test_an_object_from_which_we_removed_the_finalizer_was_not(cache: Cache) -> None:
+def test_the_deletion_of_an_object_after_its_finalizer_was_removed_is_no_forced_removal(cache: Cache) -> None:
     cache.releasing(VIEW.uid)
     cache.application_changed(changed(VIEW, None))
     assert cache.progress(KEY) == SETTLED
@@ -80,7 +80,7 @@ def test_accepting_one_removal_forgets_no_other(cache: Cache) -> None:
     assert other.removal_accepted(AGAIN) == SETTLED
 
 
-def test_neither_was_one_that_changes_or_goes_without_our_finalizer(cache: Cache) -> None:
+def test_a_change_or_a_deletion_without_its_finalizer_is_no_forced_removal(cache: Cache) -> None:
     cache.application_changed(changed(VIEW, replace(VIEW, generation=2)))
     cache.application_changed(changed(replace(VIEW, object=replace(VIEW.object, finalizer=False)), None))
     assert cache.progress(KEY) == SETTLED
@@ -104,7 +104,7 @@ def test_a_lattice_has_the_groups_that_name_it_now(cache: Cache) -> None:
     assert cache.key_of(VIEW) == Key("", "team/web")
 
 
-def test_of_an_application_that_is_gone_on_both_sides_nothing_is_remembered(cache: Cache) -> None:
+def test_an_application_deleted_on_both_sides_leaves_no_record(cache: Cache) -> None:
     cache.advance(KEY, lambda progress: progress.with_request(Deploy(Announcement(Reason.APPLIED, ""), "v1")))
     assert cache.progress(KEY).requested == "v1"
     cache.deleted(KEY)

@@ -98,7 +98,7 @@ def test_a_manifest_that_cannot_be_read_is_not_carried_over_but_deleted(deleting
 
 
 @pytest.mark.parametrize(("until", "again"), [(15.0, 5.0), (10.1, Timings().soon)], ids=["later", "at once"])
-def test_what_wadm_refused_is_reported_and_not_asked_for_before_its_time(until: float, again: float) -> None:
+def test_a_refusal_of_wadm_is_reported_and_not_retried_early(until: float, again: float) -> None:
     requested = snapshot()
     refused = SETTLED.refused_as(requested.object, Refusal.FAILED, "no", until - 4.0, Timings()).refused
     decision = decide(replace(requested, progress=Progress(refused=refused)))

@@ -106,13 +106,13 @@ def test_each_word_of_wadms_about_what_is_deployed_has_its_conditions(
         (Status("compensating"), "Reconciling", ["wadm", "Reconciling"]),
     ],
 )
-def test_what_wadm_did_not_say_is_not_put_into_its_mouth(reported: Status | None, phase: str, named: list[str]) -> None:
+def test_a_status_of_wadm_is_never_invented(reported: Status | None, phase: str, named: list[str]) -> None:
     status = status_of(seen(wadm_status=reported))
     assert status["phase"] == phase
     assert lacking(message(status, "Ready"), *named) == []
 
 
-def test_a_new_leader_leaves_wadms_last_word_until_it_hears_one() -> None:
+def test_a_new_leader_keeps_wadms_last_status_until_it_receives_one() -> None:
     failed = Status("failed", "no host", (Scaler("SpreadScaler", "echo", "failed", "no host"),))
     for reported in (WORKS, failed, Status("undeployed")):
         first = seen(wadm_status=reported)
@@ -142,7 +142,7 @@ def test_what_is_not_to_run_and_does_not_is_ready() -> None:
         assert "deployedVersion" not in status
 
 
-def test_while_wadm_is_away_the_last_word_stays_and_nothing_is_known() -> None:
+def test_while_wadm_is_unavailable_the_last_status_stays_and_readiness_is_unknown() -> None:
     before = status_of(seen())
     view = replace(VIEW, object=replace(VIEW.object, base=BASE), status=json.dumps(before))
     waits = Decision(waits=Because(Reason.WADM_UNAVAILABLE, "wadm does not answer"))
@@ -157,7 +157,7 @@ def test_while_wadm_is_away_the_last_word_stays_and_nothing_is_known() -> None:
     }
 
 
-def test_without_a_lattice_it_waits_and_says_what_to_do() -> None:
+def test_without_a_lattice_it_waits_and_names_the_remedy() -> None:
     waits = Decision(waits=Because(Reason.NO_LATTICE, "none"))
     snapshot = Snapshot(VIEW.object, Absence.UNAVAILABLE, Standing.NO_LATTICE, NOW)
     status = status_of(seen(decision=waits, snapshot=snapshot, model=None, lattice_id="", reason="label it", view=VIEW))
@@ -181,7 +181,7 @@ def refusals() -> list[tuple[str, WadmRefusedError]]:
     return found
 
 
-def test_every_recorded_refusal_is_told_in_wadms_own_words() -> None:
+def test_every_recorded_refusal_is_reported_in_wadms_own_words() -> None:
     recorded = refusals()
     assert len(recorded) >= 3
     for found_text, error in recorded:
@@ -200,7 +200,7 @@ def test_what_wadm_itself_could_not_do_is_tried_again_and_not_stalled() -> None:
     assert conditions_of(status)["Reconciling"] == ("True", "WadmFailed")
 
 
-def test_what_cannot_be_read_is_told() -> None:
+def test_an_unreadable_manifest_is_reported() -> None:
     status = status_of(seen(view=replace(VIEW, problem="`spec.components` is no list"), model=None, wadm_status=None))
     assert conditions_of(status)["Stalled"] == ("True", "InvalidManifest")
     assert message(status, "Ready") == "`spec.components` is no list"
@@ -222,7 +222,7 @@ def test_a_message_is_cut_where_names_of_fields_have_no_end() -> None:
     assert (len(found_text), found_text[-1]) == (4096, "…")
 
 
-def test_recording_writes_what_both_have_who_won_and_what_lost() -> None:
+def test_recording_writes_the_synced_version_the_winner_and_the_lost_change() -> None:
     record = Decision((Record(Because(Reason.SYNCED, "equal"), BASE),))
     status = status_of(seen(view=VIEW, decision=record, winner=Side.KUBERNETES, lost=Lost(Side.WADM, "v9")))
     assert status["synced"]["specDigest"] == DIGEST
@@ -237,7 +237,7 @@ def test_recording_writes_what_both_have_who_won_and_what_lost() -> None:
     assert len(later["wins"]) == 2
 
 
-def test_a_contest_is_told() -> None:
+def test_a_conflict_of_two_writers_is_reported() -> None:
     waits = Decision(waits=Because(Reason.CONTENDED, "by turns"), again=60.0)
     found = conditions_of(status_of(seen(decision=waits)))
     assert found["Contended"] == ("True", "Contended")
@@ -251,7 +251,7 @@ def test_the_same_is_written_once_however_much_time_passes() -> None:
     assert patch_of(first, later) == {}
 
 
-def test_a_patch_takes_away_what_is_no_more() -> None:
+def test_a_patch_removes_outdated_conditions() -> None:
     first = status_of(seen(wadm_status=Status("reconciling", "soon", WORKS.scalers)))
     view = replace(VIEW, object=replace(VIEW.object, base=BASE), status=json.dumps(first))
     patch = patch_of(first, status_of(seen(view=view, wadm_status=Status("deployed"))))
@@ -260,14 +260,14 @@ def test_a_patch_takes_away_what_is_no_more() -> None:
     assert "versions" not in patch
 
 
-def test_work_under_way_says_what_is_done() -> None:
+def test_reconciling_states_the_action_in_progress() -> None:
     put = Decision((Put(Because(Reason.APPLIED, "it was applied in Kubernetes"), "v1"),))
     status = status_of(seen(view=VIEW, decision=put, model=None, wadm_status=None))
     assert conditions_of(status)["Synced"] == ("False", "Applied")
     assert conditions_of(status)["Reconciling"] == ("True", "Applied")
 
 
-def test_people_are_told_once_of_what_was_refused() -> None:
+def test_a_refusal_is_published_once_as_an_event() -> None:
     refused = status_of(seen(refused=Refused(DIGEST, False, Refusal.REJECTED, "no")))
     assert dict(news_of({}, refused)) == {"Rejected": "no"}
     assert dict(news_of(refused, refused)) == {}
@@ -280,7 +280,7 @@ REPORTED = [None, *map(Status, (*PHASES, "something new"))]
 
 
 @pytest.mark.parametrize("decision", [Decision(), WORKS_ON, *WAITS], ids=str)
-def test_whatever_is_known_one_of_ready_reconciling_and_stalled_holds(decision: Decision) -> None:
+def test_exactly_one_of_ready_reconciling_and_stalled_holds(decision: Decision) -> None:
     """kstatus reads Stalled as failed, Reconciling as in progress, Ready as current: two of them contradict."""
     for refused, reported, deployed in itertools.product(REFUSED, REPORTED, ("v1", "")):
         base = replace(BASE, deployed=bool(deployed))

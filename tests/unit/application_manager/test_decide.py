@@ -49,7 +49,7 @@ def test_where_both_are_equal_and_that_is_written_down_nothing_is_done() -> None
     assert decide(Snapshot(SAME, WADM)) == Decision()
 
 
-def test_a_new_object_gets_its_finalizer_before_wadm_hears_of_it() -> None:
+def test_a_new_object_gets_its_finalizer_before_it_is_sent_to_wadm() -> None:
     new = Object(A, "v1", finalizer=False)
     assert did(decide(Snapshot(new, Absence.LOST))) == ["AddFinalizer", "Put v1", "Deploy v1"]
     assert did(decide(Snapshot(replace(new, finalizer=True), Absence.LOST))) == ["Put v1", "Deploy v1"]
@@ -102,7 +102,7 @@ def test_an_application_that_wadm_stores_and_does_not_list_is_put_in_a_further_v
 
 
 @pytest.mark.parametrize("others", [True, False])
-def test_of_two_that_changed_the_one_counts_that_somebody_else_manages(others: bool) -> None:
+def test_of_two_concurrent_changes_the_one_managed_by_another_controller_wins(others: bool) -> None:
     found = replace(SAME, digest=B, version="v2", others=others)
     decision = decide(Snapshot(found, Model((("v1", A), ("v3", C)), "v3")))
     if others:
@@ -124,7 +124,7 @@ def test_both_changed_to_the_same_is_only_written_down() -> None:
     assert did(decide(Snapshot(found, Model((("v1", A), ("v2", B)), "v2")))) == ["Record"]
 
 
-def test_a_change_and_a_deletion_with_wash_leave_what_somebody_manages() -> None:
+def test_a_change_and_a_deletion_with_wash_are_reverted_on_managed_objects() -> None:
     changed = replace(SAME, digest=B, version="v2")
     assert did(decide(Snapshot(changed, Absence.DELETED))) == ["Put v2", "Deploy v2"]
     assert did(decide(Snapshot(replace(changed, others=False), Absence.DELETED))) == ["DeleteObject"]
@@ -187,7 +187,7 @@ def test_deleting_an_object_deletes_the_model_first_and_waits_for_wadm() -> None
     assert decide(Snapshot(replace(deleting, finalizer=False), WADM)) == Decision()
 
 
-def test_an_object_whose_lattice_is_not_known_any_more_is_let_go_and_remembered() -> None:
+def test_an_object_with_an_unknown_lattice_loses_its_finalizer_and_is_recorded() -> None:
     (action,) = decide(Snapshot(replace(SAME, deleting=True), Absence.UNAVAILABLE, Standing.NO_LATTICE)).actions
     assert isinstance(action, RemoveFinalizer)
     assert action.tombstone
@@ -220,7 +220,7 @@ def test_a_cluster_that_does_not_own_the_lattice_shows_what_wadm_has() -> None:
     assert isinstance(decide(Snapshot(SAME, Absence.DELETED, Standing.OWNED_BY_OTHER)).actions[0], DeleteObject)
 
 
-def test_a_change_of_what_another_cluster_keeps_stays_and_is_told() -> None:
+def test_a_change_of_an_application_of_another_cluster_is_kept_and_reported() -> None:
     decision = decide(Snapshot(replace(SAME, digest=C), Model((("v1", A), ("v2", B)), "v2"), Standing.OWNED_BY_OTHER))
     assert decision.actions == ()
     assert decision.waits is not None
@@ -233,7 +233,7 @@ def test_what_deletes_one_side_for_the_other_needs_leave_of_the_circuit_breaker(
     assert not any(map(deletes, decide(Snapshot(replace(SAME, undeploy=True), WADM)).actions))
 
 
-def test_what_wadm_was_told_of_an_object_that_changed_back_is_no_change_of_wadms() -> None:
+def test_a_manifest_sent_to_wadm_for_an_object_that_changed_back_is_no_change_of_wadm() -> None:
     stopped = Model((("v1", A),), "")
     assert did(decide(Snapshot(SAME, stopped))) == ["Record"], "it was undeployed with wash"
     assert did(decide(Snapshot(SAME, stopped, progress=Progress(requested="")))) == ["Deploy v1"]

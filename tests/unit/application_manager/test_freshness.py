@@ -82,7 +82,7 @@ def test_the_condition_is_added_beside_those_of_others() -> None:
     assert found == [READY, condition | {"lastTransitionTime": NOW, "observedGeneration": 1}]
 
 
-def test_what_is_said_already_takes_no_write() -> None:
+def test_a_current_condition_causes_no_write() -> None:
     verdict = Verdict("True", "Synced", "all")
     found: list[dict[str, Any]] | None = with_condition([READY], verdict, NOW, 1)
     assert found is not None
@@ -112,7 +112,7 @@ def telling(kube: FakeKube, health: Health, *, remove_finalizers: bool = False) 
     return GroupConditions(kube, cast("Cache", cache), MissingPermissions(health, remedy), remove_finalizers)
 
 
-async def test_a_right_that_is_missing_to_say_it_makes_the_service_not_ready_until_it_is_there() -> None:
+async def test_missing_permission_to_write_the_status_makes_the_service_not_ready_until_granted() -> None:
     kube, health = FakeKube(), Health("application_manager")
     manifest = {"metadata": {"name": "group", "namespace": "default"}, "spec": {}}
     kube.put(HOST_CONFIGS, manifest | {"status": {"apps": [], "app_count": 0, "conditions": [READY]}})
@@ -136,7 +136,7 @@ async def test_a_right_that_is_missing_to_say_it_makes_the_service_not_ready_unt
     assert health.readiness().reasons == ()
 
 
-async def test_a_group_is_told_once_its_status_has_begun_and_then_takes_no_write_until_it_is_let_go() -> None:
+async def test_a_condition_is_written_on_a_group_with_a_status_and_only_once_until_released() -> None:
     kube = FakeKube()
     manifest = {"metadata": {"name": "group", "namespace": "default"}, "spec": {}}
     kube.put(HOST_CONFIGS, manifest)

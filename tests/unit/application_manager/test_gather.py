@@ -145,7 +145,7 @@ UNKNOWN: dict[str, Lattice] = {
 
 
 @pytest.mark.parametrize("lattice", UNKNOWN.values(), ids=UNKNOWN.keys())
-async def test_nothing_is_done_before_it_is_known_what_wadm_has_and_who_keeps_it(lattice: Lattice) -> None:
+async def test_no_action_is_taken_before_the_applications_and_owners_in_wadm_are_known(lattice: Lattice) -> None:
     found = await world(lattice, deleted()).run()
     assert found.wadm is Absence.UNAVAILABLE
     assert found.standing is Standing.OWNED
@@ -178,7 +178,7 @@ async def test_what_wadm_stores_counts_as_listed_while_wadm_may_still_list_it() 
     assert found.progress.unlisted_since is None
 
 
-async def test_an_object_of_another_clusters_lattice_is_let_go_without_a_word_to_wadm() -> None:
+async def test_an_object_of_another_clusters_lattice_loses_its_finalizer_without_a_request_to_wadm() -> None:
     found = await world(Lattice(Store({"web": MODEL}), own="them"), deleted()).run()
     assert found.standing is Standing.OWNED_BY_OTHER
     assert [type(action) for action in decide(found).actions] == [RemoveFinalizer]
@@ -187,7 +187,7 @@ async def test_an_object_of_another_clusters_lattice_is_let_go_without_a_word_to
 @pytest.mark.parametrize(
     ("proof", "absence"), [(Proof.DELETED, Absence.DELETED), (Proof.LOST, Absence.LOST), (Proof.UNKNOWN, Absence.LOST)]
 )
-async def test_only_what_is_proved_to_be_deleted_is(proof: Proof, absence: Absence) -> None:
+async def test_only_verified_deletions_count(proof: Proof, absence: Absence) -> None:
     assert (await world(Lattice(Store(proof=proof))).run()).wadm is absence
 
 

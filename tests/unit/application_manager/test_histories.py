@@ -94,7 +94,7 @@ class Oracle:
 @pytest.mark.thorough
 @given(st.lists(st.tuples(st.lists(KUBERNETES | WASH, max_size=5), DEATHS), max_size=6))
 @settings(max_examples=300, derandomize=True)
-def test_each_time_both_sides_end_as_the_rules_say(times: list[tuple[list[Step], list[int]]]) -> None:
+def test_in_each_case_both_sides_converge_by_the_rules(times: list[tuple[list[Step], list[int]]]) -> None:
     world, state = TwoSides(), None
     for steps, deaths in times:
         base = None if world.object is None else world.object.base
@@ -122,7 +122,7 @@ def test_killed_between_putting_and_deploying_what_was_lost_it_is_deployed_never
     assert settle(world) == (A, True)
 
 
-def test_what_we_wrote_ourselves_is_no_change_of_kubernetes() -> None:
+def test_writes_of_the_controller_are_no_change_of_kubernetes() -> None:
     world = TwoSides()
     world.apply(B)
     settle(world)
@@ -131,7 +131,7 @@ def test_what_we_wrote_ourselves_is_no_change_of_kubernetes() -> None:
     assert settle(world) == (A, False)
 
 
-def test_killed_before_writing_down_what_we_wrote_we_do_not_give_it_to_wadm_that_has_changed_back() -> None:
+def test_after_a_crash_before_recording_its_write_the_controller_does_not_send_it_to_a_wadm_that_changed_back() -> None:
     world = TwoSides()
     world.apply(A, "v1")
     settle(world)
@@ -145,7 +145,7 @@ def test_killed_before_writing_down_what_we_wrote_we_do_not_give_it_to_wadm_that
     assert settle(world) == (A, True)
 
 
-def test_what_we_wrote_once_is_a_change_when_somebody_else_writes_it_later() -> None:
+def test_a_former_write_of_the_controller_is_a_change_if_another_client_writes_it_later() -> None:
     world = TwoSides()
     world.apply(B)
     settle(world)
@@ -169,7 +169,7 @@ def test_what_was_put_and_not_deployed_is_not_shown_because_the_application_is_u
     assert settle(world) == (A, False)
 
 
-def test_what_wadm_has_from_us_is_no_change_of_its_own_when_the_object_is_changed_back() -> None:
+def test_a_manifest_sent_to_wadm_is_no_change_of_wadm_if_the_object_is_changed_back() -> None:
     """Before it was written down that both were equal: as if nobody had changed anything."""
     world = TwoSides()
     world.apply(A, "v1")
@@ -180,7 +180,7 @@ def test_what_wadm_has_from_us_is_no_change_of_its_own_when_the_object_is_change
     assert settle(world) == (A, True)
 
 
-def test_what_we_undeployed_runs_again_when_the_object_is_to_run_again_at_once() -> None:
+def test_an_undeployed_application_runs_again_if_its_object_requests_it_at_once() -> None:
     world = TwoSides()
     world.apply(A, "v1")
     settle(world)
@@ -190,7 +190,7 @@ def test_what_we_undeployed_runs_again_when_the_object_is_to_run_again_at_once()
     assert settle(world) == (A, True)
 
 
-def test_what_wash_made_of_what_we_told_is_a_change_of_its_own() -> None:
+def test_a_change_with_wash_of_a_sent_manifest_is_a_change_of_wadm() -> None:
     world = TwoSides()
     world.apply(A, "v1")
     settle(world)
@@ -202,7 +202,7 @@ def test_what_wash_made_of_what_we_told_is_a_change_of_its_own() -> None:
     assert settle(world) == (C, True)
 
 
-def test_a_version_that_was_put_just_now_is_not_passed_over_when_its_running_was_seen_by_nobody() -> None:
+def test_a_version_put_a_moment_ago_is_not_skipped_if_its_deployment_was_not_observed() -> None:
     world = TwoSides()
     world.put(A, "v1")
     world.deploy("v1")
@@ -279,7 +279,7 @@ ANY: st.SearchStrategy[Step] = st.one_of(
 
 @given(st.lists(ANY, max_size=25))
 @settings(max_examples=500, derandomize=True)
-def test_whatever_happens_in_whatever_order_both_sides_end_equal_and_nothing_is_lost(steps: list[Step]) -> None:
+def test_in_any_order_of_events_both_sides_converge_and_nothing_is_lost(steps: list[Step]) -> None:
     world = Watched()
     for step in steps:
         step(world)

@@ -193,11 +193,11 @@ LIVES: dict[tuple[str, str], list[str]] = {
 
 
 @pytest.mark.parametrize(("life", "name"), LIVES, ids=lambda part: part)
-def test_an_object_tells_its_applications_life(life: str, name: str) -> None:
+def test_an_object_states_the_identity_of_its_application(life: str, name: str) -> None:
     assert Notified(name).replay(life) == LIVES[life, name]
 
 
-def test_every_scaler_is_told_in_wadms_own_words() -> None:
+def test_every_scaler_is_reported_in_wadms_own_words() -> None:
     kinds = set()
     for life, name in LIVES:
         notified = Notified(name)
@@ -218,7 +218,7 @@ def test_every_scaler_is_told_in_wadms_own_words() -> None:
     assert kinds >= {"SpreadScaler", "DaemonScaler", "LinkScaler"}
 
 
-def test_a_message_that_is_heard_twice_changes_nothing() -> None:
+def test_a_message_that_is_received_twice_changes_nothing() -> None:
     for life, name in LIVES:
         notified = Notified(name)
         for row in rows(life, name):
@@ -229,7 +229,7 @@ def test_a_message_that_is_heard_twice_changes_nothing() -> None:
                 assert notified.status() == before
 
 
-def test_answers_are_the_words_that_were_said_last() -> None:
+def test_answers_are_the_last_published_statuses() -> None:
     for life, name in LIVES:
         published: Row = {"status": {"type": "undeployed"}}
         for row in rows(life, name):

@@ -18,15 +18,15 @@ def test_a_missing_right_names_the_file_that_gives_it() -> None:
     assert lacking(describe_error(error), "me", "list applications.core.oam.dev", f"kubectl apply -f {RIGHTS}") == []
 
 
-def test_a_kind_that_is_not_served_names_the_command_that_tells_why() -> None:
+def test_a_missing_crd_names_the_command_that_explains_it() -> None:
     assert "trellis crds check" in describe_error(NotFound(LIST, status=404, reason="NotFound", message="no"))
 
 
-def test_an_object_that_is_gone_is_no_kind_that_is_gone() -> None:
+def test_a_deleted_object_is_not_a_deleted_crd() -> None:
     error = NotFound(Call("GET", "Application", "applications", "a", "b"), status=404, reason="NotFound", message="no")
     assert describe_error(error) == str(error)
 
 
-def test_what_nothing_is_known_about_says_it_itself() -> None:
+def test_a_forbidden_or_missing_kind_without_a_rule_reports_its_own_error() -> None:
     error = Unavailable(LIST, status=0, reason="Unavailable", message="refused")
     assert describe_error(error) == str(error)

@@ -90,7 +90,7 @@ def test_a_storage_that_does_not_show_what_wadm_acknowledged_is_awaited(
 
 
 @pytest.mark.parametrize(("requested", "kept"), [("v1", "v1"), ("v9", None), ("", None)])
-def test_what_wadm_was_asked_for_is_forgotten_once_it_has_something_else(requested: str, kept: str | None) -> None:
+def test_a_request_to_wadm_is_forgotten_once_wadm_has_another_version(requested: str, kept: str | None) -> None:
     before = Progress(requested=requested, awaited=Awaited(None, None, deleted=False, until=0.0))
     assert before.storage_read(MODEL, answered=True, now=1.0).requested == kept
 
@@ -163,6 +163,6 @@ def test_a_newer_version_that_was_recorded_may_not_be_deployed_next_any_more() -
     assert newer.newest_read(None, None, 12.0) == SETTLED
 
 
-def test_of_an_application_that_is_gone_only_its_tombstone_is_owed() -> None:
+def test_for_a_deleted_application_only_its_tombstone_remains_to_write() -> None:
     removed = view_application(stored())
     assert AWAITED.removed_by_user(removed).deleted() == Progress(removed=removed)

@@ -36,7 +36,7 @@ def publish(published: Published, holds: list[Due], key: str = ABOUT.key) -> lis
     return names_of(due)
 
 
-def test_equal_sides_are_said_to_be_synced_with_what_they_have() -> None:
+def test_equal_sides_are_reported_as_synced_with_their_version() -> None:
     [due] = events_of(ABOUT, SAME, Decision())
     assert due.event == ApplicationSynced(
         namespace="apps",
@@ -81,18 +81,18 @@ def test_what_is_recorded_in_this_run_counts_already() -> None:
         "undeploy recorded",
     ],
 )
-def test_sides_that_are_not_known_to_be_equal_are_not_said_to_be(found: Object, decision: Decision) -> None:
+def test_sides_not_known_to_be_equal_are_not_reported_as_synced(found: Object, decision: Decision) -> None:
     assert events_of(ABOUT, found, decision) == []
 
 
-def test_what_decide_records_before_it_pushes_is_not_said_to_be_synced() -> None:
+def test_versions_recorded_before_a_push_are_not_reported_as_synced() -> None:
     found = replace(SAME, digest=B)
     decision = decide(Snapshot(found, Model((("v1", A), ("v2", A)), "v1")))
     assert any(isinstance(action, Record) for action in decision.actions)
     assert events_of(ABOUT, found, decision) == []
 
 
-def test_a_refusal_and_a_lost_change_are_said_with_what_a_reader_needs() -> None:
+def test_a_refusal_and_a_lost_change_are_reported_with_their_details() -> None:
     events = events_of(ABOUT, SAME, Decision(), Lost(Side.KUBERNETES, "overridden-b"), ("Rejected", "no such link"))
     assert [event.dedup for event in events] == ["uid-1.100.overridden", "uid-1.100.rejected"]
     lost, refused = (event.event for event in events)
@@ -102,14 +102,14 @@ def test_a_refusal_and_a_lost_change_are_said_with_what_a_reader_needs() -> None
     assert (refused.generation, refused.reason, refused.message) == (3, "Rejected", "no such link")
 
 
-def test_what_was_said_is_not_said_again_until_it_is_another() -> None:
+def test_a_published_event_is_not_repeated_until_it_changes() -> None:
     published = Published()
     assert publish(published, events_of(ABOUT, SAME, Decision())) == ["synced"]
     assert publish(published, events_of(replace(ABOUT, resource_version="101"), SAME, Decision())) == []
     assert publish(published, events_of(replace(ABOUT, generation=4), SAME, Decision())) == ["synced"]
 
 
-def test_a_refusal_that_was_mended_and_comes_back_is_said_again() -> None:
+def test_a_refusal_that_was_repaired_and_comes_back_is_reported_again() -> None:
     published, refused = Published(), ("Rejected", "no such link")
     assert publish(published, events_of(ABOUT, SAME, Decision(), rejected=refused)) == ["rejected"]
     assert publish(published, events_of(ABOUT, SAME, Decision(), rejected=refused)) == []
@@ -117,7 +117,7 @@ def test_a_refusal_that_was_mended_and_comes_back_is_said_again() -> None:
     assert publish(published, events_of(ABOUT, SAME, Decision(), rejected=refused)) == ["rejected"]
 
 
-def test_silence_about_one_that_waits_does_not_make_it_synced_anew() -> None:
+def test_a_waiting_application_is_not_reported_as_synced_again() -> None:
     published = Published()
     unavailable = Decision(waits=Announcement(Reason.WADM_UNAVAILABLE, "wadm does not answer"))
     assert publish(published, events_of(ABOUT, SAME, Decision())) == ["synced"]
@@ -125,7 +125,7 @@ def test_silence_about_one_that_waits_does_not_make_it_synced_anew() -> None:
     assert publish(published, events_of(ABOUT, SAME, Decision())) == []
 
 
-def test_an_object_that_is_gone_is_said_to_be_once_and_never_one_of_which_nothing_was_said() -> None:
+def test_a_published_object_is_reported_deleted_once_and_an_unpublished_one_never() -> None:
     published = Published()
     assert published.deletion_events(ABOUT.key) == []
     publish(published, events_of(ABOUT, SAME, Decision()))
@@ -138,7 +138,7 @@ def test_an_object_that_is_gone_is_said_to_be_once_and_never_one_of_which_nothin
     assert published.deletion_events(ABOUT.key) == []
 
 
-def test_an_object_replaced_under_its_name_says_goodbye_for_the_former_one_first() -> None:
+def test_an_object_replaced_under_its_name_is_reported_deleted_first() -> None:
     published = Published()
     publish(published, events_of(ABOUT, SAME, Decision()))
     other = replace(ABOUT, uid="uid-2")
@@ -149,7 +149,7 @@ def test_an_object_replaced_under_its_name_says_goodbye_for_the_former_one_first
     assert publish(published, events_of(other, SAME, Decision())) == []
 
 
-def test_what_the_bus_still_has_is_not_said_again_after_a_restart() -> None:
+def test_events_still_on_the_bus_are_not_repeated_after_a_restart() -> None:
     before, after = Published(), Published()
     events = events_of(ABOUT, SAME, Decision(), Lost(Side.WADM, "v0"))
     for event in events:

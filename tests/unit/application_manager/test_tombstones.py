@@ -30,7 +30,7 @@ async def test_what_was_let_go_is_known_until_it_changes_also_to_the_next_proces
     assert not await found.holds("red", "other", "b1", 7)
 
 
-async def test_the_oldest_are_forgotten_and_what_a_person_broke_says_nothing() -> None:
+async def test_the_oldest_tombstones_are_dropped_and_damaged_ones_are_ignored() -> None:
     kube = FakeKube()
     data = {f"{number:010x}": stone(str(number)).text() for number in range(KEPT)}
     broken = {stone().key: "{", "notes": "mine"}
@@ -45,7 +45,7 @@ async def test_the_oldest_are_forgotten_and_what_a_person_broke_says_nothing() -
     assert "0000000000" not in kept["data"]
 
 
-async def test_what_could_not_be_read_is_asked_for_again() -> None:
+async def test_an_unreadable_tombstone_is_requested_again() -> None:
     kube = FakeKube()
     await Tombstones(kube, PLACE).store_tombstone(stone())
     found = Tombstones(kube, PLACE)

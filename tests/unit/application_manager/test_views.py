@@ -50,7 +50,7 @@ def test_an_object_is_read_in_all_that_a_decision_needs() -> None:
     assert found.written == (DIGEST, 4)
 
 
-def test_the_version_and_our_own_marks_are_no_change_of_the_manifest() -> None:
+def test_the_version_and_the_labels_of_trellis_are_no_change_of_the_manifest() -> None:
     marked = stored(annotations={"version": "v3", names.ANNOTATION_UNDEPLOY: "true"}, labels={names.LABEL_LATTICE: "x"})
     assert view_application(marked).object.digest == view_application(stored()).object.digest
 
@@ -66,14 +66,14 @@ def test_the_version_and_our_own_marks_are_no_change_of_the_manifest() -> None:
     ],
     ids=["nobody", "wadm alone", "somebody of its metadata", "somebody of its status", "somebody of its spec"],
 )
-def test_others_are_who_manages_a_field_of_the_spec(managers: list[dict[str, object]], others: bool) -> None:
+def test_other_managers_are_managers_of_spec_fields(managers: list[dict[str, object]], others: bool) -> None:
     assert view_application(stored(managedFields=managers)).object.others is others
 
 
 @pytest.mark.parametrize(
     "name", ["größe", "a b", "-" * 3001, "x" * 200_000], ids=["letters", "space", "long", "longer"]
 )
-def test_a_name_that_cannot_be_a_key_of_wadm_s_is_told_in_a_few_words(name: str) -> None:
+def test_a_name_invalid_as_a_key_of_wadm_is_reported(name: str) -> None:
     view = view_application(stored(annotations={names.ANNOTATION_APP_NAME: name}))
     assert f"'{name[:64]}'" in view.problem
     assert len(view.problem) < 200
@@ -85,7 +85,7 @@ def test_a_name_of_3000_characters_is_one() -> None:
     assert (view.application, view.problem) == (name, "")
 
 
-def test_what_cannot_be_read_says_why_and_hides_nothing_else() -> None:
+def test_an_unreadable_object_states_the_reason_and_hides_no_other() -> None:
     broken = stored()
     broken["spec"]["components"][0]["type"] = "module"
     view = view_application(broken)
@@ -93,13 +93,13 @@ def test_what_cannot_be_read_says_why_and_hides_nothing_else() -> None:
     assert view.object.finalizer
 
 
-def test_a_name_that_wadm_refuses_is_told() -> None:
+def test_a_name_that_wadm_refuses_is_reported() -> None:
     view = view_application(stored(annotations={names.ANNOTATION_APP_NAME: "a.b"}))
     assert "a.b" in view.problem
 
 
 @pytest.mark.parametrize("lattice_id", ["", "x", f"{DIGEST}", f"{DIGEST}/x", f"{DIGEST}/{'9' * 400}"])
-def test_a_mark_that_somebody_made_up_says_nothing(lattice_id: str) -> None:
+def test_an_invalid_annotation_is_ignored(lattice_id: str) -> None:
     assert view_application(stored(annotations={names.ANNOTATION_LAST_SYNCED: lattice_id})).object.written is None
 
 
@@ -163,11 +163,11 @@ def test_an_object_belongs_to_a_lattice_of_its_own_namespace(
     assert lattice_id or no_lattice_message(groups, label, shown)
 
 
-def test_two_lattices_of_one_name_are_told_apart_by_age() -> None:
+def test_two_lattices_of_one_name_are_distinguished_by_age() -> None:
     assert lattice_of([group("a", "red/9", created="3"), RED], "red", "") == "red/1"
 
 
-def test_the_home_is_where_a_group_says_so_and_else_where_the_oldest_is() -> None:
+def test_the_home_namespace_is_that_of_the_reporting_group_or_of_the_oldest_object() -> None:
     old, new = group("a", "red/1", namespace="one", created="1"), group("b", "red/1", namespace="two", created="2")
     assert home_of([new, old]) == "one"
     assert home_of([old, group("c", "red/1", namespace="two", created="2", home=True)]) == "two"

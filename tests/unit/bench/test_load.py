@@ -97,14 +97,14 @@ def test_no_time_of_a_clock_is_shown_that_was_measured_beside_other_work() -> No
     assert "scale-latency.svg" in tables.text([a_result(FULL)])
 
 
-def test_a_table_says_how_a_figure_grows() -> None:
+def test_a_table_states_how_a_figure_grows() -> None:
     text = tables.text([a_result(FULL.of(share)) for share in SHARES])
     assert "| 62.5 MiB | 125 MiB | 250 MiB | 500 MiB | 1.00 |" in text
     assert "| 3 | 3 | 3 | 3 | 0.00 |" in text
     assert "extrapolated" not in text
 
 
-def test_what_was_not_measured_is_extrapolated_and_said_to_be() -> None:
+def test_figures_that_were_not_measured_are_extrapolated_and_marked() -> None:
     text = tables.text([a_result(FULL.of(share)) for share in SHARES[:2]])
     assert lacking(text, "5,000") == []
     assert "| 500 MiB |" in text
@@ -119,7 +119,7 @@ def test_an_empty_world_has_nothing() -> None:
     assert dataclasses.astuple(EMPTY) == (0, 0, 0, 0)
 
 
-def test_a_profile_counts_a_function_once_a_stack_and_whoever_it_ends_in() -> None:
+def test_a_profile_counts_a_function_once_per_stack_and_each_leaf_function() -> None:
     frames = "run (a.py:1);call (/v/site-packages/b/c.py:2);run (a.py:1);decode (/v/site-packages/b/c.py:9)"
     own, total, samples = own_and_total([f"{frames} 3", "run (a.py:1) 1"])
     assert own == {"decode (b/c.py:9)": 3, "run (a.py:1)": 1}

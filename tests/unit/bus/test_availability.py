@@ -35,7 +35,7 @@ def availability(health: Health, clock: list[float]) -> Availability:
     return made
 
 
-def test_a_stream_that_stores_nothing_is_said_until_it_stores(availability: Availability, health: Health) -> None:
+def test_a_stream_that_stores_nothing_is_reported_until_it_stores(availability: Availability, health: Health) -> None:
     availability.unstored(STREAM, "no answer in time")
     [reason] = health.readiness().reasons
     assert lacking(reason, STREAM, "no answer in time") == []
@@ -43,7 +43,7 @@ def test_a_stream_that_stores_nothing_is_said_until_it_stores(availability: Avai
     assert health.readiness().reasons == ()
 
 
-def test_a_stream_that_nobody_needs_any_more_keeps_nobody_from_being_ready(
+def test_an_unneeded_stream_does_not_prevent_readiness(
     availability: Availability, health: Health, clock: list[float]
 ) -> None:
     """What could not be published was superseded meanwhile, so nothing is published that would show that it works."""
@@ -56,7 +56,7 @@ def test_a_stream_that_nobody_needs_any_more_keeps_nobody_from_being_ready(
     assert health.readiness().reasons == ()
 
 
-def test_a_stream_that_goes_on_storing_nothing_is_said_for_as_long(
+def test_a_stream_that_continues_to_store_nothing_stays_reported(
     availability: Availability, health: Health, clock: list[float]
 ) -> None:
     for _ in range(60):  # what failed is tried again after five seconds

@@ -60,7 +60,7 @@ async def ignore(_: Msg) -> None:
     """Do nothing."""
 
 
-async def test_a_flush_asks_after_everything_that_was_said_before() -> None:
+async def test_a_flush_covers_everything_published_before() -> None:
     async with Server().connected() as server:
 
         async def publish_all() -> None:
@@ -91,7 +91,7 @@ async def test_the_end_of_a_subscription_is_known_to_the_server_before_it_is_bel
         assert received == [b"x"]
 
 
-async def test_an_answer_to_a_flush_that_was_given_up_ends_no_hearing() -> None:
+async def test_an_answer_to_a_cancelled_flush_ends_no_subscription() -> None:
     async with Server().connected() as server:
         received = asyncio.Event()
 

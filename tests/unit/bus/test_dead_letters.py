@@ -76,7 +76,7 @@ def test_the_originals_headers_come_back_but_those_for_the_server(headers: dict[
 
 
 @given(st.text(), HEADERS, st.binary(max_size=50))
-def test_whatever_stands_in_the_stream_can_be_shown(subject: str, headers: dict[str, str], body: bytes) -> None:
+def test_any_content_of_the_stream_can_be_shown(subject: str, headers: dict[str, str], body: bytes) -> None:
     found = letter_of(stored(f"trellis.dead.{subject}", headers, body), "abc")
     page_of(found).encode()
     full_document(found)

@@ -28,7 +28,7 @@ TOKEN = new_ack().token
 
 
 @pytest.mark.parametrize("deliveries", [1, 2, 6, 1000])
-def test_what_nobody_here_saw_and_nobody_crashed_on_is_never_given_up(deliveries: int) -> None:
+def test_deliveries_without_a_local_reader_or_a_crash_never_dead_letter_a_message(deliveries: int) -> None:
     assert not InFlight().hopeless(TOKEN, deliveries)
 
 
@@ -41,7 +41,7 @@ def test_deliveries_that_were_dropped_here_count() -> None:
     assert not holding.hopeless(new_ack(2).token, MAX_DELIVERIES + 1)
 
 
-def test_of_deliveries_nobody_here_saw_as_many_count_as_readers_crashed() -> None:
+def test_deliveries_without_a_local_reader_count_as_often_as_readers_crashed() -> None:
     holding = InFlight()
     holding.crashes = 3
     assert not holding.hopeless(TOKEN, 100)
@@ -55,7 +55,7 @@ def test_of_deliveries_nobody_here_saw_as_many_count_as_readers_crashed() -> Non
     assert holding.hopeless(new_ack(2).token, 6)
 
 
-def test_what_is_held_is_in_work_however_often_it_is_delivered() -> None:
+def test_a_message_in_flight_is_in_progress_regardless_of_redeliveries() -> None:
     holding = InFlight()
     holding.crashes = 9
     ack = new_ack()
@@ -104,7 +104,7 @@ async def test_nothing_is_given_back_late_or_to_another_life_of_the_stream() -> 
     assert (unavailable.sent, over.sent) == ([], [])
 
 
-async def test_what_is_done_is_not_said_to_another_life_of_the_stream() -> None:
+async def test_an_acknowledgement_is_not_sent_to_a_recreated_stream() -> None:
     there, over = Wire(), Wire()
     await new_ack(wire=there)()
     ack = new_ack(wire=over, epoch=Epoch(7, over=True))

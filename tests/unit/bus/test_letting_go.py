@@ -139,7 +139,7 @@ def sockets() -> int:
 
 @pytest.mark.parametrize("before", [False, True], ids=["from the start", "after a connection"])
 @pytest.mark.parametrize("way", WAYS)
-async def test_whatever_answers_is_tried_again_and_again_and_leaves_nothing_open(
+async def test_connections_are_retried_after_any_answer_and_leave_nothing_open(
     answering: Answering, way: str, before: bool
 ) -> None:
     had = sockets()
@@ -179,7 +179,7 @@ async def test_a_command_that_is_given_up_while_it_connects_leaves_nothing_open(
     await eventually(lambda: sockets() == had)
 
 
-async def test_a_connection_that_is_let_go_of_while_tls_is_agreed_on_has_failed() -> None:
+async def test_a_connection_closed_during_the_tls_handshake_has_failed() -> None:
     requested = asyncio.Event()
 
     async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -66,7 +66,7 @@ def test_a_writer_that_knows_more_is_read() -> None:
     assert event.id == "1"
 
 
-def test_two_versions_of_one_fact_are_two_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_versions_of_one_event_are_two_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(_BY_MODEL, OptedOutV3, EventSpec(OptedOutV3, NODE_WATCHER))
     first, third = opted_out("n"), OptedOutV3(name="n", uid="uid-1", resource_version="1")
     ids = []

@@ -63,11 +63,11 @@ def test_the_registry_has_what_a_service_subscribes_to_and_what_its_breakers_gua
     assert [tuple(owner.scope.populations) for owner in owners if isinstance(owner, Breaker)] == [service.guards]
 
 
-def test_every_owner_of_a_fact_has_a_user() -> None:
+def test_every_owner_of_an_event_has_a_user() -> None:
     assert {spec.owner for spec in EVENT_SPECS} <= set(PUBLISHERS)
 
 
-def test_a_fact_is_said_by_its_owner_in_its_own_cluster_alone() -> None:
+def test_an_event_is_published_by_its_owner_in_its_own_cluster_alone() -> None:
     everybody = [user for user in users(CLUSTERS) if user.name != CLI]  # people replay dead letters
     for spec, cluster in product(EVENT_SPECS, CLUSTERS):
         who = [user.name for user in everybody if may_publish(user, f"trellis.evt.{cluster}.{spec.tokens}.n1")]
@@ -75,7 +75,7 @@ def test_a_fact_is_said_by_its_owner_in_its_own_cluster_alone() -> None:
 
 
 @pytest.mark.parametrize("verb", ["DELETE", "PURGE", "UPDATE", "SNAPSHOT", "RESTORE", "PEER.REMOVE", "LEADER.STEPDOWN"])
-def test_nobody_changes_a_stream(verb: str) -> None:
+def test_no_user_may_change_a_stream(verb: str) -> None:
     streams = ("TRELLIS_EVENTS", "TRELLIS_LATTICE", "TRELLIS_DEAD", "KV_TRELLIS_CLUSTERS")
     assert not [
         user.name

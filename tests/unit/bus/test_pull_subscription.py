@@ -73,7 +73,7 @@ async def test_a_server_that_refuses_at_once_is_not_asked_again_at_once(hearing:
     assert time.monotonic() - began > 0.7
 
 
-async def test_what_came_and_was_not_taken_is_told_once(hearing: Staleness) -> None:
+async def test_untaken_messages_are_reported_once(hearing: Staleness) -> None:
     pull = Pull()
     fetching = fetching_of(pull, hearing)
     pull.answers.put_nowait([message(reply) for reply in "abc"])
@@ -84,7 +84,7 @@ async def test_what_came_and_was_not_taken_is_told_once(hearing: Staleness) -> N
     assert fetching.untaken() == []
 
 
-async def test_a_batch_that_has_begun_to_come_is_waited_for_and_not_lost_with_the_loop(hearing: Staleness) -> None:
+async def test_a_batch_in_progress_is_awaited_and_not_lost_with_the_loop(hearing: Staleness) -> None:
     pull = Pull()
     fetching = fetching_of(pull, hearing)
     loop = asyncio.create_task(fetching.fetch(100, 5))
@@ -180,7 +180,7 @@ def asking(pull: Pull, *sends: Msg) -> RequestingConnection:
 NO_MORE = Msg(_client=cast("Any", None), headers={"Status": "404"})
 
 
-async def test_with_the_first_message_comes_what_else_there_is_and_nobody_waits_for_more(hearing: Staleness) -> None:
+async def test_the_first_message_is_returned_with_the_available_ones_without_a_wait(hearing: Staleness) -> None:
     """The client's own fetch of many kept the first of them until its time was over, once in a while."""
     pull = Pull()
     server = asking(pull, message("b"), message("c"), NO_MORE)

@@ -36,7 +36,7 @@ async def runs_started(gate: Gate) -> tuple[list[str], KeyedQueue[str]]:
     return started, queue
 
 
-async def test_every_run_is_asked_for() -> None:
+async def test_every_run_is_requested() -> None:
     started, _ = await runs_started(Gate(float("inf")))
     assert started == ["a", "b", "c"]
 

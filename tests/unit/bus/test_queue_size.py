@@ -89,7 +89,7 @@ async def test_keys_that_back_off_cost_one_handle_are_all_tried_again_and_keep_n
     assert runs.order.index("healthy") - KEYS <= 2 * WORKERS
 
 
-async def test_a_key_that_is_added_over_and_over_starves_nobody_and_failing_keys_get_their_turn_beside_it() -> None:
+async def test_a_key_added_continuously_delays_no_other_and_failing_keys_get_their_turn() -> None:
     timers, order = FakeTimers(), list[str]()
 
     async def run(key: str, _: TraceContext | None) -> None:

@@ -59,7 +59,9 @@ def pid_file(tmp_path: Path) -> Path:
     return path
 
 
-def test_it_is_told_at_the_start_and_of_each_renewal_once(mounted: Mounted, pid_file: Path, signals: list[int]) -> None:
+def test_each_certificate_is_logged_at_start_and_on_renewal_once(
+    mounted: Mounted, pid_file: Path, signals: list[int]
+) -> None:
     reloader = Reloader(mounted.directory, pid_file)
     assert [reloader.look(), reloader.look()] == [RELOADED, ""]
     mounted.put("first")
@@ -70,7 +72,7 @@ def test_it_is_told_at_the_start_and_of_each_renewal_once(mounted: Mounted, pid_
 
 
 @pytest.mark.parametrize("content", [None, "", "nonsense", "4194304999"], ids=["none", "empty", "nonsense", "nobody's"])
-def test_a_server_that_is_not_there_yet_is_told_later(
+def test_a_server_that_is_not_up_yet_is_notified_later(
     mounted: Mounted, pid_file: Path, signals: list[int], content: str | None
 ) -> None:
     reloader = Reloader(mounted.directory, pid_file)
@@ -82,6 +84,6 @@ def test_a_server_that_is_not_there_yet_is_told_later(
     assert signals == [signal.SIGHUP]
 
 
-def test_certificates_that_cannot_be_read_are_said_and_waited_for(tmp_path: Path, pid_file: Path) -> None:
+def test_certificates_that_cannot_be_read_are_reported_and_waited_for(tmp_path: Path, pid_file: Path) -> None:
     missing = tmp_path / "missing"
     assert lacking(Reloader(missing, pid_file).look(), str(missing), "No such file or directory") == []

@@ -42,7 +42,7 @@ def world() -> World:
     return World()
 
 
-def test_a_consumer_with_nothing_to_hear_is_not_stale_if_its_loop_goes_round(world: World) -> None:
+def test_an_idle_consumer_is_not_stale_while_its_loop_runs(world: World) -> None:
     for _ in range(100):
         world.pass_seconds(5)
         world.hearing.went_round()
@@ -62,7 +62,7 @@ def test_a_loop_that_stands_is_stale_and_so_is_one_that_goes_round_while_message
     assert world.hearing.needs_repair
 
 
-def test_it_is_made_anew_twice_before_a_restart_is_asked_for(world: World) -> None:
+def test_it_is_recreated_twice_before_a_restart_is_requested(world: World) -> None:
     repairs = 0
     while world.health.liveness().ok:
         world.pass_seconds(1)
@@ -90,7 +90,7 @@ def test_an_outage_never_asks_for_a_restart_and_what_follows_it_has_its_minute(w
     assert not world.health.liveness().ok
 
 
-def test_who_consumes_no_longer_is_not_stale_and_not_asked(world: World) -> None:
+def test_a_stopped_consumer_is_not_stale_and_not_checked(world: World) -> None:
     world.pass_seconds(3600)
     world.hearing.end()
     assert world.health.liveness().ok

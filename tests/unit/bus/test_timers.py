@@ -41,7 +41,7 @@ def test_a_discarded_key_is_not_called_and_leaves_no_alarm() -> None:
     assert due == []
 
 
-def test_timers_that_were_moved_or_taken_away_ten_thousand_times_leave_nothing_behind() -> None:
+def test_timers_moved_or_removed_ten_thousand_times_leave_nothing_behind() -> None:
     timers, due = FakeTimers(), list[str]()
     heap = TimerHeap[str](timers, due.append)
     for round_ in range(10_000):

@@ -14,7 +14,7 @@ def came_to(*passed: tuple[str, When]) -> list[Point]:
     return [Point(what, 1, when) for what, when in passed]
 
 
-def test_a_write_that_nobody_came_to_again_after_a_crash_before_it_is_undone() -> None:
+def test_a_write_not_repeated_after_a_crash_before_it_is_reported_as_missing() -> None:
     telling = Telling(NODES, (Point(WRITE, 1, When.BEFORE),), passed=came_to((WRITE, When.BEFORE)))
     [undone] = telling.undone()
     assert lacking(undone, WRITE) == []
@@ -25,16 +25,16 @@ def test_one_that_a_successor_came_to_is_not() -> None:
     assert list(Telling(NODES, (Point(WRITE, 1, When.BEFORE),), passed=passed).undone()) == []
 
 
-def test_after_it_was_done_nobody_has_to_come_again() -> None:
+def test_a_completed_write_need_not_be_repeated() -> None:
     telling = Telling(NODES, (Point(WRITE, 1, When.AFTER),), passed=came_to((WRITE, When.AFTER)))
     assert list(telling.undone()) == []
 
 
-def test_nor_to_one_that_nobody_died_at() -> None:
+def test_a_write_without_a_crash_need_not_be_repeated() -> None:
     point = Point(WRITE, 1, When.BEFORE)
     assert list(Telling(NODES, (point,), left=[point]).undone()) == []
 
 
-def test_nor_to_what_is_said_only_while_it_is_so() -> None:
+def test_a_temporary_report_need_not_be_repeated() -> None:
     telling = Telling(NODES, (Point(EVENT, 1, When.BEFORE),), passed=came_to((EVENT, When.BEFORE)))
     assert list(telling.undone()) == []

@@ -37,7 +37,7 @@ def test_memory_that_grows_is_found() -> None:
     assert lacking(problem, "it", "155.5 MiB", "165.5") == []
 
 
-def test_files_that_nobody_closes_are_found() -> None:
+def test_unclosed_files_are_found() -> None:
     verdict = judge("it", samples(files=lambda at: 60 + at / 200))
     [problem] = verdict.growth
     assert lacking(problem, *(f"{count:g}" for count in verdict.files)) == []
@@ -51,7 +51,7 @@ def leading(first: bool) -> list[Sample]:
     )
 
 
-def test_replicas_that_change_who_leads_are_flat_together() -> None:
+def test_replicas_with_changing_leaders_are_flat_together() -> None:
     first, second = leading(first=True), leading(first=False)
     assert len(judge("one", second).growth) == 2
     assert judge("both", together([first, second]), 2).growth == ()

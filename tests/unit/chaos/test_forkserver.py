@@ -33,7 +33,7 @@ async def test_each_has_variables_arguments_a_log_and_an_end_of_its_own(tmp_path
     assert [says(tmp_path / "first"), says(tmp_path / "second")] == ["first run 3\n", "nobody 0\n"]
 
 
-async def test_one_that_is_killed_is_told_of_by_its_signal(tmp_path: Path) -> None:
+async def test_a_killed_process_is_reported_with_its_signal(tmp_path: Path) -> None:
     with forkserver(MODULE) as made:
         child = await made.have({}, ["wait"], tmp_path / "log")
         await until_logged(tmp_path / "log")
@@ -64,9 +64,7 @@ async def ended(pid: int) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_one_that_nobody_waits_for_any_more_does_not_live(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_process_without_a_waiter_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with forkserver(MODULE) as made:
         born = []
         start = Forkserver.start

@@ -28,7 +28,7 @@ def test_a_write_is_called_by_what_is_done_to_which_kind(method: str, path: str,
     assert of_request(HttpRequest(method, path)) == called
 
 
-def test_a_fact_a_letter_and_a_copy_are_told_apart() -> None:
+def test_an_event_a_dead_letter_and_a_copy_are_distinguished() -> None:
     assert of_subject("trellis.evt.c1.node.opted_in.worker-1") == "say node.opted_in"
     assert of_subject("trellis.dead.c1.provisioner.node.worker-1") == "say dead"
     assert of_subject("trellis.lattice.c1.default.component_scaled") == "say lattice"
@@ -46,7 +46,7 @@ def test_a_fact_a_letter_and_a_copy_are_told_apart() -> None:
         ("wasmbus.ctl.v1.default.host.ping", ""),
     ],
 )
-def test_what_wadm_is_told_is_told_apart_from_what_it_is_asked(subject: str, called: str) -> None:
+def test_commands_to_wadm_are_distinguished_from_queries(subject: str, called: str) -> None:
     assert of_question(subject) == called
 
 

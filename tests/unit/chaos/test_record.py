@@ -42,7 +42,7 @@ def test_each_fault_is_counted_by_runs_that_had_it_and_by_times() -> None:
     assert "| `fill-disk-of-nats` | 0 | 0 |" in shown
 
 
-def test_a_soak_is_shown_with_what_each_process_held(tmp_path: Path) -> None:
+def test_a_soak_is_shown_with_the_resources_of_each_process(tmp_path: Path) -> None:
     held = Verdict("replica first", 300, (150.0, 151.5), (60.0, 60.0), ())
     line = SoakLine(1, 1800.0, "abc", 90, "ok", (held,))
     (tmp_path / "soak").write_text(json.dumps(dataclasses.asdict(line)) + "\n")

@@ -51,7 +51,7 @@ def test_a_part_that_is_left_out_changes_nothing_of_the_others(seed: int, second
 @FEW
 @given(SEEDS, SECONDS)
 @example(2251075, 54.0)
-def test_whoever_has_a_fault_has_no_other_of_its_place_meanwhile(seed: int, seconds: float) -> None:
+def test_a_target_has_one_fault_of_a_place_at_a_time(seed: int, seconds: float) -> None:
     by_place: dict[tuple[str, str], list[Step]] = {}
     for step in make_schedule(seed, seconds).of(fault_plan.PART):
         by_place.setdefault((fault_plan.place_of(step), step.on), []).append(step)
@@ -75,7 +75,7 @@ def test_what_people_do_is_possible_and_never_more_than_the_breaker_lets_through
 
 @FEW
 @given(SEEDS)
-def test_what_goes_wrong_has_no_say_in_the_end(seed: int) -> None:
+def test_faults_do_not_change_the_expected_end(seed: int) -> None:
     schedule = make_schedule(seed, 60)
     calm = Schedule(seed, 60, schedule.servers, tuple(schedule.of(node_work.PART)))
     assert (expected(schedule).nodes, expected(schedule).shims) == (expected(calm).nodes, expected(calm).shims)
@@ -96,7 +96,7 @@ def test_what_is_left_out_changes_nothing_of_the_rest(seed: int, seconds: float)
 
 @FEW
 @given(SEEDS)
-def test_what_a_machine_has_not_is_left_out_and_said(seed: int) -> None:
+def test_features_missing_on_the_machine_are_skipped_and_reported(seed: int) -> None:
     wanted = make_schedule(seed, 60)
     acts = {Fault.NATS_FULL, Fault.WADM_RESTART}
     schedule, left_out = run.without_what_is_missing(wanted, mounts=False, wadm=False)
@@ -140,5 +140,5 @@ def test_only_one_of_three_servers_is_parted_from_others() -> None:
         ),
     ],
 )
-def test_the_end_is_what_was_asked_for(steps: list[tuple[str, str, str]], end: NodeEnd) -> None:
+def test_the_end_is_the_requested_state(steps: list[tuple[str, str, str]], end: NodeEnd) -> None:
     assert expected(of(*steps)).nodes["n0"] == end

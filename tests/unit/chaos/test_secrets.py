@@ -55,7 +55,7 @@ def test_seeds_end_in_answers_as_well_as_in_refusals() -> None:
         pytest.param([SET, ALLOW, GRANT, ("delete-secret", "s0", "")], {}, id="a deleted Secret is gone"),
     ],
 )
-def test_the_end_is_what_was_asked_for(steps: list[tuple[str, str, str]], given_: dict[tuple[str, str], str]) -> None:
+def test_the_end_is_the_requested_state(steps: list[tuple[str, str, str]], given_: dict[tuple[str, str], str]) -> None:
     assert answers(*steps) == given_
 
 
@@ -99,7 +99,7 @@ def test_what_was_never_granted_is_wrong_at_any_time() -> None:
     assert len(Witness().wrong(answered(0.0))) == 3
 
 
-def test_what_is_asked_for_and_not_taken_yet_may_be_given() -> None:
+def test_a_requested_secret_not_yet_taken_may_be_served() -> None:
     witness = seen(SET, ALLOW)
     witness.requested_for(Step(3.0, secret_work.PART, *GRANT), 3.0)
     assert witness.wrong(answered(3.1)) == []

@@ -32,7 +32,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     return Machine(monkeypatch)
 
 
-def test_all_seconds_count_of_whom_nobody_lets_wait(machine: Machine) -> None:
+def test_all_seconds_count_for_a_process_that_waits_for_no_other(machine: Machine) -> None:
     patience = machine.patience()
     machine.now += 10
     assert patience.look() == pytest.approx(10)
@@ -54,7 +54,7 @@ def test_one_that_is_new_has_not_waited_yet(machine: Machine) -> None:
     assert patience.look() == pytest.approx(10)
 
 
-def test_the_kernel_says_how_long_a_process_waited_and_nothing_of_one_that_is_gone() -> None:
+def test_the_kernel_reports_the_wait_of_a_process_and_nothing_of_an_ended_one() -> None:
     assert waited_of(os.getpid()) >= 0.0
     assert waited_of(2**22 + 1) == 0.0
 
@@ -77,12 +77,12 @@ class Slow:
         return [f"not yet, look {self.looks}"]
 
 
-async def test_who_had_the_seconds_and_has_not_come_to_the_end_is_wrong(machine: Machine) -> None:
+async def test_a_process_that_had_the_time_and_did_not_finish_fails(machine: Machine) -> None:
     found = await none_of(Slow(machine, 0).look, SECONDS, lambda _: None, machine.patience())
     assert found[0].endswith(", look 10")
 
 
-async def test_who_had_no_processor_for_it_is_neither_right_nor_wrong(machine: Machine) -> None:
+async def test_a_process_without_cpu_time_neither_passes_nor_fails(machine: Machine) -> None:
     with pytest.raises(NoProcessorError, match=r"\b660 s\b.*\b110\b"):
         await none_of(Slow(machine, 50).look, SECONDS, lambda _: None, machine.patience())
 

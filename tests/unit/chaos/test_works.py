@@ -45,7 +45,7 @@ def test_no_version_of_an_application_has_the_content_of_another(seed: int) -> N
 
 @FEW
 @given(SEEDS)
-def test_nobody_deletes_an_object_that_is_not_there(seed: int) -> None:
+def test_no_step_deletes_a_missing_object(seed: int) -> None:
     there: set[str] = set()
     for step in make_schedule(seed, 120).of(controller_work.PART):
         if step.act == controller_work.Act.SET:
@@ -76,11 +76,11 @@ def test_nobody_deletes_an_object_that_is_not_there(seed: int) -> None:
         pytest.param([("wash-put", "k0", "1"), ("wash-delete", "k0", "")], None, id="what is deleted is not there"),
     ],
 )
-def test_an_application_ends_as_asked_for(steps: list[tuple[str, str, str]], end: App | None) -> None:
+def test_an_application_ends_as_requested(steps: list[tuple[str, str, str]], end: App | None) -> None:
     assert expected(of(lattice_work.PART, *steps)).apps.get("k0") == end
 
 
-def test_a_group_has_as_many_hosts_as_asked_for_last() -> None:
+def test_a_group_has_as_many_hosts_as_requested_last() -> None:
     steps = [
         ("scale-group", "g0", "2"),
         ("scale-group", "g1", "1"),
@@ -90,6 +90,6 @@ def test_a_group_has_as_many_hosts_as_asked_for_last() -> None:
     assert expected(of(lattice_work.PART, *steps)).groups == {"g0": 3}
 
 
-def test_a_copy_says_what_its_object_says() -> None:
+def test_a_copy_equals_its_object() -> None:
     steps = [("set", "a", "1"), ("set", "b", "2"), ("set", "a", "3"), ("delete-object", "b", "")]
     assert expected(of(controller_work.PART, *steps)).copies == {"a": "3"}

@@ -43,7 +43,7 @@ def test_a_file_without_authorities_is_one_clear_line(tmp_path: Path, content: s
     assert lacking(line, "TRELLIS_NATS_CA_FILE", str(path), reason) == []
 
 
-def test_without_a_file_the_address_says_it_all() -> None:
+def test_without_a_file_the_address_has_all_options() -> None:
     assert load(ServiceSettings).nats_credentials is None
 
 

@@ -69,7 +69,7 @@ def test_services_in_one_process_have_a_file_each(tmp_path: Path) -> None:
     assert line(nats_nkey_file=pattern).endswith(f"no such file or directory, for {tmp_path / 'cli.c1.nk'}")
 
 
-def test_without_a_file_it_is_nobody() -> None:
+def test_without_a_file_there_are_no_credentials() -> None:
     assert load(ServiceSettings).nats_credentials is None
 
 
@@ -119,7 +119,7 @@ def test_two_identities_are_one_too_many(path: Path) -> None:
     assert lacking(message, "TRELLIS_NATS_NKEY_FILE", "TRELLIS_NATS_CREDENTIALS_FILE") == []
 
 
-def test_a_file_is_read_anew_each_time(path: Path) -> None:
+def test_a_file_is_reread_each_time(path: Path) -> None:
     credentials = Credentials(path, Kind.NKEY)
     path.write_text(SEED)
     first = credentials.read().public_key

@@ -95,13 +95,13 @@ def test_a_former_name_is_refused_with_the_present_one(
     assert lines(ServiceSettings) == [f"{former}: renamed to {present}"]
 
 
-def test_all_mistakes_are_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_mistakes_are_reported_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRELLIS_HEALTH_PORT", "x")
     monkeypatch.setenv("TRELLIS_NAMESPACE", "Not_A_Label")
     assert [line.split(":")[0] for line in lines(ServiceSettings)] == ["TRELLIS_NAMESPACE", "TRELLIS_HEALTH_PORT"]
 
 
-def test_a_missing_value_says_what_it_is_for() -> None:
+def test_a_missing_value_states_its_purpose() -> None:
     [line] = lines(RequiringSettings)
     assert line.startswith("TRELLIS_INSTALLER_IMAGE: ")
     assert line.endswith(RequiringSettings.model_fields["installer_image"].description or "no description")
@@ -145,7 +145,7 @@ def test_a_secret_is_never_shown(monkeypatch: pytest.MonkeyPatch, override: str 
     assert "hunter2" not in line
 
 
-def test_a_rule_over_several_fields_is_told_in_its_own_words() -> None:
+def test_a_rule_over_several_fields_is_reported_in_its_own_words() -> None:
     class StartupBarrier(ServiceSettings):
         @model_validator(mode="after")
         def _check(self) -> StartupBarrier:
@@ -181,7 +181,7 @@ def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> N
         ({}, None),
     ],
 )
-def test_the_kubeconfig_is_ours_before_kubectls(
+def test_the_kubeconfig_of_trellis_precedes_that_of_kubectl(
     monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], kubeconfig: Path | None
 ) -> None:
     for name, value in environ.items():
@@ -207,7 +207,7 @@ def test_an_address_that_cannot_be_a_bus_is_refused(url: str) -> None:
     assert "needs an address" in lines(ServiceSettings, nats_url=url)[0]
 
 
-def test_two_processes_have_two_identities_that_tell_where_they_run() -> None:
+def test_two_processes_have_two_identities_with_their_hosts() -> None:
     first, second = load(ServiceSettings).identity, load(ServiceSettings).identity
     assert first != second
     assert f"_{os.getpid()}_" in first
@@ -218,7 +218,7 @@ def test_settings_cannot_be_changed() -> None:
         load(ServiceSettings).cluster = "x"  # type: ignore[misc]
 
 
-def test_a_typo_is_told_with_the_likely_name() -> None:
+def test_a_typo_is_reported_with_the_likely_name() -> None:
     environ = {
         "TRELLIS_NATS_ULR": "x",
         "TRELLIS_WHATEVER": "x",
@@ -242,7 +242,7 @@ def test_variables_kubernetes_sets_for_services_are_no_typos() -> None:
     assert unknown_variables([ServiceSettings], {f"TRELLIS_{name}": "x" for name in names}) == []
 
 
-def test_a_variable_kubernetes_overwrote_says_how_to_stop_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variable_overwritten_by_kubernetes_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRELLIS_HEALTH_PORT", "tcp://10.96.0.7:8080")
     (line,) = lines(ServiceSettings)
     assert line.startswith("TRELLIS_HEALTH_PORT: has 'tcp://10.96.0.7:8080', ")
@@ -277,7 +277,7 @@ def test_namespaces_are_separated_by_commas_each_counts_once() -> None:
     assert load(ConfinedSettings, watch_namespaces=" b, a,b,").watch_namespaces == ("b", "a")
 
 
-def test_a_name_that_no_namespace_has_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_namespace_name_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRELLIS_WATCH_NAMESPACES", "a,B_c")
     [line] = lines(ConfinedSettings)
     assert line.startswith("TRELLIS_WATCH_NAMESPACES: has 'a,B_c', ")

@@ -42,7 +42,7 @@ def right_of(subject: str, data: object = None) -> Right:
         ("trellis.lattice.c.prod.host_started", {}, lattice_right("prod")),
     ],
 )
-def test_a_fact_is_of_who_may_get_its_object(subject: str, data: object, right: Right) -> None:
+def test_an_event_is_visible_to_viewers_who_may_get_its_object(subject: str, data: object, right: Right) -> None:
     assert right_of(subject, data) == right
 
 
@@ -61,11 +61,11 @@ def test_a_fact_is_of_who_may_get_its_object(subject: str, data: object, right: 
         "trellis.evt.c.lattice.host_started.prod",
     ],
 )
-def test_what_names_no_object_is_of_who_may_see_such_messages(subject: str) -> None:
+def test_a_message_without_an_object_is_visible_to_viewers_of_such_messages(subject: str) -> None:
     assert right_of(subject, ["no", "object"]) == MESSAGES
 
 
-def test_every_fact_there_is_names_an_object() -> None:
+def test_every_event_names_an_object() -> None:
     for spec in EVENT_SPECS:
         key = ".".join("Workload" if field == "owner_kind" else "x" for field in spec.key_fields)
         data: dict[str, Any] = {"shim": "spin"} if spec.model.noun == "rollout" else {}
@@ -94,7 +94,7 @@ def test_data_widens_nothing(noun: str, namespace: str, name: str) -> None:
     assert right_of(subject, lies) == right_of(subject, {})
 
 
-def test_a_letter_is_of_who_may_get_what_its_message_was_about() -> None:
+def test_a_dead_letter_is_visible_to_viewers_of_its_messages_object() -> None:
     letter = letter_of(stored("trellis.dead.c.node_watcher.node.n1", body=b"garbage"), "e")
     assert dead_letter_object(letter).right == Right("", "nodes", "", "n1")
     unknown = letter_of(stored("trellis.dead.c.node_watcher.unknown.x", body=b""), "e")

@@ -61,7 +61,7 @@ def kube() -> FakeKube:
     return found
 
 
-async def test_it_serves_while_the_bus_is_away_and_says_so(kube: FakeKube, unused_tcp_port: int) -> None:
+async def test_it_serves_while_the_bus_is_unavailable_and_reports_it(kube: FakeKube, unused_tcp_port: int) -> None:
     kube.put(NODES, objects.node("n1"))
     async with running(kube, unused_tcp_port, cluster="c") as console:
         url = f"http://127.0.0.1:{console.port}"
@@ -81,7 +81,7 @@ async def test_it_serves_while_the_bus_is_away_and_says_so(kube: FakeKube, unuse
                 assert "127.0.0.1" in (await answer.json())["error"]["what"]
 
 
-async def test_which_cluster_it_is_the_first_tells_who_may_read_that(kube: FakeKube, unused_tcp_port: int) -> None:
+async def test_the_first_permitted_viewer_reveals_the_cluster(kube: FakeKube, unused_tcp_port: int) -> None:
     uid = next(
         item["metadata"]["uid"] for item in kube.objects(NAMESPACES) if item["metadata"]["name"] == "kube-system"
     )
@@ -113,7 +113,7 @@ async def test_it_is_not_ready_without_an_api_server(kube: FakeKube, unused_tcp_
     await task
 
 
-async def test_an_api_server_that_refuses_who_has_no_name_is_there(kube: FakeKube, unused_tcp_port: int) -> None:
+async def test_an_api_server_that_refuses_anonymous_requests_is_available(kube: FakeKube, unused_tcp_port: int) -> None:
     kube.answer_next(1000, lambda _: status_reply(401, "Unauthorized", "Unauthorized"))
     async with running(kube, unused_tcp_port) as console:
         assert console.health.parts() == {KUBERNETES: True, PORT: True}
@@ -150,7 +150,7 @@ async def test_a_body_that_never_comes_holds_no_connection(kube: FakeKube, unuse
     assert answer == b"" or b" 408 " in answer.splitlines()[0]
 
 
-async def test_who_went_on_to_the_next_thing_does_not_wait_for_what_he_left(
+async def test_a_viewer_who_navigates_on_does_not_wait_for_the_former_request(
     kube: FakeKube, unused_tcp_port: int
 ) -> None:
     """A page that goes through a list asks why of each, and takes the question back with the next."""

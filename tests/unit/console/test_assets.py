@@ -52,7 +52,7 @@ async def test_a_file_of_another_build_is_not_there(served: TestClient) -> None:
         assert answer.status == 404
 
 
-async def test_a_console_without_a_page_says_how_to_build_one(tmp_path: Path) -> None:
+async def test_a_console_without_a_page_names_the_build_command(tmp_path: Path) -> None:
     async with TestClient(TestServer(application(Assets(tmp_path)))) as client:  # type: ignore[arg-type]
         for path in ("/", "/map"):
             async with client.get(path) as answer:

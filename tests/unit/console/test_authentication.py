@@ -40,7 +40,7 @@ async def world() -> AsyncIterator[World]:
         yield found
 
 
-async def test_a_token_gives_a_cookie_that_says_nothing(world: World) -> None:
+async def test_a_token_gives_a_cookie_without_its_content(world: World) -> None:
     async with (
         world.page() as page,
         page.post("/api/session", json={"token": TOKEN}, headers={"Origin": world.url}) as answer,
@@ -91,7 +91,7 @@ async def test_another_sites_page_neither_logs_in_nor_out(world: World, path: st
         (b"x" * (REQUEST_BYTES + 1), "application/json", 413),
     ],
 )
-async def test_a_log_in_that_is_none_says_what_is_wrong(world: World, body: bytes, kind: str, status: int) -> None:
+async def test_an_invalid_login_states_the_error(world: World, body: bytes, kind: str, status: int) -> None:
     headers = {"Origin": world.url, "Content-Type": kind}
     async with world.page() as page, page.post("/api/session", data=body, headers=headers) as answer:
         assert answer.status == status
@@ -101,7 +101,7 @@ async def test_a_log_in_that_is_none_says_what_is_wrong(world: World, body: byte
         assert "Set-Cookie" not in answer.headers
 
 
-async def test_who_tries_tokens_is_slowed_down(world: World) -> None:
+async def test_guessing_tokens_is_rate_limited(world: World) -> None:
     async with world.page() as page:
         statuses = []
         for _ in range(int(LOGINS_BURST) + 5):
@@ -136,7 +136,7 @@ PATHS = [
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_nobody_sees_nothing(world: World, path: str) -> None:
+async def test_an_anonymous_viewer_sees_nothing(world: World, path: str) -> None:
     for headers in ({}, {"Cookie": "trellis-console=guess"}, {"Authorization": f"Bearer {TOKEN}"}):
         async with world.page() as page, page.get(path, headers=headers) as answer:
             assert answer.status == 401
@@ -158,7 +158,7 @@ async def test_there_is_nothing_to_change(world: World, method: str, path: str) 
 
 
 @pytest.mark.parametrize("path", ["/", "/api/session", "/api/nothing", "/nothing.js", "/../app.py", "/%2e%2e/app.py"])
-async def test_every_answer_says_what_browsers_may_do_with_it(world: World, path: str) -> None:
+async def test_every_answer_has_the_security_headers(world: World, path: str) -> None:
     async with world.page() as page, page.get(path) as answer:
         for name, value in HEADERS.items():
             assert answer.headers[name] == value
@@ -173,7 +173,7 @@ async def test_so_does_a_stream(world: World) -> None:
         assert HEADERS.items() <= dict(answer.headers).items()
 
 
-async def test_a_viewer_has_so_many_streams_and_others_theirs(world: World) -> None:
+async def test_streams_are_limited_per_viewer(world: World) -> None:
     async with world.logged_in(TOKEN) as page, world.logged_in("t2") as other:
         streams = [await page.get("/api/stream") for _ in range(STREAMS_EACH)]
         async with page.get("/api/stream") as answer:
@@ -201,7 +201,7 @@ async def test_one_viewer_too_many_waits_and_an_idle_one_makes_room() -> None:
         await eventually_async(partial(opens, other))
 
 
-async def test_nobody_keeps_others_out_by_many_tokens() -> None:
+async def test_a_user_with_many_tokens_does_not_lock_out_others() -> None:
     """Each token is a viewer: who may make tokens would have all places."""
     tokens = {f"m{number}": ("mallory", ()) for number in range(4)}
     everybody = People(tokens | {TOKEN: ("jane", ()), "t2": ("joe", ())}, [may("jane"), may("joe"), may("mallory")])
@@ -224,7 +224,7 @@ async def test_nobody_keeps_others_out_by_many_tokens() -> None:
             assert answer.status == 200
 
 
-async def test_a_proxy_says_who_looks_and_he_is_impersonated() -> None:
+async def test_a_proxy_names_the_viewer_and_the_console_impersonates_them() -> None:
     proxy = Proxy("X-Forwarded-User", "X-Forwarded-Groups", SECRET.encode())
     async with console(people(), proxy=proxy) as world, world.page() as page:
         headers = {"X-Forwarded-User": "jane", "X-Forwarded-Groups": "dev", "X-Trellis-Proxy-Secret": SECRET}
@@ -258,7 +258,7 @@ async def test_a_page_of_nothing_is_refused(world: World, path: str) -> None:
         assert set((await answer.json())["error"]) == {"what", "do"}
 
 
-async def test_a_trace_is_of_who_may_see_whole_traces() -> None:
+async def test_a_trace_is_visible_to_viewers_with_permission_for_whole_traces() -> None:
     path = "/api/traces/" + "ab" * 16
     few = People({TOKEN: ("jane", ())}, [may("jane", "pods")])
     async with console(few) as world, world.logged_in(TOKEN) as page, page.get(path) as answer:
@@ -271,7 +271,7 @@ async def test_a_trace_is_of_who_may_see_whole_traces() -> None:
             assert answer.status == 400
 
 
-async def test_figures_say_what_was_asked_and_not_by_whom() -> None:
+async def test_metrics_name_the_request_and_not_the_viewer() -> None:
     metrics = Metrics()
     async with console(people(), metrics=metrics) as world, world.logged_in(TOKEN) as page:
         async with page.get("/api/session"), page.get("/api/explain/node/secret-name"):

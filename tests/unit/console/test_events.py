@@ -90,7 +90,7 @@ def abouts(found: list[Message]) -> list[Any]:
     return [item.data["about"] or item.data["lattice"] for item in found if item.event == "event"][:-1]
 
 
-async def test_each_message_is_for_who_may_see_what_it_is_about(world: World) -> None:
+async def test_each_message_goes_to_viewers_who_may_see_its_object(world: World) -> None:
     for item in ITEMS:
         world.feed.add(item)
     everything = abouts(await received(world, TOKEN))
@@ -111,7 +111,7 @@ async def test_each_message_is_for_who_may_see_what_it_is_about(world: World) ->
         ("?trace=00000000", 0),
     ],
 )
-def test_a_page_gets_what_it_asked_for(query: str, expected: int) -> None:
+def test_a_page_gets_its_requested_events(query: str, expected: int) -> None:
     wanted = read_filter(dict(part.split("=") for part in query[1:].split("&")))
     assert sum(map(wanted.wants, ITEMS)) == expected
 
@@ -126,7 +126,7 @@ async def test_a_page_that_comes_back_gets_what_it_missed_and_nothing_twice(worl
     assert abouts(again) == ["node/n9"]
 
 
-async def test_a_page_that_was_away_too_long_is_told_that_something_is_missing(world: World) -> None:
+async def test_a_page_that_was_disconnected_too_long_is_informed_of_a_gap(world: World) -> None:
     world.feed.add(ITEMS[0])
     first = await received(world, TOKEN)
     for number in range(EVENTS_KEPT + 10):
@@ -135,9 +135,7 @@ async def test_a_page_that_was_away_too_long_is_told_that_something_is_missing(w
 
 
 @pytest.mark.parametrize(("token", "query"), [(TOKEN, "?types=node.ready"), (DEV, "")], ids=["filtered", "not allowed"])
-async def test_a_page_that_nothing_is_for_hears_that_somebody_is_there_however_much_is_said(
-    token: str, query: str
-) -> None:
+async def test_a_page_without_visible_events_gets_heartbeats_during_a_flood(token: str, query: str) -> None:
     async def chatter(world: World) -> None:
         while True:
             world.feed.add(an_event("weather.changed.x", world.feed.newest + 1))
@@ -193,7 +191,7 @@ def test_many_small_ones_are_bounded_too() -> None:
     assert feed.last(Filter(namespace="none"), 5) == 0
 
 
-def test_a_body_that_is_too_long_is_left_out_and_said_to_be() -> None:
+def test_an_oversized_body_is_omitted_and_marked() -> None:
     item = an_event("node.ready.n1", 1, text="x" * EVENT_BYTES)
     assert item.document["data"] is None
     assert item.document["cut"] is True
@@ -239,7 +237,7 @@ async def test_the_past_comes_in_pages_that_leave_nothing_out() -> None:
     assert found == list(range(1, 11))
 
 
-async def test_of_the_past_nobody_sees_what_he_may_not() -> None:
+async def test_history_contains_only_permitted_events() -> None:
     page = await replay(
         SeenVersions(*NODES), rights(may("dev", "nodes", name="n4")), read_page_request({}), seconds=SECONDS
     )  # type: ignore[arg-type]
@@ -296,7 +294,7 @@ LETTERS = (
 )
 
 
-async def test_letters_are_for_who_may_see_what_they_are_about() -> None:
+async def test_dead_letters_go_to_viewers_who_may_see_their_objects() -> None:
     page = await letters(SeenVersions(*LETTERS), rights(may("dev", namespace="team")), {}, seconds=SECONDS)  # type: ignore[arg-type]
     assert [letter["about"] for letter in page["letters"]] == ["application/team/shop"]
     assert {"get nodes", "get messages.console.trellis.dev"} <= {*page["lacking"]}, "not that there are none"
@@ -317,7 +315,7 @@ async def test_a_letter_that_is_not_there_looks_as_one_that_may_not_be_seen() ->
     assert errors[0] == errors[1]
 
 
-async def test_a_bus_that_is_away_is_told_where_it_is_missed(world: World) -> None:
+async def test_an_unreachable_bus_is_reported_in_the_views_that_need_it(world: World) -> None:
     async with world.logged_in(TOKEN) as page:
         for path in ("/api/events", "/api/letters", "/api/letters/1"):
             async with page.get(path) as answer:

@@ -19,7 +19,7 @@ def headers(user: str = "jane", groups: str = "dev", secret: str = SECRET.decode
     return {"x-forwarded-user": [user], "x-forwarded-groups": [groups], "x-trellis-proxy-secret": [secret]}
 
 
-def test_the_proxy_names_a_viewer_and_his_groups() -> None:
+def test_the_proxy_names_a_viewer_and_their_groups() -> None:
     viewer = by_proxy(PROXY, headers("jane", "dev, ops,dev"))
     assert (viewer.user, viewer.groups, viewer.token) == ("jane", ("dev", "ops"), "")
 
@@ -36,7 +36,7 @@ def test_the_proxy_names_a_viewer_and_his_groups() -> None:
     ],
     ids=["wrong secret", "empty secret", "no secret", "two secrets", "longer secret", "bytes that are no text"],
 )
-def test_a_header_without_the_proxys_secret_is_nobody(without: Mapping[str, Sequence[str]]) -> None:
+def test_a_header_without_the_proxys_secret_is_no_identity(without: Mapping[str, Sequence[str]]) -> None:
     with pytest.raises(RefusedError) as refused:
         by_proxy(PROXY, without)
     assert refused.value.status == 403
@@ -54,7 +54,7 @@ def test_a_proxy_without_a_secret_is_believed_by_its_certificate_alone() -> None
 @pytest.mark.parametrize(
     ("user", "groups"), [("system:admin", "dev"), ("jane", "dev,system:masters"), ("system:serviceaccount:a:b", "")]
 )
-def test_nobody_becomes_part_of_the_system_unless_a_setting_says_so(user: str, groups: str) -> None:
+def test_system_identities_are_refused_unless_a_setting_permits_them(user: str, groups: str) -> None:
     with pytest.raises(RefusedError, match="system:"):
         by_proxy(PROXY, headers(user, groups))
     allowed = Proxy("X-Forwarded-User", "X-Forwarded-Groups", SECRET, system=True)
@@ -76,7 +76,7 @@ NAMES = st.lists(st.text("abc,:\u00e9", min_size=1, max_size=4).filter(str.strip
 
 
 @given(NAMES, NAMES)
-def test_two_viewers_are_one_only_if_the_api_server_could_not_tell_them_apart(one: list[str], two: list[str]) -> None:
+def test_two_viewers_are_equal_only_if_the_api_server_cannot_distinguish_them(one: list[str], two: list[str]) -> None:
     def of(names: list[str]) -> Viewer:
         user, *groups = names or ["u"]
         return by_proxy(PROXY, headers("u" + user) | {"x-forwarded-groups": ["g" + g for g in groups]})
@@ -96,7 +96,7 @@ def test_a_token_is_taken_as_it_is_copied() -> None:
 
 
 @pytest.mark.parametrize("review", [{}, {"status": {"userInfo": {"username": "system:anonymous"}}}])
-def test_a_token_of_nobody_is_refused(review: dict[str, object]) -> None:
+def test_an_invalid_token_is_refused(review: dict[str, object]) -> None:
     with pytest.raises(RefusedError) as refused:
         by_token("t", review)
     assert refused.value.status == 401

@@ -54,7 +54,7 @@ def test_what_does_not_differ_is_no_revision() -> None:
     assert journal.revision == 1
 
 
-def test_what_is_remembered_is_bounded_and_an_older_page_is_told() -> None:
+def test_the_journal_is_bounded_and_an_older_position_is_reported() -> None:
     journal = Journal(3)
     for number in range(10):
         journal.write({"a": {"n": number}})

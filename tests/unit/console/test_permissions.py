@@ -48,12 +48,12 @@ NODE, POD = Right("", "nodes", "", "n1"), Right("", "pods", "team", "p")
         (may("somebody"), NODE, False),
     ],
 )
-async def test_a_viewer_may_see_what_he_may_get(rule: object, right: Right, allowed: bool) -> None:
+async def test_a_viewer_may_see_objects_that_they_may_get(rule: object, right: Right, allowed: bool) -> None:
     permissions, *_ = world(rule)
     assert await permissions.allowed(right) is allowed
 
 
-async def test_who_may_get_all_is_asked_about_once() -> None:
+async def test_a_viewer_with_cluster_wide_permission_is_reviewed_once() -> None:
     permissions, people, *_ = world(may("dev"))
     assert all([await permissions.allowed(Right("", "pods", "team", f"p{number}")) for number in range(50)])
     assert len(people.seen) == 1
@@ -80,7 +80,7 @@ async def test_an_api_server_that_does_not_answer_allows_nothing_and_is_asked_ag
     assert await permissions.allowed(NODE)
 
 
-async def test_all_who_ask_at_once_share_a_question() -> None:
+async def test_concurrent_reviews_share_a_request() -> None:
     permissions, people, *_ = world(may("dev"))
     assert all(await asyncio.gather(*(permissions.allowed(NODE) for _ in range(20))))
     assert len(people.seen) == 1

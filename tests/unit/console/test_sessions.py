@@ -42,7 +42,7 @@ def test_a_session_ends_when_it_is_old_however_much_it_is_used() -> None:
     assert sessions.find(name) is None
 
 
-def test_a_session_ends_when_nobody_uses_it() -> None:
+def test_an_unused_session_ends() -> None:
     clock = Clock()
     sessions = Sessions(1e6, clock=clock)
     name = sessions.open(JANE)
@@ -50,7 +50,7 @@ def test_a_session_ends_when_nobody_uses_it() -> None:
     assert sessions.find(name) is None
 
 
-def test_a_viewer_pushes_out_his_own_oldest_and_nobody_elses() -> None:
+def test_a_viewers_new_session_evicts_only_their_own_oldest() -> None:
     clock = Clock()
     sessions = Sessions(3600, clock=clock)
     joes = sessions.open(JOE)
@@ -62,7 +62,7 @@ def test_a_viewer_pushes_out_his_own_oldest_and_nobody_elses() -> None:
     assert all(sessions.find(name) for name in [*names[1:], joes])
 
 
-def test_one_viewer_too_many_is_refused_and_nobody_is_pushed_out() -> None:
+def test_a_viewer_beyond_the_limit_is_refused_and_evicts_no_other() -> None:
     sessions = Sessions(3600)
     names = [sessions.open(Viewer(f"token/{number}", f"u{number}")) for number in range(SESSIONS)]
     with pytest.raises(RefusedError) as refused:
@@ -71,7 +71,7 @@ def test_one_viewer_too_many_is_refused_and_nobody_is_pushed_out() -> None:
     assert all(sessions.find(name) for name in names)
 
 
-def test_nobody_keeps_others_out_by_many_tokens() -> None:
+def test_a_user_with_many_tokens_does_not_lock_out_others() -> None:
     clock = Clock()
     sessions = Sessions(3600, clock=clock)
     hers = sessions.open(JANE)

@@ -38,7 +38,7 @@ def test_a_secret_that_can_be_guessed_is_refused(tmp_path: Path, secret: str | N
         create_app(load(Settings, console_auth="proxy", console_proxy_secret_file=path))
 
 
-def test_by_default_it_takes_tokens_and_impersonates_nobody() -> None:
+def test_by_default_it_accepts_tokens_and_impersonates_no_user() -> None:
     app = create_app(load(Settings))
     assert app._proxy is None
 

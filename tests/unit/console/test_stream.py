@@ -120,7 +120,7 @@ async def tab(browser: aiohttp.ClientSession, query: str = "", last: str = "") -
         yield Tab(response)
 
 
-async def test_who_may_see_everything_sees_everything(world: World) -> None:
+async def test_a_viewer_with_all_permissions_sees_everything(world: World) -> None:
     async with world.logged_in(ADMIN) as browser, tab(browser) as open_tab:
         page = await open_tab.until(lambda page: things(page) == EVERYTHING)
     host = page.entities["host/team/hosts-1"]
@@ -160,7 +160,7 @@ async def test_what_comes_together_is_one_difference(world: World) -> None:
         assert len(open_tab.page.messages) - before <= 3 + intervals
 
 
-async def test_what_is_not_allowed_is_said_in_its_place(world: World) -> None:
+async def test_what_is_not_allowed_is_reported_in_its_place(world: World) -> None:
     async with world.logged_in(DEV) as browser, tab(browser, "?namespaces=team") as open_tab:
         page = await open_tab.read()
     assert things(page) == {id_ for id_ in EVERYTHING if "/team/" in id_}
@@ -205,7 +205,7 @@ async def test_a_kind_whose_crd_is_not_there_is_not_defined(world: World) -> Non
     assert page.entities["part/shims"]["lacking"] == []
 
 
-async def test_a_viewer_without_the_right_to_crds_is_not_told_that_a_kind_is_not_defined(world: World) -> None:
+async def test_a_viewer_without_permission_for_crds_is_not_told_that_a_kind_is_undefined(world: World) -> None:
     let_answer(world, "applications", 404)
     async with world.logged_in(DEV) as browser, tab(browser, "?namespaces=team") as open_tab:
         page = await open_tab.read()
@@ -213,7 +213,7 @@ async def test_a_viewer_without_the_right_to_crds_is_not_told_that_a_kind_is_not
     assert page.entities["part/applications"]["lacking"][0]["message"] != ""
 
 
-async def test_a_kind_that_fails_while_it_is_watched_is_said_and_shown_again(world: World) -> None:
+async def test_a_kind_that_fails_while_it_is_watched_is_reported_and_shown_again(world: World) -> None:
     async with world.logged_in(ADMIN) as browser, tab(browser) as open_tab:
         await open_tab.until(lambda page: things(page) == EVERYTHING)
         before = world.kube.api.fault
@@ -225,7 +225,7 @@ async def test_a_kind_that_fails_while_it_is_watched_is_said_and_shown_again(wor
         await open_tab.until(lambda page: not page.entities["part/shims"]["lacking"])
 
 
-async def test_who_may_look_at_one_namespace_sees_nothing_of_others(world: World) -> None:
+async def test_a_viewer_of_one_namespace_sees_nothing_of_others(world: World) -> None:
     async with world.logged_in(DEV) as browser:
         async with tab(browser) as open_tab:
             page = await open_tab.read()
@@ -240,14 +240,14 @@ async def test_who_may_look_at_one_namespace_sees_nothing_of_others(world: World
             assert pods["do"] != ""
 
 
-async def test_no_request_is_made_by_anybody_but_the_viewer(world: World) -> None:
+async def test_every_request_is_made_as_the_viewer(world: World) -> None:
     world.people.seen.clear()
     async with world.logged_in(DEV) as browser, tab(browser, "?namespaces=team") as open_tab:
         await open_tab.read()
     assert {who for who, *_ in world.people.seen} == {"dev"}
 
 
-async def test_a_right_that_is_taken_away_takes_away_what_it_showed(world: World) -> None:
+async def test_a_revoked_permission_hides_its_objects(world: World) -> None:
     async with world.logged_in(ADMIN) as browser, tab(browser) as open_tab:
         await open_tab.until(lambda page: things(page) == EVERYTHING)
         world.people.rules.clear()
@@ -287,7 +287,7 @@ async def test_two_tabs_of_a_viewer_share_their_watches(world: World) -> None:
         assert len(lists) == 2  # one list and one watch
 
 
-async def test_who_logs_out_loses_his_streams(world: World) -> None:
+async def test_logout_ends_the_users_streams(world: World) -> None:
     async with world.logged_in(ADMIN) as browser, tab(browser) as open_tab:
         await open_tab.read()
         async with browser.post("/api/session/end", headers={"Origin": world.url}) as answer:
@@ -306,7 +306,7 @@ async def test_a_token_that_is_known_no_more_ends_what_it_opened(world: World) -
         await eventually(lambda: not len(world.authentication.sessions))
 
 
-async def test_the_end_of_the_process_is_told(world: World) -> None:
+async def test_the_end_of_the_process_is_reported(world: World) -> None:
     async with world.logged_in(ADMIN) as browser, tab(browser) as open_tab:
         await open_tab.read()
         world.lobby.stopping.set()

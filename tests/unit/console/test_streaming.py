@@ -104,7 +104,7 @@ async def test_a_page_that_is_slow_for_a_while_gets_one_difference_of_all(stage:
         assert len(page.messages) <= 4
 
 
-async def test_a_page_that_forgot_too_much_starts_anew(stage: Stage) -> None:
+async def test_a_page_with_too_large_a_gap_starts_over(stage: Stage) -> None:
     stage.source.write(a={"n": 0})
     stage.source.write(b={"n": 0})
     for number in range(100):
@@ -129,7 +129,7 @@ async def test_a_page_that_forgot_too_much_starts_anew(stage: Stage) -> None:
 @pytest.mark.parametrize(
     ("end", "reason"), [("over", "login"), ("stopping", "stopping"), ("audience", "again"), ("late", "again")]
 )
-async def test_a_stream_says_why_it_ends(stage: Stage, end: str, reason: str) -> None:
+async def test_a_stream_states_why_it_ends(stage: Stage, end: str, reason: str) -> None:
     stage.seconds = 0.2 if end == "late" else 60.0
     async with aiohttp.ClientSession() as session, session.get(stage.server.make_url("/")) as response:
         received = []

@@ -53,7 +53,7 @@ def span(**more: Any) -> dict[str, Any]:
     return own | more
 
 
-async def test_a_jaeger_that_is_away_is_no_mistake_of_the_viewers(unused_tcp_port: int) -> None:
+async def test_an_unreachable_jaeger_is_no_error_of_the_viewer(unused_tcp_port: int) -> None:
     async with looking(f"http://127.0.0.1:{unused_tcp_port}") as page:
         status, message = await problem(page)
     assert status == 502
@@ -66,7 +66,7 @@ async def test_a_jaeger_that_is_away_is_no_mistake_of_the_viewers(unused_tcp_por
     [web.Response(text="<h1>hello</h1>"), web.json_response({"data": 7}), web.Response(status=500)],
     ids=["a page", "another document", "a failure"],
 )
-async def test_what_is_no_jaeger_is_said_to_be_none(garbage: web.Response) -> None:
+async def test_a_server_other_than_jaeger_is_reported(garbage: web.Response) -> None:
     async with jaeger(garbage) as url, looking(url) as page:
         status, message = await problem(page)
     assert (status, "Jaeger at http://127.0.0.1" in message) == (502, True)

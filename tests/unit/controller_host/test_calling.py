@@ -77,12 +77,12 @@ async def test_what_is_written_is_read_back_as_the_account(world: World) -> None
     assert set(world.users) == {ACCOUNT.user}
 
 
-async def test_a_refusal_is_told_in_the_servers_words(world: World) -> None:
+async def test_a_refusal_is_reported_in_the_servers_words(world: World) -> None:
     found = await world.ask(op="get", **PLACE, name="nobody")
     assert found == {"error": {"code": 404, "reason": "NotFound", "message": 'configmaps "nobody" not found'}}
 
 
-async def test_a_kind_that_does_not_exist_is_told(world: World) -> None:
+async def test_a_missing_kind_is_reported(world: World) -> None:
     found = await world.ask(op="get", **PLACE | {"kind": "Nothing"}, name="x")
     assert (found["error"]["code"], found["error"]["reason"]) == (404, "NotFound")
 
@@ -103,14 +103,14 @@ async def test_a_403_is_passed_on_and_the_answer_of_the_review_forgotten(world: 
     assert world.forbidden == [ACCOUNT.user]
 
 
-async def test_a_flood_reaches_no_server_and_is_told_so() -> None:
+async def test_a_flood_of_requests_is_refused_locally_and_reported() -> None:
     world = World(rate=2)
     answers = [await world.ask(op="get", **PLACE, name="a") for _ in range(4)]
     assert [answer["error"]["reason"] for answer in answers] == ["NotFound", "NotFound", "TooManyCalls", "TooManyCalls"]
     assert len(world.users) == 2
 
 
-async def test_who_goes_on_asking_for_what_is_refused_is_ended() -> None:
+async def test_a_guest_that_repeats_refused_requests_is_ended() -> None:
     world = World(rate=1)
     world.calls.begin(None)
     for _ in range(MOST_REFUSALS):

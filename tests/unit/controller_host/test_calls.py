@@ -52,7 +52,7 @@ def test_get_is_of_one_object() -> None:
     assert not verb.collection
 
 
-def test_list_asks_for_a_hundred_unless_told() -> None:
+def test_list_requests_a_hundred_by_default() -> None:
     verb = a_verb(op="list", apiVersion="v1", kind="Pod", namespace="a", labelSelector="app=x", **{"continue": "t"})
     assert verb.query == {"limit": "100", "labelSelector": "app=x", "continue": "t"}
     assert verb.collection
@@ -66,7 +66,7 @@ def test_create_goes_to_the_collection_and_may_leave_the_name_to_the_server() ->
 
 
 @pytest.mark.parametrize(("force", "expected"), [({}, "false"), ({"force": True}, "true"), ({"force": False}, "false")])
-def test_apply_takes_fields_from_others_only_if_told(force: dict[str, Any], expected: str) -> None:
+def test_apply_takes_over_fields_of_others_only_with_force(force: dict[str, Any], expected: str) -> None:
     verb = a_verb(op="apply", object=OBJECT, subresource="status", **force)
     assert verb.query == {"fieldManager": MANAGER, "force": expected}
     assert (verb.method, verb.content_type, verb.subresource) == ("PATCH", "application/apply-patch+yaml", "status")
@@ -180,7 +180,7 @@ _values = st.sampled_from(
 
 
 @given(st.dictionaries(_names, _json | _values, max_size=8))
-def test_whatever_a_guest_sends_is_read_or_refused(fields: dict[str, Any]) -> None:
+def test_any_request_of_a_guest_is_parsed_or_refused(fields: dict[str, Any]) -> None:
     with contextlib.suppress(CallRefused):
         assert isinstance(read(orjson.dumps(fields), MANAGER), Verb | GuestEvent)
 
@@ -190,7 +190,7 @@ def test_an_object_is_answered_as_the_server_gave_it() -> None:
     assert orjson.loads(answer(a_verb(op="get", **CONFIG_MAP), body)) == {"object": OBJECT}
 
 
-def test_items_of_a_list_say_what_they_are() -> None:
+def test_items_of_a_list_have_kind_and_apiversion() -> None:
     body = orjson.dumps({"kind": "PodList", "metadata": {"continue": "t"}, "items": [{"metadata": {"name": "a"}}]})
     verb = a_verb(op="list", apiVersion="v1", kind="Pod")
     assert orjson.loads(answer(verb, body)) == {

@@ -191,7 +191,7 @@ def test_a_guest_that_does_not_stand_what_was_saved_begins_without_it(host: Host
     assert host.call("a").fault is None
 
 
-def test_nothing_is_kept_of_a_version_that_says_it_has_nothing(host: Host) -> None:
+def test_a_version_without_state_saves_nothing(host: Host) -> None:
     empty = COUNTING.replace("(i32.store8 (i32.const 73)", "(drop").replace("0x0000_0040_0000_000b", "0")
     empty = empty.replace("(drop (i32.add (i32.const 48) (global.get $calls)))", "")
     host.life.adopt(host.prepared(FIRST))
@@ -252,7 +252,7 @@ def test_a_former_version_that_loops_while_it_saves_is_asked_again_by_the_next_h
     assert past.sha256 == host.prepared(wat.text(loops)).sha256
 
 
-def test_a_guest_that_is_interrupted_between_two_calls_is_called_no_more_and_put_to_disk(host: Host) -> None:
+def test_a_guest_interrupted_between_two_calls_is_suspended_without_further_calls(host: Host) -> None:
     host.life.adopt(host.prepared(FIRST))
     host.call("a")
     host.life.interrupt()
@@ -293,7 +293,7 @@ def test_the_size_on_disk_is_known_after_a_restart(host: Host) -> None:
     assert host.life.counters.snapshot_bytes == size > 0
 
 
-def test_a_full_sqlite_says_so_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
+def test_a_full_sqlite_is_reported_and_continues_when_there_is_space(tmp_path: Path) -> None:
     progress = Progress(tmp_path)
     progress.commit("u", SeenVersions("sha", "c", "t", {"a": LastCall("1")}))
     (pages,) = progress._base.execute("PRAGMA page_count").fetchone()
@@ -369,7 +369,7 @@ def _full() -> sqlite3.OperationalError:
     return error
 
 
-async def test_a_disk_that_is_full_for_less_than_a_look_is_said_to_take_things_again() -> None:
+async def test_a_disk_full_for_less_than_an_interval_is_reported_as_writable_again() -> None:
     room, recovered = DiskSpace(timings=DiskTimings(first=0.05, look=0.05)), asyncio.Event()
     task = asyncio.create_task(room.run(lambda: None, recovered.set))
     await asyncio.sleep(0)  # it takes everything as it is looked at

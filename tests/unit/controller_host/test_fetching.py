@@ -49,7 +49,7 @@ async def test_however_many_wait_for_their_modules_the_next_one_is_served(world:
         await world.until(lambda: not len(world.hosting.fetching), "none is left")
 
 
-async def test_one_fetch_is_for_all_who_ask_as_one_user_for_one_source(world: World, recorder: Recorder) -> None:
+async def test_requests_of_one_user_for_one_source_share_a_fetch(world: World, recorder: Recorder) -> None:
     for number in range(20):
         world.add("slow", f"slow-{number}", module=pinned("slow"))
     world.watches.put("a")
@@ -72,7 +72,7 @@ async def test_a_new_spec_ends_the_fetch_for_the_former(world: World, recorder: 
 
 
 @pytest.mark.parametrize("how", ["deleted", "paused"])
-async def test_the_fetch_of_who_does_not_want_it_any_more_ends(world: World, how: str) -> None:
+async def test_an_unneeded_fetch_is_cancelled(world: World, how: str) -> None:
     world.add("slow")
     async with world.running():
         await world.until(lambda: len(world.hosting.fetching) == 1, "it waits")
@@ -98,7 +98,7 @@ async def test_a_host_that_stops_waits_for_no_module_and_the_next_one_fetches_it
         await world.until(lambda: len(recorder.requests) == 1, "told")
 
 
-async def test_what_is_refused_is_told_and_tried_again(world: World, recorder: Recorder) -> None:
+async def test_a_refused_fetch_is_reported_and_retried(world: World, recorder: Recorder) -> None:
     del world.sources.modules["recorder"]
     world.add("recorder")
     world.watches.put("a")
@@ -112,7 +112,7 @@ async def test_what_is_refused_is_told_and_tried_again(world: World, recorder: R
         assert world.one().refused is None
 
 
-async def test_that_it_is_being_fetched_is_told_if_it_takes_long(world: World) -> None:
+async def test_a_long_fetch_is_reported(world: World) -> None:
     world.add("slow", "waits")
     world.add("recorder", "runs")
     async with world.running():
@@ -127,7 +127,7 @@ async def test_that_it_is_being_fetched_is_told_if_it_takes_long(world: World) -
         assert (found["Accepted"], found["Ready"]) == (("Unknown", "Fetching"), ("False", "Fetching"))
 
 
-async def test_who_runs_goes_on_while_what_it_refers_to_is_looked_at(world: World, recorder: Recorder) -> None:
+async def test_a_running_controller_continues_while_its_reference_is_resolved(world: World, recorder: Recorder) -> None:
     world.add("recorder")
     async with world.running():
         await world.at_rest()
@@ -138,7 +138,9 @@ async def test_who_runs_goes_on_while_what_it_refers_to_is_looked_at(world: Worl
         assert len(world.hosting.fetching) == 1
 
 
-async def test_who_shows_no_right_does_not_get_what_another_fetched(world: World, recorder: Recorder) -> None:
+async def test_a_user_without_permission_does_not_get_a_module_fetched_by_another(
+    world: World, recorder: Recorder
+) -> None:
     world.sources.confirms = True
     world.sources.denied = {f"{USER}thief"}
     world.add("recorder", "owner", module=pinned())
@@ -156,7 +158,7 @@ async def test_who_shows_no_right_does_not_get_what_another_fetched(world: World
     assert world.sources.fetched == 1
 
 
-async def test_a_right_that_was_shown_is_not_asked_for_again(world: World, recorder: Recorder) -> None:
+async def test_a_verified_permission_is_not_verified_again(world: World, recorder: Recorder) -> None:
     for number in range(5):
         world.add("recorder", f"c{number}", module=pinned())
     world.watches.put("a")
@@ -171,7 +173,7 @@ async def test_a_right_that_was_shown_is_not_asked_for_again(world: World, recor
     assert (world.sources.fetched, world.sources.confirmed) == (1, 0)
 
 
-async def test_with_the_last_who_showed_a_right_it_is_forgotten(world: World, recorder: Recorder) -> None:
+async def test_a_verified_permission_is_forgotten_with_its_last_user(world: World, recorder: Recorder) -> None:
     world.sources.confirms = True
     world.add("recorder", "first", module=pinned())
     async with world.running():

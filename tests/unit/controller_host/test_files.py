@@ -68,7 +68,7 @@ def test_links_in_a_circle_come_to_an_end(root: Path) -> None:
         ("a/b/x/y", SourceReason.UNAVAILABLE),
     ],
 )
-def test_what_is_no_file_is_said(root: Path, path: str, reason: SourceReason) -> None:
+def test_a_path_that_is_not_a_file_is_reported(root: Path, path: str, reason: SourceReason) -> None:
     with pytest.raises(SourceError) as refused:
         read_below(root, path)
     assert (refused.value.reason, lacking(refused.value, path)) == (reason, [])

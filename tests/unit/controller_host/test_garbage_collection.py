@@ -54,7 +54,7 @@ def collection(host: Host, living: ExistingControllers | None) -> GarbageCollect
     return GarbageCollection(host.guests, host.progress, lambda: living, DiskTimings(sweep=0.01))
 
 
-async def test_what_is_left_of_those_that_are_gone_goes_and_what_lives_stays(host: Host) -> None:
+async def test_data_of_deleted_controllers_is_removed_and_of_existing_ones_stays(host: Host) -> None:
     host.life.adopt(host.prepared(FIRST))
     host.call("x")
     host.life.suspend()
@@ -89,7 +89,7 @@ async def test_one_that_comes_while_it_is_swept_keeps_what_it_has(host: Host) ->
     assert host.done("x")
 
 
-async def test_nothing_goes_before_all_have_said_what_they_want_and_nothing_is_done_twice(host: Host) -> None:
+async def test_nothing_is_collected_before_all_users_reported_and_nothing_is_done_twice(host: Host) -> None:
     host.progress.commit("uid-gone", SeenVersions("b" * 64, "c", "t"))
     assert existing_controllers_of({UID, "uid-other"}, hosted_by(host, "one")) is None
     await collection(host, None).sweep()
@@ -102,7 +102,7 @@ async def test_nothing_goes_before_all_have_said_what_they_want_and_nothing_is_d
     assert host.progress.uids() == {"uid-gone"}, "nobody came or went"
 
 
-async def test_a_module_that_nobody_runs_any_more_goes(host: Host) -> None:
+async def test_an_unused_module_is_removed(host: Host) -> None:
     deleted = host.guests.load(wat.text(COUNTING[:-1] + "(func))")).sha256
     host.life.adopt(host.prepared(FIRST))
     await collection(host, existing_controllers_of({UID}, hosted_by(host, "one"))).sweep()

@@ -17,7 +17,7 @@ from support.guests.hosting_world import KEY, Hostile, Recorder, World, names_in
 from support.suite.naming import lacking
 
 
-async def test_what_goes_while_it_is_told_is_told_as_gone(world: World, recorder: Recorder) -> None:
+async def test_an_object_deleted_during_its_delivery_is_delivered_as_deleted(world: World, recorder: Recorder) -> None:
     requested, gate, allowed = asyncio.Event(), asyncio.Event(), world.watches.allowed
 
     async def slow_review(controller: str, user: str, key: ObjectKey) -> bool | None:
@@ -40,7 +40,7 @@ async def test_what_goes_while_it_is_told_is_told_as_gone(world: World, recorder
         assert seen == [("a", True), ("b", True), ("a", False)]
 
 
-async def test_what_it_has_seen_wakes_nobody(world: World, recorder: Recorder) -> None:
+async def test_objects_already_seen_wake_no_guest(world: World, recorder: Recorder) -> None:
     world.add("recorder")
     world.watches.put("a")
     async with world.running():
@@ -90,7 +90,9 @@ async def test_one_with_a_long_list_lets_others_have_their_turn(tmp_path: Path) 
         assert order.count("busy") < 90
 
 
-async def test_a_paused_one_is_not_called_and_hears_afterwards_what_it_missed(world: World, recorder: Recorder) -> None:
+async def test_a_paused_controller_is_not_called_and_receives_the_missed_objects_afterwards(
+    world: World, recorder: Recorder
+) -> None:
     world.add("recorder", paused=True)
     world.watches.put("a")
     async with world.running():
@@ -101,7 +103,7 @@ async def test_a_paused_one_is_not_called_and_hears_afterwards_what_it_missed(wo
         assert names_in(recorder.requests) == ["a"]
 
 
-async def test_what_a_former_spec_was_refused_for_is_not_said_of_one_that_is_paused(world: World) -> None:
+async def test_a_refusal_of_a_former_spec_is_not_reported_on_a_paused_controller(world: World) -> None:
     world.add("recorder", watches="none")
     async with world.running():
         await world.until(lambda: KEY in world.hosting.hosted and world.one().refused is not None, "it cannot be read")
@@ -110,7 +112,7 @@ async def test_what_a_former_spec_was_refused_for_is_not_said_of_one_that_is_pau
         assert world.one().refused is None
 
 
-async def test_who_is_gone_leaves_nothing(world: World) -> None:
+async def test_a_deleted_controller_leaves_nothing(world: World) -> None:
     world.add("recorder")
     world.watches.put("a")
     async with world.running():
@@ -152,7 +154,7 @@ async def test_keys_of_a_kind_that_is_not_watched_any_more_are_forgotten(world: 
         assert names_in(recorder.requests) == ["a"]
 
 
-async def test_what_nobody_may_be_told_of_costs_no_turns(world: World, recorder: Recorder) -> None:
+async def test_objects_that_no_controller_may_watch_cost_no_turns(world: World, recorder: Recorder) -> None:
     requested = []
     allowed = world.watches.allowed
 
@@ -221,7 +223,7 @@ async def test_what_waits_for_a_place_and_is_deleted_leaves_it_to_the_next(tmp_p
         assert last in world.hosting.hosted
 
 
-async def test_a_spec_above_what_the_platform_allows_is_not_accepted_and_says_so(
+async def test_a_spec_above_what_the_platform_allows_is_not_accepted_and_reports_it(
     world: World, recorder: Recorder
 ) -> None:
     world.maximum_limits = MaximumLimits(memory_bytes=64 << 20)

@@ -45,7 +45,7 @@ async def test_a_failure_of_the_hosts_own_costs_no_turn(
         assert failures
 
 
-async def test_a_missing_secret_is_told_and_looked_for_again(world: World, recorder: Recorder) -> None:
+async def test_a_missing_secret_is_reported_and_retried(world: World, recorder: Recorder) -> None:
     world.add("recorder", secretRefs=[{"name": "s"}])
     async with world.running():
         await world.until(lambda: KEY in world.hosting.hosted and world.one().refused is not None, "refused")
@@ -57,7 +57,7 @@ async def test_a_missing_secret_is_told_and_looked_for_again(world: World, recor
         assert world.one().refused is None
 
 
-async def test_a_module_that_is_refused_says_why_and_a_new_spec_is_tried_at_once(
+async def test_a_module_that_is_refused_states_the_reason_and_a_new_spec_is_tried_at_once(
     world: World, recorder: Recorder
 ) -> None:
     world.sources.modules["bad"] = b"no module"
@@ -134,7 +134,7 @@ async def test_a_trap_is_named_begins_cold_and_hurts_no_neighbour(tmp_path: Path
         assert world.one("team-a/good").life.counters.traps == 0
 
 
-async def test_who_fails_at_each_start_waits_as_a_whole(tmp_path: Path) -> None:
+async def test_repeated_start_failures_back_off_as_a_whole(tmp_path: Path) -> None:
     def never_starts(instance: FakeInstance, export: str, request: dict[str, Any]) -> dict[str, Any]:
         del instance, request
         return {"error": "no licence"} if export == "init" else {}
@@ -169,7 +169,7 @@ async def test_what_a_review_denies_does_not_reach_the_guest(world: World, recor
         assert names_in(recorder.requests) == ["a"], "not even that it is gone"
 
 
-async def test_nothing_counts_as_gone_while_a_watch_is_not_whole(world: World, recorder: Recorder) -> None:
+async def test_no_object_counts_as_deleted_while_a_watch_is_incomplete(world: World, recorder: Recorder) -> None:
     world.add("recorder")
     world.watches.put("a")
     async with world.running():
@@ -188,7 +188,7 @@ async def test_nothing_counts_as_gone_while_a_watch_is_not_whole(world: World, r
         assert recorder.requests == []
 
 
-async def test_objects_of_a_kind_that_is_not_served_after_a_restart_do_not_count_as_gone(
+async def test_objects_of_a_kind_not_served_after_a_restart_do_not_count_as_deleted(
     world: World, recorder: Recorder
 ) -> None:
     world.add("recorder")
@@ -220,7 +220,7 @@ async def test_a_kind_that_is_not_served_and_was_never_seen_keeps_no_controller_
         assert names_in(recorder.requests) == ["a"]
 
 
-async def test_a_controller_whose_watches_are_not_whole_asks_for_no_turn_until_word_of_them_comes(
+async def test_a_controller_with_incomplete_watches_requests_no_turn_until_they_change(
     world: World, recorder: Recorder
 ) -> None:
     digest = hashlib.sha256(b"recorder").hexdigest()
@@ -238,7 +238,7 @@ async def test_a_controller_whose_watches_are_not_whole_asks_for_no_turn_until_w
         assert names_in(recorder.requests) == ["a"]
 
 
-async def test_a_module_that_says_another_version_as_it_starts_is_refused_until_it_is_another(
+async def test_a_module_that_reports_another_version_at_start_is_refused_until_it_changes(
     world: World, recorder: Recorder
 ) -> None:
     world.guests.abi, world.guests.says_version = None, 2
@@ -291,7 +291,7 @@ async def test_a_guest_that_hangs_wherever_it_does_is_ended_at_the_end(
     assert ends == [FaultKind.INTERRUPTED]
 
 
-async def test_without_an_engine_a_controller_says_so_and_runs_as_soon_as_there_is_one(
+async def test_without_an_engine_a_controller_reports_it_and_runs_as_soon_as_there_is_one(
     world: World, recorder: Recorder
 ) -> None:
     world.guests.unavailable = "the engine of controllers cannot be loaded: OSError: no such file"
@@ -309,7 +309,7 @@ async def test_without_an_engine_a_controller_says_so_and_runs_as_soon_as_there_
         assert world.one().stopped is None
 
 
-async def test_who_has_nothing_to_do_is_well_again_with_the_engine(world: World, recorder: Recorder) -> None:
+async def test_an_idle_controller_is_healthy_again_with_the_engine(world: World, recorder: Recorder) -> None:
     world.add("recorder")
     world.watches.put("a")
     async with world.running():

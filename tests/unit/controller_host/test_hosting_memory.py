@@ -21,7 +21,7 @@ from trellis.kube.resources import SECRETS
 from trellis.limits.backoff import Backoff
 
 
-async def test_a_new_controller_is_told_what_there_is_and_put_to_disk(world: World, recorder: Recorder) -> None:
+async def test_a_new_controller_receives_existing_objects_and_is_suspended(world: World, recorder: Recorder) -> None:
     world.add("recorder", config={"next": "x"})
     world.watches.put("a", x="1")
     async with world.running():
@@ -54,7 +54,7 @@ async def test_a_change_wakes_it_with_its_memory_and_a_deletion_too(world: World
         assert (world.guests.booted, world.one().life.counters.wakes) == (1, 2)
 
 
-async def test_once_its_module_is_there_one_turn_starts_a_controller_tells_it_what_there_is_and_puts_it_to_disk(
+async def test_one_turn_starts_a_loaded_controller_delivers_existing_objects_and_suspends_it(
     world: World, recorder: Recorder
 ) -> None:
     world.add("recorder", module={"configMap": {"name": "recorder", "key": "module.wasm"}, "sha256": "0" * 64})
@@ -103,7 +103,7 @@ async def test_what_is_in_a_call_at_the_end_is_ended_and_all_others_are_on_disk(
     assert "uid-good" in world.guests.snapshots
 
 
-async def test_a_term_that_is_over_ends_who_is_in_a_call_and_leaves_what_is_on_disk(tmp_path: Path) -> None:
+async def test_the_end_of_a_term_ends_guests_in_a_call_and_keeps_snapshots(tmp_path: Path) -> None:
     counts: list[int] = []
 
     def hangs(instance: FakeInstance, export: str, request: dict[str, Any]) -> dict[str, Any]:
@@ -175,7 +175,7 @@ async def test_one_that_is_too_large_for_the_disk_tries_later_and_later_though_o
         assert world.one(large).failed_writes == 0
 
 
-async def test_with_neither_memory_nor_disk_some_stay_and_the_rest_say_so_and_begin_when_there_is_room(
+async def test_without_memory_and_disk_some_controllers_stay_and_the_rest_report_it_and_start_later(
     tmp_path: Path, recorder: Recorder
 ) -> None:
     world = World(tmp_path, {b"recorder": recorder})
@@ -247,7 +247,7 @@ async def test_memory_is_taken_back_from_one_that_is_not_called(world: World, re
         assert "uid-first" in world.guests.snapshots
 
 
-async def test_who_is_looked_at_is_not_who_was_called_last(world: World, recorder: Recorder) -> None:
+async def test_an_inspected_guest_is_not_the_last_called_one(world: World, recorder: Recorder) -> None:
     world.budget = 2500
     async with world.running():
         for number, name in enumerate(["one", "two", "three"], 1):
@@ -313,7 +313,7 @@ async def test_what_changes_while_a_guest_is_called_finds_it_in_memory(tmp_path:
 @pytest.mark.parametrize(
     ("answer", "stays"), [({"requeueAfter": 0}, True), ({"requeueAfter": 60}, False), ({"error": "no"}, False)]
 )
-async def test_who_wants_another_call_at_once_is_not_put_to_disk_before(
+async def test_a_guest_that_requests_another_call_at_once_is_not_suspended_before(
     tmp_path: Path, answer: dict[str, Any], stays: bool
 ) -> None:
     class Asking(Recorder):

@@ -17,7 +17,7 @@ from support.guests.hosting_world import (
 from trellis.kube.resources import CONFIGMAPS, SECRETS
 
 
-async def test_after_a_restart_only_what_differs_is_told(world: World, recorder: Recorder) -> None:
+async def test_after_a_restart_only_differences_are_delivered(world: World, recorder: Recorder) -> None:
     world.add("recorder")
     for name in ("same", "changed", "deleted"):
         world.watches.put(name)
@@ -39,7 +39,7 @@ async def test_after_a_restart_only_what_differs_is_told(world: World, recorder:
         assert world.guests.booted == 1
 
 
-async def test_after_a_restart_nobody_is_woken_for_what_is_old_news(world: World, recorder: Recorder) -> None:
+async def test_after_a_restart_no_guest_is_woken_for_known_objects(world: World, recorder: Recorder) -> None:
     for number in range(50):
         world.add("recorder", f"c{number}")
     world.watches.put("a")
@@ -65,7 +65,7 @@ async def test_a_module_with_a_checksum_is_not_fetched_again(world: World, recor
     assert len(recorder.inits) == 1
 
 
-async def test_a_failed_key_is_told_again_after_a_restart_also_if_its_object_is_gone(
+async def test_a_failed_key_is_reported_again_after_a_restart_also_if_its_object_is_deleted(
     world: World, recorder: Recorder
 ) -> None:
     recorder.answer = lambda _, request: {"error": "no"} if request["object"] is None else {}  # type: ignore[method-assign]
@@ -106,7 +106,7 @@ async def test_a_crash_costs_calls_that_repeat_and_no_call_that_is_missing(world
         assert len(recorder.inits) == 2
 
 
-async def test_what_went_while_everything_was_lost_is_still_told(world: World, recorder: Recorder) -> None:
+async def test_deletions_during_a_loss_of_all_state_are_still_delivered(world: World, recorder: Recorder) -> None:
     world.add("recorder", idle={"suspendAfter": "1h"})
     for name in ("stays", "goes"):
         world.watches.put(name)
@@ -180,7 +180,7 @@ async def test_a_changed_secret_starts_it_cold_and_its_value_is_kept_nowhere(wor
         assert prepared.init == b""
 
 
-async def test_a_version_that_a_module_said_is_known_after_a_restart(world: World, recorder: Recorder) -> None:
+async def test_the_version_of_a_module_is_known_after_a_restart(world: World, recorder: Recorder) -> None:
     world.guests.abi = None
     world.add("recorder", module={"configMap": {"name": "recorder", "key": "module.wasm"}, "sha256": "0" * 64})
     for _ in range(2):
@@ -193,7 +193,7 @@ async def test_a_version_that_a_module_said_is_known_after_a_restart(world: Worl
     assert len(recorder.inits) == 1
 
 
-async def test_a_new_version_says_that_it_waits_for_the_disk(
+async def test_a_new_version_reports_that_it_waits_for_disk_space(
     tmp_path: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = World(tmp_path, {b"recorder": recorder, b"other": recorder})

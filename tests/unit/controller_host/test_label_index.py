@@ -43,7 +43,7 @@ def test_what_is_found_is_what_looking_at_all_finds(steps: list[tuple[object, ..
                 index.change(place, name, old.labels if old else None, labels)
 
 
-def test_who_asks_looks_only_at_what_has_the_label() -> None:
+def test_a_query_examines_only_objects_with_the_label() -> None:
     looked: list[str] = []
 
     class Watched(Thing):

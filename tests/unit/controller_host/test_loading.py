@@ -44,7 +44,7 @@ class Engine:
         self.closed = True
 
 
-def test_many_who_ask_at_once_have_the_same_and_one_loads_it() -> None:
+def test_concurrent_requests_share_one_load() -> None:
     engine = Engine()
     engine.let.clear()
     reported: list[str] = []
@@ -57,7 +57,7 @@ def test_many_who_ask_at_once_have_the_same_and_one_loads_it() -> None:
     assert (engine.tries, reported) == (1, [""])
 
 
-def test_what_failed_is_told_once_and_tried_again_after_a_while() -> None:
+def test_a_failed_load_is_reported_once_and_retried_later() -> None:
     engine = Engine(ImportError("libc.so.6: version `GLIBC_2.38' not found\nin wasmtime"))
     reported: list[str] = []
     now = [100.0]
@@ -71,7 +71,7 @@ def test_what_failed_is_told_once_and_tried_again_after_a_while() -> None:
     assert (engine.tries, reported[1:]) == (2, [""])
 
 
-def test_who_closes_while_it_is_loaded_has_it_closed() -> None:
+def test_closing_during_the_load_closes_the_module() -> None:
     engine = Engine()
     engine.let.clear()
     item = Loading(engine.load)
@@ -88,7 +88,7 @@ def test_who_closes_while_it_is_loaded_has_it_closed() -> None:
         later.get()
 
 
-def test_nobody_loads_it_while_files_are_looked_after_without_it() -> None:
+def test_the_engine_is_not_loaded_while_files_are_managed_without_it() -> None:
     engine = Engine()
     item = Loading(engine.load)
     with ThreadPoolExecutor(1) as pool:

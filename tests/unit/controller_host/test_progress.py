@@ -48,7 +48,7 @@ def test_what_was_done_is_known_after_a_restart(progress: Progress, tmp_path: Pa
     later.close()
 
 
-def test_a_mark_replaces_a_former_one_and_what_is_gone_is_forgotten(progress: Progress) -> None:
+def test_a_version_replaces_a_former_one_and_deleted_ones_are_forgotten(progress: Progress) -> None:
     progress.commit("u", SeenVersions("sha", "c", "t", {"a": LastCall("1"), "b": LastCall("1"), "c": LastCall("1")}))
     progress.commit("u", SeenVersions("sha", "c", "t", {"a": LastCall("2"), "b": LastCall("")}))
     found = progress.load("u")
@@ -93,7 +93,7 @@ def test_a_source_that_cannot_change_is_known(progress: Progress) -> None:
 
 
 @pytest.mark.parametrize("garbage", [b"", b"no database at all" * 500, b"SQLite format 3\0" + b"\xff" * 4096])
-def test_a_damaged_file_is_begun_anew(tmp_path: Path, garbage: bytes) -> None:
+def test_a_damaged_file_is_recreated(tmp_path: Path, garbage: bytes) -> None:
     (tmp_path / "progress.sqlite").write_bytes(garbage)
     progress = Progress(tmp_path)
     progress.commit("u", SeenVersions("sha", "c", "t", {}))
@@ -102,7 +102,7 @@ def test_a_damaged_file_is_begun_anew(tmp_path: Path, garbage: bytes) -> None:
 
 
 @pytest.mark.usefixtures("progress")
-def test_nobody_else_may_read_it(tmp_path: Path) -> None:
+def test_only_its_owner_may_read_the_file(tmp_path: Path) -> None:
     assert (tmp_path / "progress.sqlite").stat().st_mode & 0o077 == 0
 
 
@@ -146,7 +146,7 @@ def test_a_kill_in_the_middle_leaves_one_moment_or_none(tmp_path: Path) -> None:
         progress.close()
 
 
-def test_a_right_that_was_shown_is_known_as_long_as_somebody_has_it(progress: Progress, tmp_path: Path) -> None:
+def test_a_verified_permission_is_known_while_it_has_a_user(progress: Progress, tmp_path: Path) -> None:
     assert not progress.has_shown("a", "claim")
     progress.show("a", "claim")
     assert progress.has_shown("a", "claim")
@@ -185,7 +185,7 @@ def damage(progress: Progress, directory: Path) -> None:
     progress._base.execute("PRAGMA shrink_memory")
 
 
-def test_a_file_that_is_damaged_as_the_host_runs_is_begun_anew(progress: Progress, tmp_path: Path) -> None:
+def test_a_file_damaged_at_run_time_is_recreated(progress: Progress, tmp_path: Path) -> None:
     damage(progress, tmp_path)
     with pytest.raises(NotWritten, match="malformed"):
         progress.meet("other", [f"new-{number}" for number in range(3000)])
@@ -214,7 +214,7 @@ def test_a_damaged_file_is_tried_to_be_replaced_until_it_can_be(
     assert progress.load("other") == SeenVersions("", "", "", {"new": LastCall(NEVER)})
 
 
-def test_who_comes_after_the_end_damages_nothing(progress: Progress, tmp_path: Path) -> None:
+def test_use_after_close_damages_nothing(progress: Progress, tmp_path: Path) -> None:
     progress.meet("u", ["a"])
     later = again(progress, tmp_path)
     with pytest.raises(sqlite3.ProgrammingError):

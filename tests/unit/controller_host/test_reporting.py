@@ -153,7 +153,7 @@ async def test_figures_have_a_budget_of_their_own(tmp_path: Path) -> None:
     assert world.patches == 1
 
 
-async def test_who_waits_for_its_turn_keeps_its_place(world: World) -> None:
+async def test_a_waiting_report_keeps_its_position(world: World) -> None:
     world.reporting.conditions = Line(1)
     for _ in range(3):
         world.reporting.conditions.stand(time.monotonic())
@@ -208,7 +208,7 @@ async def test_conditions_that_do_not_settle_are_written_once_a_minute_until_the
     assert world.patches == 11
 
 
-async def test_facts_stand_for_all_since_the_last_of_their_kind(world: World) -> None:
+async def test_an_event_covers_all_since_the_last_of_its_kind(world: World) -> None:
     counters = world.one.life.counters
     counters.wakes, counters.suspends = 5, 6
     await world.reporting.run(KEY, None)
@@ -221,7 +221,7 @@ async def test_facts_stand_for_all_since_the_last_of_their_kind(world: World) ->
     assert published == [("woken", 5), ("suspended", 6), ("trapped", 3)]
 
 
-async def test_a_bus_that_is_away_delays_facts_and_no_status(world: World) -> None:
+async def test_a_bus_that_is_unavailable_delays_events_and_no_status(world: World) -> None:
     world.bus.unavailable = True
     world.one.life.counters.traps, world.one.fault = 1, Fault("Trapped", "x", "2026-11-22T10:00:00Z")
     wait = await world.reporting.run(KEY, None)

@@ -19,7 +19,7 @@ def test_the_least_recently_used_go_first_and_no_more_than_needed() -> None:
     assert residents.surplus(lambda _: True, nobody) == ["b", "d"]
 
 
-def test_who_is_going_counts_as_gone() -> None:
+def test_a_leaving_guest_counts_as_evicted() -> None:
     residents = Residents(60)
     for key in "abcd":
         residents.used(key, 30)
@@ -27,7 +27,7 @@ def test_who_is_going_counts_as_gone() -> None:
     assert residents.surplus(lambda key: key not in "ab", lambda key: key in "ab") == []
 
 
-def test_who_may_not_go_stays() -> None:
+def test_a_pinned_guest_stays() -> None:
     residents = Residents(10)
     residents.used("pinned", 30)
     residents.used("b", 30)
@@ -37,7 +37,7 @@ def test_who_may_not_go_stays() -> None:
     assert (residents.total, len(residents)) == (30, 1)
 
 
-def test_without_a_budget_all_stay_and_who_is_gone_twice_counts_once() -> None:
+def test_without_a_budget_all_guests_stay_and_a_double_removal_counts_once() -> None:
     residents = Residents(0)
     residents.used("a", 2**40)
     assert residents.surplus(lambda _: True, nobody) == []
@@ -46,7 +46,7 @@ def test_without_a_budget_all_stay_and_who_is_gone_twice_counts_once() -> None:
     assert residents.total == 0
 
 
-def test_who_is_only_looked_at_was_used_as_long_ago_as_before() -> None:
+def test_inspection_does_not_change_the_last_use() -> None:
     residents = Residents(70)
     for key in "abc":
         residents.used(key, 30)

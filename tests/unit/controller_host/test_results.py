@@ -80,7 +80,7 @@ def test_what_is_no_result_is_a_failure(answer: bytes) -> None:
 
 
 @given(st.binary(max_size=40))
-def test_whatever_comes_back_means_something(answer: bytes) -> None:
+def test_any_result_of_a_guest_has_a_meaning(answer: bytes) -> None:
     assert len(read_result(answer).error) <= 1024
 
 

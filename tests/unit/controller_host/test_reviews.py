@@ -57,13 +57,13 @@ async def test_an_account_is_asked_about_with_its_groups() -> None:
     }  # fmt: skip
 
 
-async def test_whoever_may_only_list_may_not_be_told() -> None:
+async def test_a_subject_with_only_list_permission_may_not_watch() -> None:
     world = World()
     world.granted = {("list", "jobs", "shop")}
     assert await world.ask() is False
 
 
-async def test_an_answer_is_believed_for_its_time_and_then_asked_for_again() -> None:
+async def test_a_review_is_cached_for_its_ttl_and_then_repeated() -> None:
     world = World()
     assert await world.ask() is True
     world.granted.clear()
@@ -83,7 +83,7 @@ async def test_places_and_resources_are_asked_about_apart() -> None:
     assert await world.reviews.allowed(USER, NODES, "") is True
 
 
-async def test_who_was_refused_something_is_asked_about_anew() -> None:
+async def test_a_refused_subject_is_reviewed_again() -> None:
     world = World()
     assert await world.ask() is True
     world.granted.clear()
@@ -92,7 +92,7 @@ async def test_who_was_refused_something_is_asked_about_anew() -> None:
     assert await world.ask() is False
 
 
-async def test_who_is_refused_something_again_and_again_is_asked_about_once_a_second() -> None:
+async def test_a_repeatedly_refused_subject_is_reviewed_once_a_second() -> None:
     world = World()
     for _ in range(10):
         assert await world.ask() is True
@@ -106,7 +106,7 @@ async def test_who_is_refused_something_again_and_again_is_asked_about_once_a_se
     assert await world.ask() is False
 
 
-async def test_an_answer_that_was_asked_for_before_a_refusal_is_not_kept() -> None:
+async def test_a_review_requested_before_a_refusal_is_not_cached() -> None:
     world = World()
     asking = asyncio.create_task(world.ask())
     await until(lambda: bool(world.requested), "the first question")
@@ -117,7 +117,7 @@ async def test_an_answer_that_was_asked_for_before_a_refusal_is_not_kept() -> No
     assert await world.ask() is False
 
 
-async def test_all_who_ask_at_once_share_one_question_also_if_the_first_leaves() -> None:
+async def test_concurrent_requests_share_one_even_if_the_first_is_cancelled() -> None:
     world = World()
     first, *others = [asyncio.create_task(world.ask()) for _ in range(50)]
     await asyncio.sleep(0)
@@ -126,7 +126,7 @@ async def test_all_who_ask_at_once_share_one_question_also_if_the_first_leaves()
     assert len(world.requested) == 2
 
 
-async def test_an_outage_refuses_nothing_and_is_not_asked_about_by_everyone() -> None:
+async def test_an_outage_refuses_nothing_and_causes_one_request() -> None:
     world = World()
     world.unavailable = True
     assert await world.ask() is None

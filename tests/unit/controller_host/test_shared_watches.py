@@ -107,7 +107,7 @@ def is_list(request: HttpRequest) -> bool:
     return request.path == "/api/v1/configmaps" and "watch" not in request.query
 
 
-async def test_a_controller_is_told_of_its_own_namespace_alone_unless_it_says_others() -> None:
+async def test_a_controller_watches_only_its_own_namespace_unless_others_are_named() -> None:
     async with running(World()) as world:
         world.want("a/own", MAPS)
         world.want("b/other", MAPS | {"namespaces": ["a"]})
@@ -121,7 +121,7 @@ async def test_a_controller_is_told_of_its_own_namespace_alone_unless_it_says_ot
         assert set(world.watches.keys("b/all")) == {key("a", "x"), key("b", "y")}
 
 
-async def test_what_leaves_a_selector_is_told_once_and_not_shown_any_more() -> None:
+async def test_an_object_that_leaves_a_selector_is_delivered_once_as_deleted() -> None:
     async with running(World()) as world:
         world.want("a/web", MAPS | {"labelSelector": {"matchLabels": {"tier": "web"}}})
         await world.whole("a/web")
@@ -137,7 +137,7 @@ async def test_what_leaves_a_selector_is_told_once_and_not_shown_any_more() -> N
         await world.receives(("a/web", key("a", "y")))
 
 
-async def test_what_is_deleted_is_told_and_gone() -> None:
+async def test_a_deleted_object_is_delivered_and_forgotten() -> None:
     async with running(World()) as world:
         world.kube.put(CONFIGMAPS, configmap("a", "x"))
         world.want("a/own", MAPS)
@@ -191,7 +191,7 @@ async def test_a_thousand_controllers_are_one_list_and_one_watch() -> None:
         assert world.requested(lambda request: "watch" in request.query) == 1
 
 
-async def test_a_kind_without_namespaces_concerns_whoever_watches_it() -> None:
+async def test_a_cluster_scoped_kind_reaches_each_of_its_watchers() -> None:
     async with running(World()) as world:
         world.want("a/own", {"apiVersion": "v1", "kind": "Node"})
         await world.whole("a/own")
@@ -229,7 +229,7 @@ async def test_a_kind_that_comes_later_is_found() -> None:
         assert "a/own" in world.stated
 
 
-async def test_a_kind_that_moves_is_followed_and_what_went_meanwhile_is_told() -> None:
+async def test_a_kind_with_a_new_version_is_followed_and_deletions_meanwhile_are_delivered() -> None:
     async with running(World()) as world:
         world.kube.define(WIDGETS)
         for name in ("stays", "goes"):
@@ -247,7 +247,7 @@ async def test_a_kind_that_moves_is_followed_and_what_went_meanwhile_is_told() -
         assert world.watches.item(stays) is not None
 
 
-async def test_what_the_service_itself_may_not_read_is_said_and_tried_again() -> None:
+async def test_a_kind_that_the_service_may_not_read_is_reported_and_retried() -> None:
     async with running(World()) as world:
         expected_text = 'configmaps is forbidden: User "system:serviceaccount:t:c" cannot list resource "configmaps"'
         world.kube.api.fault = lambda request: (
@@ -265,7 +265,7 @@ async def test_what_the_service_itself_may_not_read_is_said_and_tried_again() ->
         assert world.stated.count("a/own") == 2
 
 
-async def test_what_cannot_be_read_any_more_is_not_gone_and_not_whole() -> None:
+async def test_objects_that_become_unreadable_are_not_deleted_and_the_watch_is_incomplete() -> None:
     async with running(World()) as world:
         world.kube.put(CONFIGMAPS, configmap("a", "x"))
         world.want("a/own", MAPS)
@@ -279,7 +279,7 @@ async def test_what_cannot_be_read_any_more_is_not_gone_and_not_whole() -> None:
         assert (world.watches.item(key("a", "x")) is not None, world.notified) == (True, [])
 
 
-async def test_nothing_is_gone_while_the_server_is_away() -> None:
+async def test_no_object_counts_as_deleted_while_the_server_is_unavailable() -> None:
     async with running(World()) as world:
         world.kube.put(CONFIGMAPS, configmap("a", "x"))
         world.want("a/own", MAPS)
@@ -310,7 +310,7 @@ async def test_before_the_first_list_is_complete_nothing_shows() -> None:
         assert world.stated == ["a/own"]
 
 
-async def test_a_watch_that_nobody_wants_ends_and_begins_again_when_it_is_wanted() -> None:
+async def test_an_unneeded_watch_ends_and_restarts_when_needed() -> None:
     async with running(World()) as world:
         world.want("a/own", MAPS)
         await world.whole("a/own")
@@ -339,7 +339,7 @@ async def test_a_watch_that_is_wanted_again_in_time_goes_on() -> None:
         assert world.requested(is_list) == 1
 
 
-async def test_another_wish_takes_the_place_of_the_former() -> None:
+async def test_a_new_watch_spec_replaces_the_former() -> None:
     async with running(World()) as world:
         world.want("a/own", MAPS)
         await world.whole("a/own")
@@ -391,7 +391,7 @@ def denying(world: World, *denied: str) -> None:
     world.kube.api.fault = answer
 
 
-async def test_who_watches_everywhere_needs_to_see_everywhere_and_is_told_so() -> None:
+async def test_a_watch_of_all_namespaces_needs_cluster_wide_permission_and_reports_it() -> None:
     async with running(World()) as world:
         world.want("a/all", MAPS | {"namespaces": ["*"]})
         await world.whole("a/all")
@@ -436,7 +436,7 @@ async def test_a_watch_that_cannot_be_read_any_more_stops_all() -> None:
         assert await world.watches.allowed("a/both", user, key("a", "x")) is None
 
 
-async def test_of_a_kind_that_is_gone_it_may_be_told_that_its_objects_are() -> None:
+async def test_objects_of_a_deleted_kind_may_be_delivered_as_deleted() -> None:
     async with running(World()) as world:
         world.want("a/own", {"apiVersion": "example.com/v1", "kind": "Widget"})
         await until(lambda: bool(world.watches.refused("a/own")))

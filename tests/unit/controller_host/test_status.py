@@ -58,7 +58,7 @@ def test_conditions(seen: Seen, accepted: str, ready: str, reconciling: str, sta
     assert (found["Reconciling"][0], found["Stalled"][0]) == (reconciling, stalled)
 
 
-def test_a_watch_that_does_not_work_says_so() -> None:
+def test_a_watch_that_does_not_work_reports_it() -> None:
     assert conditions(NOT_WATCHED)["WatchesGranted"] == ("False", "WatchNotGranted")
     assert conditions(WELL)["WatchesGranted"] == ("True", "Granted")
 
@@ -92,13 +92,13 @@ def test_figures_alone_are_not_urgent_and_conditions_are() -> None:
     assert patch_of(first, status_of(WELL, first, LATER)) == {}
 
 
-def test_what_is_not_so_any_more_is_taken_away() -> None:
+def test_outdated_conditions_are_removed() -> None:
     first = status_of(WELL, {}, NOW)
     assert "module" in first
     assert patch_of(first, status_of(replace(WELL, module=None), first, LATER))["module"] is None
 
 
-def test_what_a_former_process_said_stands_until_there_is_something_new() -> None:
+def test_the_status_of_a_former_process_stays_until_there_is_a_new_one() -> None:
     fault = Fault("Trapped", "x", NOW)
     counted = replace(WELL, fault=fault, wake_p99=0.0004, snapshot_bytes=6, wakes=3, calls=5, traps=2)
     first = status_of(counted, {}, NOW)
@@ -109,17 +109,17 @@ def test_what_a_former_process_said_stands_until_there_is_something_new() -> Non
     assert later == {"wakeP99": "1.00ms", "snapshotBytes": 9}
 
 
-def test_a_status_that_somebody_else_wrote_counts_as_nothing() -> None:
+def test_a_status_written_by_another_client_is_ignored() -> None:
     assert before_of({"calls": "many", "wakes": None}) == Before()
 
 
 @pytest.mark.parametrize("seen", [WELL, REFUSED, STOPPED, NOT_WATCHED])
-def test_it_is_what_the_kind_says(seen: Seen) -> None:
+def test_it_matches_the_crd(seen: Seen) -> None:
     fault = Fault("ReconcileFailed", "y" * 9000, NOW)
     WasmControllerStatus.model_validate(status_of(replace(seen, fault=fault, wake_p99=1.0, failing=2), {}, NOW))
 
 
-def test_a_version_that_is_not_known_is_not_told_and_the_one_before_is_taken_back() -> None:
+def test_an_unknown_version_is_not_reported_and_the_former_is_removed() -> None:
     former = status_of(WELL, {}, NOW)
     status = status_of(REQUESTED_LATER, former, NOW)
     assert "abi" not in status["module"]

@@ -114,7 +114,7 @@ def test_a_requeue_comes_at_its_time_and_of_two_the_earlier_counts() -> None:
     assert keys(work_queue, 60) == []
 
 
-def test_a_changed_spec_gives_what_failed_its_turn_and_leaves_what_asked_for_a_time() -> None:
+def test_a_changed_spec_retries_failed_keys_and_keeps_scheduled_ones() -> None:
     work_queue = a_work_queue()
     for key in ("failed", "timed"):
         work_queue.changed(key, 0)
@@ -173,9 +173,7 @@ def test_an_owner_holds_no_more_places_than_are_free_beside() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcdef"), st.booleans()), max_size=200), st.integers(1, 12))
-def test_whoever_comes_next_finds_a_place_and_nobody_who_may_have_one_waits(
-    steps: list[tuple[str, bool]], total: int
-) -> None:
+def test_an_eligible_waiter_gets_a_free_slot(steps: list[tuple[str, bool]], total: int) -> None:
     places, inside, waiting = Places[int](total), dict[int, str](), dict[int, str]()
     for number, (owner, leaves) in enumerate(steps):
         own = [key for key, whose in inside.items() if whose == owner]
@@ -194,7 +192,7 @@ def test_whoever_comes_next_finds_a_place_and_nobody_who_may_have_one_waits(
         assert not [owner for owner in waiting.values() if held[owner] < free]
 
 
-def test_those_who_wait_are_let_in_by_turns() -> None:
+def test_waiters_are_admitted_by_turns() -> None:
     places = Places[str](4)
     assert [places.enter("a", f"a{number}") for number in range(4)] == [True, True, False, False]
     assert [places.enter("b", f"b{number}") for number in range(3)] == [True, False, False]
@@ -205,7 +203,7 @@ def test_those_who_wait_are_let_in_by_turns() -> None:
     assert places.leave("a") == ["b2"]
 
 
-def test_a_key_that_is_gone_holds_no_place() -> None:
+def test_a_deleted_key_holds_no_slot() -> None:
     places = Places[str](2)
     assert places.enter("a", "a0")
     assert not places.enter("a", "a1")
@@ -218,7 +216,7 @@ def test_a_key_that_is_gone_holds_no_place() -> None:
     assert places.leave("b") == ["b1"]
 
 
-def test_what_is_too_much_is_counted_and_said_with_the_next() -> None:
+def test_excess_calls_are_counted_and_reported_with_the_next() -> None:
     allowance = Allowance(TokenBucket(1.0, 2.0))
     assert [allowance.take(0.0), allowance.take(0.0), allowance.take(0.0), allowance.take(0.5)] == [0, 0, None, None]
     assert allowance.take(1.5) == 2

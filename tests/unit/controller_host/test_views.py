@@ -21,7 +21,7 @@ def a_view(spec: dict[str, Any] | None = None, **changes: Any) -> ControllerView
     return view_controller(manifest | changes)
 
 
-def test_what_is_not_said_has_a_default() -> None:
+def test_an_omitted_field_has_a_default() -> None:
     wanted = read_spec(a_view())
     assert wanted.bounds == Bounds(64 * 2**20, 1.0, 30.0, 50, 100)
     assert wanted.suspend_after == 30
@@ -29,7 +29,7 @@ def test_what_is_not_said_has_a_default() -> None:
     assert wanted.config == b"{}"
 
 
-def test_what_is_said_counts() -> None:
+def test_a_given_field_applies() -> None:
     limits = {"memory": "1Gi", "cpuPerCall": "250ms", "timePerCall": "1m30s", "callsPerSecond": 7}
     wanted = read_spec(
         a_view(
@@ -58,7 +58,7 @@ def test_a_new_status_makes_no_other_view_and_a_new_spec_does() -> None:
     assert a_view() != a_view(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
 
 
-def test_a_spec_that_cannot_be_read_says_which_field() -> None:
+def test_an_invalid_spec_names_the_field() -> None:
     with pytest.raises(ValueError, match=r"spec\.watches"):
         read_spec(a_view({"watches": 7}))
     assert a_view({"serviceAccountName": None}).account == ""
@@ -108,7 +108,7 @@ def test_a_limit_that_cannot_be_read_is_named(spec: dict[str, Any], field: str) 
         read_spec(a_view(spec))
 
 
-def test_a_status_that_is_nested_too_deep_says_nothing() -> None:
+def test_a_status_nested_too_deeply_is_ignored() -> None:
     assert a_view(status=nested(300)).status == b"{}"
 
 

@@ -31,7 +31,7 @@ labels = st.dictionaries(st.sampled_from(KEYS), st.sampled_from((*VALUES, "z")))
 
 
 @given(watches, st.sets(st.sampled_from([f"team/{number}" for number in range(6)])), labels)
-def test_whom_an_object_concerns_is_what_asking_everyone_says(
+def test_the_index_finds_the_same_watchers_as_a_full_scan(
     wanted: list[tuple[str, WatchSpec]], deleted: set[str], found: dict[str, str]
 ) -> None:
     watch_index = WatchIndex()

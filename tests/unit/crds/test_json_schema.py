@@ -30,7 +30,7 @@ def test_nothing_that_only_the_api_server_understands_is_left(kind: object) -> N
     assert '"nullable"' not in text
 
 
-def test_a_field_that_nobody_knows_is_refused_unless_the_server_keeps_it() -> None:
+def test_an_unknown_field_is_refused_unless_the_server_preserves_it() -> None:
     node = {"type": "object", "properties": {"a": {"type": "string"}}}
     assert json_schema(node)["additionalProperties"] is False
     kept = node | {"x-kubernetes-preserve-unknown-fields": True}
@@ -68,7 +68,5 @@ def test_a_map_keeps_any_key_and_its_values_are_translated() -> None:
         ),
     ],
 )
-def test_what_kubernetes_says_in_words_of_its_own_is_said_in_json_schemas(
-    node: dict[str, object], wanted: dict[str, object]
-) -> None:
+def test_kubernetes_extensions_are_converted_to_json_schema(node: dict[str, object], wanted: dict[str, object]) -> None:
     assert json_schema(node) == wanted

@@ -117,7 +117,7 @@ class Untyped(BaseModel):
 
 
 @pytest.mark.parametrize("model", [Union, Recursive, Untyped], ids=lambda model: model.__name__)
-def test_what_cannot_be_said_names_the_place(model: type[BaseModel]) -> None:
+def test_an_inexpressible_schema_names_its_place(model: type[BaseModel]) -> None:
     with pytest.raises(NotStructural, match=f"{model.__name__}.({'|'.join(model.model_fields)})"):
         structural(model)
 

@@ -27,7 +27,7 @@ def edit(path: Path, **properties: Any) -> None:
     path.write_text(render(schema))
 
 
-def test_every_fact_has_a_schema_and_a_channel() -> None:
+def test_every_event_has_a_schema_and_a_channel() -> None:
     wanted = documents()
     assert set(wanted) == {ENVELOPE_FILE, ASYNCAPI_FILE, *map(schema_file, EVENT_SPECS)}
     assert set(wanted[ASYNCAPI_FILE]["channels"]) == {spec.tokens for spec in EVENT_SPECS}
@@ -59,7 +59,7 @@ def test_a_missing_and_a_changed_file_fail_the_check(tmp_path: Path, capsys: pyt
 
 
 @pytest.mark.parametrize("arguments", [[], ["--check"]], ids=["generate", "check"])
-def test_a_field_that_readers_know_is_not_taken_away(
+def test_a_field_that_readers_know_is_not_removed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]
 ) -> None:
     main([str(tmp_path)])
@@ -78,7 +78,7 @@ def test_a_new_optional_field_is_written(tmp_path: Path) -> None:
     assert main(["--check", str(tmp_path)]) == 0
 
 
-def test_a_type_is_not_taken_away(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_type_is_not_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main([str(tmp_path)])
     (tmp_path / "dev.trellis.node.vanished.v1.json").write_text("{}\n")
     assert main([str(tmp_path)]) == 1

@@ -29,7 +29,7 @@ from trellis.events.subjects import (
         ("trellis.evt.*.node.*.n=2E1", None, "trellis.evt.*.node.*.n=2E1"),
     ],
 )
-def test_a_pattern_is_relative_unless_it_begins_as_our_subjects_do(
+def test_a_pattern_is_relative_unless_it_has_the_prefix_of_trellis(
     pattern: str, cluster: str | None, found: str
 ) -> None:
     assert pattern_filter(pattern, cluster) == found
@@ -54,7 +54,7 @@ def test_a_pattern_is_relative_unless_it_begins_as_our_subjects_do(
         ("trellis.evtx.a.b.c.d", PatternFault.ROOT),
     ],
 )
-def test_a_wrong_pattern_is_told_what_it_needs(pattern: str, fault: PatternFault) -> None:
+def test_an_invalid_pattern_is_reported_with_the_expected_form(pattern: str, fault: PatternFault) -> None:
     with pytest.raises(PatternError) as refused:
         pattern_filter(pattern, "c")
     assert refused.value.fault is fault
@@ -67,7 +67,7 @@ def test_without_a_noun_everything_below_the_cluster_is_meant() -> None:
 
 
 @given(st.text(), st.text(min_size=1))
-def test_every_fact_can_be_said(cluster: str, name: str) -> None:
+def test_every_event_can_be_published(cluster: str, name: str) -> None:
     assert is_event_subject(event_subject(cluster, NodeOptedOut(name=name, uid="u", resource_version="1")))
 
 

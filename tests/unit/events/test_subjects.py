@@ -84,7 +84,7 @@ def concrete(base: type[EventData]) -> set[type[EventData]]:
     return found.union(*(concrete(child) for child in base.__subclasses__()))
 
 
-def test_every_model_of_a_fact_is_in_the_table_once() -> None:
+def test_every_model_of_an_event_is_in_the_table_once() -> None:
     assert sorted(spec.model.__name__ for spec in EVENT_SPECS) == sorted(
         model.__name__ for model in concrete(EventData)
     )
@@ -106,14 +106,14 @@ class NodeOptedOutAnew(NodeOptedOut):
     version: ClassVar[int] = 2
 
 
-def test_a_second_version_has_subjects_of_its_own_that_readers_of_the_first_do_not_hear() -> None:
+def test_a_second_version_has_subjects_of_its_own_that_readers_of_the_first_do_not_receive() -> None:
     spec = EventSpec(NodeOptedOutAnew, "node_watcher")
     assert (spec.type, spec.tokens) == ("dev.trellis.node.opted_out.v2", "node.opted_out-v2")
     assert not matches(f"trellis.evt.c1.{spec.tokens}.n1", event_filter("c1", NodeOptedOut))
 
 
 @given(cluster=st.text(), name=st.text(min_size=1, max_size=253))
-def test_the_subject_of_a_fact_is_caught_by_its_filter_and_its_stream_and_no_other(cluster: str, name: str) -> None:
+def test_the_subject_of_an_event_is_caught_by_its_filter_and_its_stream_and_no_other(cluster: str, name: str) -> None:
     subject = event_subject(cluster, NodeOptedOut(name=name, uid="u", resource_version="1"))
     caught = [spec.model for spec in EVENT_SPECS if matches(subject, event_filter(cluster, spec.model))]
     assert caught == [NodeOptedOut]

@@ -20,7 +20,7 @@ def test_what_is_added_is_read_again_and_shown(tmp_path: Path) -> None:
     assert "| 1,500 | 0–999, 5000–5499 |" in summary(lines)
 
 
-def test_the_page_is_what_the_record_says() -> None:
+def test_the_page_matches_the_record() -> None:
     text = PAGE.read_text(encoding="utf-8")
     assert SECTION.replace(text, summary(read(RECORD))) == text, "run make generate"
 

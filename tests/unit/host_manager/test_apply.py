@@ -55,7 +55,7 @@ def unknown_object(_: HttpRequest) -> Any:
     return status_reply(404, "NotFound", 'roles.rbac.authorization.k8s.io "group" not found')
 
 
-async def test_a_binding_is_made_after_its_role_and_tried_again_until_the_server_has_heard_of_that(
+async def test_a_binding_is_created_after_its_role_and_retried_until_the_server_knows_the_role(
     kube: FakeKube, effects: Effects
 ) -> None:
     """A cache of the server checks what a binding gives, unless its maker is an administrator."""

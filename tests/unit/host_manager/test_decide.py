@@ -99,7 +99,7 @@ def with_spec(**spec: Any) -> Group:
     return Group("group", "g", "uid-1", WasmCloudHostConfigSpec.model_validate(MINIMAL | spec))
 
 
-def test_a_new_group_gets_our_template_and_all_that_belongs_to_it() -> None:
+def test_a_new_group_gets_the_template_of_trellis_and_all_its_children() -> None:
     actions = decide(snapshot())
     assert kinds(actions) == ALL_KINDS
     workload = next(action.wanted for action in actions if isinstance(action, ApplyChild) and action.is_workload)
@@ -184,7 +184,7 @@ def test_pods_keep_the_former_name_of_their_operator_until_they_are_rolled_anywa
     assert rolled.wanted["spec"]["template"]["metadata"]["labels"][names.LABEL_MANAGED_BY] == TODAYS_NAME
 
 
-def test_a_label_that_was_never_an_operators_is_mended() -> None:
+def test_a_label_of_no_operator_is_repaired() -> None:
     found = children(revision=ADOPTED)
     labelled(found, "somebody")
     assert kinds(decide(snapshot(children=found))) == ["Deployment"]
@@ -201,7 +201,7 @@ def test_a_label_that_was_never_an_operators_is_mended() -> None:
     ],
     ids=["nothing", "a number that rolls no pod", "the template", "a field of ours", "a Secret"],
 )
-def test_an_adopted_group_gets_our_template_only_when_its_pods_roll_anyway(
+def test_an_adopted_group_gets_the_template_of_trellis_only_when_its_pods_roll_anyway(
     changes: dict[str, Any], revision: int
 ) -> None:
     known = snapshot(children=children(revision=ADOPTED), **changes)
@@ -220,7 +220,7 @@ def test_an_adopted_group_gets_our_template_only_when_its_pods_roll_anyway(
     ],
     ids=["ours", "never recorded", "of another operator"],
 )
-def test_a_workload_without_its_marks_keeps_the_revision_of_the_status_if_it_is_ours(
+def test_a_managed_workload_without_its_annotations_keeps_the_revision_of_the_status(
     manager: str, recorded: int | None, revision: int
 ) -> None:
     known = snapshot(children=children())
@@ -239,7 +239,7 @@ def test_what_a_group_lacks_keeps_its_children_from_being_made() -> None:
     assert [action.message for action in actions if isinstance(action, RecordGroupEvent)] == ["Secret g/x is missing"]
 
 
-def test_what_is_only_wrong_is_said_and_the_group_made() -> None:
+def test_an_invalid_optional_field_is_reported_and_the_group_created() -> None:
     actions = decide(snapshot(problems=(Problem("RegistriesLeftOut", "one of two", blocks=False),)))
     assert kinds(actions) == ALL_KINDS
     assert condition(actions, "Degraded")["reason"] == "RegistriesLeftOut"
@@ -306,7 +306,7 @@ def test_beside_the_other_operator_only_a_condition_is_written() -> None:
     assert report(known, Problem("x", "y")) == []
 
 
-def test_a_group_that_is_deleted_is_let_go_by_both_finalizers() -> None:
+def test_a_deleted_group_loses_both_finalizers() -> None:
     known = snapshot()
     finalizers = ("somebody.else", names.WASMCLOUD_OPERATOR, names.FINALIZER_HOSTS)
     [action] = decide(replace(known, head=replace(known.head, deleting=True, finalizers=finalizers)))
@@ -314,7 +314,7 @@ def test_a_group_that_is_deleted_is_let_go_by_both_finalizers() -> None:
     assert action.finalizers == ("somebody.else",)
 
 
-def test_beside_the_other_operator_a_group_that_is_deleted_loses_our_finalizer_alone() -> None:
+def test_beside_the_other_operator_a_deleted_group_loses_only_the_finalizer_of_trellis() -> None:
     known = snapshot(other=OPERATOR)
     finalizers = (names.WASMCLOUD_OPERATOR, names.FINALIZER_HOSTS)
     [action] = decide(replace(known, head=replace(known.head, deleting=True, finalizers=finalizers)))
@@ -345,7 +345,7 @@ def test_another_number_of_hosts_is_an_event_once() -> None:
     assert decide(replace(known, children=more, glance=True, status=status)) == []
 
 
-def test_the_former_owners_finalizer_gives_way_to_ours() -> None:
+def test_the_finalizer_of_the_former_owner_is_replaced() -> None:
     known = snapshot()
     [action, *_] = decide(replace(known, head=replace(known.head, finalizers=(names.WASMCLOUD_OPERATOR,))))
     assert isinstance(action, SetFinalizers)
@@ -360,7 +360,7 @@ def test_a_daemonset_takes_the_place_of_the_deployment() -> None:
     assert deleted == ["Deployment", "PodDisruptionBudget"], "a budget forbids every eviction of a DaemonSet's pod"
 
 
-def test_no_budget_is_made_beside_somebody_elses() -> None:
+def test_no_disruption_budget_is_created_beside_that_of_another_owner() -> None:
     known = settled(foreign_budget=True)
     [action] = [action for action in decide(known) if isinstance(action, DeleteChild)]
     assert action.found["kind"] == "PodDisruptionBudget"
@@ -384,7 +384,7 @@ def pod(name: str, trouble: Trouble | None) -> PodView:
         (Trouble("Unschedulable", "0/3 nodes"), "", "pod b: 0/3 nodes"),
     ],
 )
-def test_what_keeps_a_pod_from_running_is_said_in_its_own_words(
+def test_the_cause_of_a_pod_that_does_not_run_is_reported_in_its_own_words(
     trouble: Trouble, expected_text: str, message: str
 ) -> None:
     actions = decide(settled(pods=(pod("a", None), pod("b", trouble)), last_log_line=expected_text))
@@ -393,7 +393,7 @@ def test_what_keeps_a_pod_from_running_is_said_in_its_own_words(
     assert message in found["message"]
 
 
-def test_a_quota_that_is_reached_is_said() -> None:
+def test_a_quota_that_is_reached_is_reported() -> None:
     known = settled()
     failure = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "exceeded quota"}
     known.children["Deployment", "group"]["status"] = {"conditions": [failure]}
@@ -531,7 +531,7 @@ def test_fields_of_old_are_named() -> None:
     assert "spec.daemonset" in found["message"]
 
 
-def test_what_is_no_longer_said_is_taken_out_of_the_status() -> None:
+def test_outdated_conditions_are_removed_from_the_status() -> None:
     known = settled()
     assert known.status["workload"] == "Deployment"
     [status] = [action.status for action in decide(replace(known, children={})) if isinstance(action, WriteStatus)]

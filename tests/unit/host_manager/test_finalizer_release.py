@@ -123,7 +123,7 @@ async def test_a_group_goes_with_few_hosts_or_if_it_was_deleted_by_itself(pods: 
     assert await world.finalizers_left() == []
 
 
-def test_only_hosts_of_deleted_groups_can_be_held() -> None:
+def test_only_hosts_of_deleted_groups_can_be_retained() -> None:
     world = World(names.FINALIZER_HOSTS, 2, with_crd=True)
     groups = world.reconcile.finalizer_release.groups
     pods = {f"g/{name}": pod for name, pod in world.reconcile.cache.by_group[KEY].items()}

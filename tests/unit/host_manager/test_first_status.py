@@ -136,7 +136,7 @@ async def test_a_group_whose_children_took_longer_than_its_status_may_wait_is_lo
     assert world.condition("Available") == "HostsNotReady"
 
 
-async def test_a_group_whose_pods_nobody_has_seen_has_a_status_when_that_may_wait_no_longer(world: World) -> None:
+async def test_a_group_without_observed_pods_has_a_status_after_the_maximum_delay(world: World) -> None:
     again = await world.run()
     assert AT_ONCE < again <= FIRST_STATUS + AT_ONCE
     world.clock += again
@@ -144,7 +144,7 @@ async def test_a_group_whose_pods_nobody_has_seen_has_a_status_when_that_may_wai
     assert world.condition("Progressing") == "Updating"
 
 
-async def test_a_group_looked_at_before_its_lattice_was_known_says_so_and_then_what_comes(world: World) -> None:
+async def test_a_group_reconciled_before_its_lattice_was_known_reports_it_and_then_the_lattice(world: World) -> None:
     await world.run()
     world.see()
     await world.run()

@@ -88,7 +88,7 @@ def test_of_several_registries_the_first_is_used_and_the_others_are_named() -> N
     assert "b.example.com, https://a.example.com/v1/" in problem.message
 
 
-def test_a_registry_that_no_reference_can_name_is_told() -> None:
+def test_an_invalid_registry_name_is_reported() -> None:
     """The host has a registry's credentials under the name that references have; an address is never asked for."""
     _, [problem] = read(docker({"https://index.docker.io/v1/": {"auth": encoded("u:p")}}))
     assert (problem.reason, problem.blocks) == ("RegistryNotNamed", False)
@@ -110,7 +110,7 @@ def test_a_registry_that_no_reference_can_name_is_told() -> None:
         ({"data": {".dockerconfigjson": "!!"}}, "RegistrySecretInvalid"),
     ],
 )
-def test_a_registry_that_cannot_be_read_is_said_without_its_contents(registry: dict[str, Any], reason: str) -> None:
+def test_an_unreadable_registry_is_reported_without_its_contents(registry: dict[str, Any], reason: str) -> None:
     inputs, [problem] = read(registry)
     assert inputs.registries == ()
     assert problem.reason == reason
@@ -118,7 +118,7 @@ def test_a_registry_that_cannot_be_read_is_said_without_its_contents(registry: d
     assert not any(value and value in problem.message for value in registry["data"].values())
 
 
-def test_an_empty_name_is_said() -> None:
+def test_an_empty_name_is_reported() -> None:
     _, [problem] = read_inputs(desired(LATEST, secretName="").group, {}, "")
     assert lacking(problem.message, "spec.secretName") == []
 
@@ -184,7 +184,7 @@ def raw_pod(**status: Any) -> dict[str, Any]:
 READY = {"conditions": [{"type": "Ready", "status": "True"}], "podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]}
 
 
-def test_a_ready_pod_is_said_with_all_that_is_needed_to_reach_it() -> None:
+def test_a_ready_pod_is_reported_with_its_addresses() -> None:
     event = ready_event(view_pod(raw_pod(**READY)))
     assert event is not None
     assert (event.addresses, event.ports, event.lattice) == (["10.0.0.1", "fd00::1"], [4222], "default")
@@ -195,7 +195,7 @@ def events(pod: PodView | None, before: PodView | None) -> list[str]:
     return [event.event_name for event in due(pod, ready_event(before) if before else None)]
 
 
-def test_what_is_due_follows_from_what_was_said_and_what_is() -> None:
+def test_due_work_follows_from_the_status_and_the_observed_state() -> None:
     ready, starting = view_pod(raw_pod(**READY)), view_pod(raw_pod())
     other = view_pod(raw_pod(**READY) | {"metadata": raw_pod()["metadata"] | {"uid": "u2"}})
     moved = view_pod(raw_pod(**(READY | {"podIPs": [{"ip": "10.0.0.2"}]})))
@@ -233,7 +233,7 @@ def test_only_what_does_not_pass_by_itself_is_trouble(waiting: str, reason: str 
         ({"exitCode": 2, "message": "no lattice\n"}, "back-off; it ended with status 2: no lattice"),
     ],
 )
-def test_how_a_host_ended_is_told_besides(ended: dict[str, Any], message: str) -> None:
+def test_the_termination_of_a_host_is_reported_too(ended: dict[str, Any], message: str) -> None:
     state = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}
     status = {"containerStatuses": [{"name": "wasmcloud-host", "state": state, "lastState": {"terminated": ended}}]}
     assert view_pod(raw_pod(**status)).trouble == Trouble("CrashLoopBackOff", message, "wasmcloud-host")

@@ -48,14 +48,14 @@ def test_the_leaf_outlives_the_host_and_the_kubelet_waits_for_both() -> None:
     assert 60 < sleep < found["terminationGracePeriodSeconds"]
 
 
-def test_what_the_user_says_of_pods_wins() -> None:
+def test_the_pod_settings_of_the_user_win() -> None:
     additions = {"terminationGracePeriodSeconds": 5, "topologySpreadConstraints": []}
     found = pod(LATEST, schedulingOptions={"podTemplateAdditions": additions})
     assert found["terminationGracePeriodSeconds"] == 5
     assert found["topologySpreadConstraints"] == []
 
 
-def test_containers_of_the_user_follow_ours_only_in_our_own_template() -> None:
+def test_containers_of_the_user_follow_the_host_container_only_in_the_template_of_trellis() -> None:
     options = {"podTemplateAdditions": {"containers": [{"name": "mine", "image": "x", "env": None}]}}
     assert [container["name"] for container in pod(ADOPTED, schedulingOptions=options)["containers"]] == [
         "nats-leaf",
@@ -64,7 +64,7 @@ def test_containers_of_the_user_follow_ours_only_in_our_own_template() -> None:
     assert pod(LATEST, schedulingOptions=options)["containers"][2] == {"name": "mine", "image": "x"}
 
 
-def test_a_container_of_the_user_does_not_take_the_name_of_ours() -> None:
+def test_a_container_of_the_user_does_not_take_the_name_of_the_host_container() -> None:
     """The other operator leaves all of them out; with a name twice the API server takes no pod at all."""
     containers = [{"name": "nats-leaf", "image": "x"}, {"name": {}}, {"name": "wasmcloud-host"}]
     found = pod(LATEST, schedulingOptions={"podTemplateAdditions": {"containers": containers}})
@@ -80,7 +80,7 @@ def test_the_place_of_the_others_example_that_no_pod_has_is_left_out(revision: i
     assert not {"spec", "nodeSelector"} & found.keys()
 
 
-def test_a_variable_of_the_user_takes_the_place_of_one_that_only_our_template_has() -> None:
+def test_a_variable_of_the_user_replaces_one_of_the_template_of_trellis_only() -> None:
     """Merged it would have both a value and a reference, which no API server takes."""
     theirs = [{"name": name, "value": "x"} for name in ("WASMCLOUD_LABEL_kubernetes_pod", "WASMCLOUD_CLUSTER_SEED")]
     options = {"containerTemplateAdditions": {"wasmcloud": {"env": theirs}}}
@@ -96,14 +96,14 @@ def test_mounts_of_the_user_stay_in_a_group_without_credentials() -> None:
     assert leaf["volumeMounts"][:2] == theirs
 
 
-def test_a_label_of_the_user_takes_the_place_of_ours() -> None:
+def test_a_label_of_the_user_does_not_replace_one_of_trellis() -> None:
     for revision in (ADOPTED, LATEST):
         found = variables(pod(revision, hostLabels={"kubernetes": "no", "kubernetes_pod": "x"}))
         assert found["WASMCLOUD_LABEL_kubernetes"]["value"] == "no"
         assert found["WASMCLOUD_LABEL_kubernetes_pod"]["value"] == "x"
 
 
-def test_the_former_place_of_daemonset_counts_for_our_own_template_only() -> None:
+def test_the_former_field_of_daemonset_applies_to_the_template_of_trellis_only() -> None:
     assert make_workload(desired(ADOPTED, daemonset=True))["kind"] == "Deployment"
     assert make_workload(desired(LATEST, daemonset=True))["kind"] == "DaemonSet"
 

@@ -85,7 +85,7 @@ def test_every_host_of_the_lattice_is_shown_with_what_runs_on_it() -> None:
     assert host["pod"] == "other-7"
 
 
-def test_applications_are_those_of_wadm_and_stay_while_it_is_away() -> None:
+def test_applications_are_those_of_wadm_and_stay_while_it_is_unavailable() -> None:
     models = (Model("shop", "v2", "v1", "deployed"),)
     cache = world(lattice=view(models=models))
     assert (status(cache)["apps"], status(cache)["app_count"]) == ([{"name": "shop", "version": "v2"}], 1)
@@ -107,7 +107,7 @@ def test_a_heartbeat_without_news_changes_nothing() -> None:
     assert status(later) == first.status
 
 
-def test_a_lattice_that_is_away_is_unknown_and_takes_nothing_away() -> None:
+def test_an_unreachable_lattice_is_unknown_and_removes_nothing() -> None:
     before = world(pod(), lattice=view(sighting()))
     before = replace(before, status=status(before))
     for hosts in ((sighting(),), ()):
@@ -121,7 +121,7 @@ def test_a_lattice_that_is_away_is_unknown_and_takes_nothing_away() -> None:
         assert status(unavailable)["latticeHosts"] == before.status["latticeHosts"]
 
 
-def test_a_service_that_has_just_begun_says_what_was_said_before() -> None:
+def test_a_service_that_just_started_keeps_the_last_reported_state() -> None:
     before = world(pod(), lattice=view(sighting(), models=(Model("shop", "v1"),)))
     before = replace(before, status=status(before))
     started = replace(before, lattice=view(connected_since=None, models=None, settled=False))
@@ -141,7 +141,9 @@ def test_a_service_that_has_just_begun_says_what_was_said_before() -> None:
         pytest.param("", 1000, "Unknown", id="since when it is ready is not known"),
     ],
 )
-def test_a_pod_is_silent_only_if_it_could_have_been_heard(ready_since: str, linked: float, reported: str) -> None:
+def test_a_heartbeat_is_missing_only_if_it_could_have_been_received(
+    ready_since: str, linked: float, reported: str
+) -> None:
     cache = world(pod(ready_since=ready_since), lattice=view(connected_since=CLOCK - linked))
     (host,) = status(cache)["hosts"]
     assert host["reported"] == reported
@@ -149,7 +151,7 @@ def test_a_pod_is_silent_only_if_it_could_have_been_heard(ready_since: str, link
     assert (due_in(cache) is None) is (reported == "No")
 
 
-def test_silence_is_told_with_the_pods_and_once_as_an_event() -> None:
+def test_missing_heartbeats_are_reported_with_their_pods_and_once_as_an_event() -> None:
     pods = [pod(f"group-{number}") for number in range(1, 6)]
     cache = world(*pods, lattice=view(sighting("group-1")))
     assert condition(cache)[:2] == ("False", "HeartbeatMissing")
@@ -160,7 +162,7 @@ def test_silence_is_told_with_the_pods_and_once_as_an_event() -> None:
     assert not [action for action in decide(again) if isinstance(action, RecordGroupEvent)]
 
 
-def test_a_new_link_is_no_news_about_a_host_that_was_silent() -> None:
+def test_a_new_connection_does_not_clear_a_missing_heartbeat() -> None:
     silent = world(pod(), pod("group-2"), lattice=view(sighting("group-2")))
     silent = replace(silent, status=status(silent))
     for linked, hosts in ((CLOCK - 1, ()), (CLOCK - 1, (sighting("group-2"),)), (CLOCK - 71, (sighting("group-2"),))):
@@ -173,7 +175,7 @@ def test_a_new_link_is_no_news_about_a_host_that_was_silent() -> None:
     assert condition(replace(silent, lattice=view(sighting(), sighting("group-2"))))[:2] == ("True", "AllReporting")
 
 
-def test_a_pod_that_became_ready_again_is_not_silent_as_before() -> None:
+def test_a_pod_that_became_ready_again_has_no_missing_heartbeat() -> None:
     silent = world(pod(), lattice=view())
     silent = replace(silent, status=status(silent))
     reconnected = replace(
@@ -182,7 +184,7 @@ def test_a_pod_that_became_ready_again_is_not_silent_as_before() -> None:
     assert status(reconnected)["hosts"][0]["reported"] == "Unknown"
 
 
-def test_pods_of_the_former_template_do_not_tell_which_host_is_theirs() -> None:
+def test_pods_of_the_former_template_do_not_state_their_host() -> None:
     cache = world(pod(reports_pod=False), lattice=view())
     assert condition(cache)[:2] == ("Unknown", "HostIDUnknown")
     assert silent_pods(cache) == []
@@ -196,7 +198,7 @@ def a_group(**spec: Any) -> Group:
     return Group("group", "g", "uid-1", WasmCloudHostConfigSpec.model_validate(MINIMAL | spec))
 
 
-def test_silent_hosts_are_restarted_one_at_a_time_if_that_is_asked_for() -> None:
+def test_hosts_without_heartbeat_are_restarted_one_at_a_time_if_configured() -> None:
     def deployed(**spec: Any) -> Snapshot:
         group = a_group(hostReplicas=2, **spec)
         cache = settled(group=group, children=children(group), pods=(pod("group-1"), pod("group-2")))
@@ -288,7 +290,7 @@ def test_a_lattice_whose_name_is_none_is_a_condition_and_not_listened_to() -> No
     assert condition(cache) == ("Unknown", "LatticeNotConnected", cache.lattice_reason)
 
 
-def test_a_pod_tells_by_its_environment() -> None:
+def test_a_pod_states_its_host_by_its_environment() -> None:
     made = desired(LATEST)
     template = make_workload(made)["spec"]["template"]
     raw = {
@@ -301,7 +303,7 @@ def test_a_pod_tells_by_its_environment() -> None:
     assert found.ready_since == LONG_AGO
 
 
-def test_what_is_said_of_the_lattices_applications_stays() -> None:
+def test_the_status_of_the_lattices_applications_stays() -> None:
     synced = {"type": names.CONDITION_APPLICATIONS_SYNCED, "status": "True", "reason": "Synced", "message": ""}
     cache = world(pod(), lattice=view(sighting()), status={"conditions": [synced]})
     assert synced in status(cache)["conditions"]

@@ -48,7 +48,7 @@ def lattice(hosts: list[Host], models: int = 0, text: str = "") -> LatticeView:
 
 @settings(max_examples=10, deadline=None)
 @given(st.lists(_HOSTS, max_size=8), st.integers(0, 2000), _TEXTS)
-def test_a_status_can_always_be_written_and_says_what_it_leaves_out(
+def test_a_status_can_always_be_written_and_reports_omitted_parts(
     descriptions: list[dict[str, object]], models: int, text: str
 ) -> None:
     read = [read_host(data) for data in descriptions]
@@ -65,13 +65,13 @@ def test_a_status_can_always_be_written_and_says_what_it_leaves_out(
     assert made["app_count"] == models
 
 
-def test_of_thousands_of_hosts_it_is_said_how_many_are_not_shown() -> None:
+def test_of_thousands_of_hosts_the_number_of_omitted_ones_is_reported() -> None:
     hosts = [Host(f"N{number:05}", version="1.9.2") for number in range(MAX_HOSTS)]
     cache = world(lattice=replace(lattice(hosts), refused=True))
     assert lacking(condition(cache)[2], "status.latticeHosts", "500", str(MAX_HOSTS)) == []
 
 
-def test_a_host_that_says_a_great_deal_takes_nobodys_place() -> None:
+def test_a_host_with_large_heartbeats_displaces_no_other() -> None:
     loud = [sighting(f"pod-{number:03}", labels={"noise": "x" * 50_000}) for number in range(40)]
     shown = status(world(lattice=view(*loud, sighting("quiet"))))["latticeHosts"]
     assert len(shown) == 41
@@ -113,7 +113,7 @@ def test_no_clock_that_is_wrong_restarts_a_host(since: str, seen: float, silent:
     assert any(isinstance(action, RecyclePod) for action in decide(cache)) == silent
 
 
-def test_units_are_told_in_one_order_whatever_order_they_are_told_in() -> None:
+def test_units_are_listed_in_one_order_for_any_input_order() -> None:
     units = [{"id": name, "image_ref": "i"} for name in ("b", "a", "c")]
     read = read_host({"host_id": "N", "components": units})
     assert read == read_host({"host_id": "N", "components": units[::-1]})

@@ -28,14 +28,14 @@ def a_known() -> Cache:
     return Cache(cast("Kube", None), {}, {})
 
 
-def test_a_new_group_is_made_without_a_status_that_says_nothing() -> None:
+def test_a_new_group_is_created_without_an_empty_status() -> None:
     actions = decide(fresh())
     assert isinstance(actions[0], SetFinalizers), "it comes before what it is to keep track of"
     assert kinds(actions) == ALL_KINDS
     assert len(actions) == 1 + len(ALL_KINDS)
 
 
-def test_what_is_wrong_with_a_new_group_is_said_at_once() -> None:
+def test_an_invalid_new_group_is_reported_at_once() -> None:
     actions = decide(fresh(problems=(Problem("SecretMissing", "Secret g/creds is missing"),)))
     assert kinds(actions) == []
     assert condition(actions, "Degraded")["reason"] == "SecretMissing"
@@ -69,7 +69,7 @@ def test_the_first_status_waits_for_the_pods_controller(seen: int | None, writte
     assert decide(snapshot(children=found, glance=True)) != [], "and no longer than that"
 
 
-def test_the_first_status_says_all_that_a_look_at_the_whole_group_would() -> None:
+def test_the_first_status_equals_that_of_a_full_reconciliation() -> None:
     found = children()
     found["Deployment", "group"]["status"] = {"observedGeneration": 1}
     [first] = decide(snapshot(children=found, glance=True, early=True))
@@ -85,7 +85,7 @@ def test_a_glance_leaves_the_revision_that_a_look_found() -> None:
     assert written.status["templateRevision"] == LATEST
 
 
-def test_a_group_gives_way_for_a_while_to_those_that_nobody_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reconciled_group_yields_to_groups_never_reconciled(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [100.0]
     monkeypatch.setattr(gather.time, "monotonic", lambda: clock[0])
     cache, group = a_known(), fresh()

@@ -79,19 +79,19 @@ def test_secrets_that_change_together_make_one_roll() -> None:
 
 
 @pytest.mark.parametrize("version", ["7", "6"])
-def test_what_the_pods_say_already_rolls_nothing_again(version: str) -> None:
+def test_pods_with_the_current_annotation_are_not_restarted_again(version: str) -> None:
     cache = world(change(version), restarted_for="payments/db=7")
     assert rolled(cache) is None
     assert completed_changes(cache) == list(cache.changes)
 
 
-def test_the_next_version_rolls_again_and_the_rest_stays_said() -> None:
+def test_the_next_version_restarts_the_pods_and_keeps_other_annotations() -> None:
     cache = world(change("10"), restarted_for="payments/db=9 shop/api=8")
     assert rolled(cache) == "payments/db=10 shop/api=8"
     assert completed_changes(cache) == [], "it is not over before the pods say it"
 
 
-def test_what_pods_say_stays_although_nothing_changes() -> None:
+def test_annotations_of_pods_stay_without_changes() -> None:
     assert rolled(world(restarted_for="payments/db=7")) is None
     other = world(restarted_for="payments/db=7")
     assert other.group is not None
@@ -149,14 +149,14 @@ def test_a_change_waits_until_the_hosts_have_rested(at: str, *, rolls: bool) -> 
     assert completed_changes(cache) == [], "it is not forgotten"
 
 
-def test_who_wants_to_roll_no_more_while_a_change_waits_does_not() -> None:
+def test_a_group_that_opts_out_while_a_change_waits_is_not_restarted() -> None:
     cache = world(change("8"), restarted_for="payments/db=7", at=ago(REST))
     without = replace(cache, head=replace(cache.head, restart_on=""))
     assert rolled(without) is None
     assert completed_changes(without) == list(cache.changes)
 
 
-def test_what_is_written_while_a_change_waits_says_what_the_pods_say() -> None:
+def test_a_write_while_a_change_waits_keeps_the_annotation_of_the_pods() -> None:
     cache = world(change("8"), restarted_for="payments/db=7", at=ago(60))
     assert cache.group is not None
     spec = cache.group.spec.model_copy(update={"host_replicas": 4})
@@ -166,7 +166,7 @@ def test_what_is_written_while_a_change_waits_says_what_the_pods_say() -> None:
 
 
 @pytest.mark.parametrize("lattice", [view(connected_since=None), view(settled=False)], ids=["away", "not asked yet"])
-def test_while_the_lattice_does_not_tell_nothing_is_rolled_and_nothing_is_over(lattice: Any) -> None:
+def test_while_the_lattice_is_unknown_no_restart_starts_or_ends(lattice: Any) -> None:
     cache = world(change(), lattice=lattice)
     assert uses(cache, cache.changes[0]) is None
     assert rolled(cache) is None
@@ -177,7 +177,7 @@ def test_a_group_without_a_lattice_was_given_nothing() -> None:
     assert uses(world(change(), lattice=None), change()) is False
 
 
-def test_hosts_of_adopted_pods_that_do_not_say_their_pod_count_for_all_of_them() -> None:
+def test_hosts_of_adopted_pods_without_a_pod_name_count_for_all_pods() -> None:
     nameless = Sighting(Host("N-old", version="1", uptime_seconds=1, labels={}), CLOCK)
     mute = (pod(reports_pod=False),)
     assert uses(world(pods=mute, lattice=view(nameless)), change("7", "N-old")) is True
@@ -200,7 +200,7 @@ def test_versions_are_numbers_that_grow(version: str, than: str, newer: bool) ->
     assert is_newer(version, than) is newer
 
 
-def test_pods_say_no_more_than_the_newest_secrets() -> None:
+def test_pods_state_at_most_the_newest_secrets() -> None:
     many = [change(str(number), secret=f"shop/s{number}") for number in range(1, 101)]
     text = rolled(world(*many)) or ""
     assert len(text.split()) == 64
@@ -215,7 +215,7 @@ def an_event(version: str, *hosts: str, name: str = "db", namespaces: tuple[str,
     )
 
 
-def test_replicas_tell_of_their_own_hosts_each() -> None:
+def test_replicas_report_their_own_hosts() -> None:
     changes = Changes()
     for event in (an_event("7", "N1", namespaces=("a",)), an_event("8", "N2", namespaces=("b",)), an_event("7", "N3")):
         changes.collect(change_of(event))
@@ -227,7 +227,7 @@ def a_view(**more: Any) -> GroupView:
     return GroupView("u", 1, False, (), False, **more)
 
 
-async def test_only_groups_that_want_to_are_asked_and_the_fact_is_done_when_they_have_looked() -> None:
+async def test_only_opted_in_groups_are_queued_and_the_event_completes_after_them() -> None:
     changes, woken = Changes(), []
     wanting = a_view(restart_on=names.RESTART_ON_CHANGE)
     groups = {"shop/a": wanting, "shop/b": a_view(), "till/c": wanting, "shop/d": replace(wanting, deleting=True)}
@@ -245,7 +245,7 @@ async def test_only_groups_that_want_to_are_asked_and_the_fact_is_done_when_they
     assert changes.of("shop/a"), "what is not over waits on"
 
 
-async def test_a_group_that_goes_keeps_nobody_waiting() -> None:
+async def test_a_deleted_group_blocks_no_event() -> None:
     changes = Changes()
     changes.add_pending(change(), ["shop/a"])
     waiting = asyncio.create_task(changes.seen("payments/db"))
@@ -266,7 +266,7 @@ def test_what_changes_again_while_a_group_looks_is_not_over() -> None:
 
 
 @pytest.mark.parametrize(("value", "reported"), [("secretChange", False), ("", False), ("secretchange", True)])
-def test_an_annotation_that_means_nothing_is_told_of(value: str, reported: bool) -> None:
+def test_an_invalid_annotation_is_reported(value: str, reported: bool) -> None:
     annotations = {names.ANNOTATION_RESTART_ON: value}
     metadata = {"namespace": "g", "name": "group", "uid": "u", "resourceVersion": "1", "annotations": annotations}
     assert view_group({"metadata": metadata}).restarts_on_secrets is (value == "secretChange")

@@ -288,7 +288,7 @@ def test_an_outage_of_one_of_two_operators_is_no_event_of_its_hosts_and_neither_
     assert isinstance(silent, WasmHostSilent), "one of many, long after the outage"
 
 
-def test_one_silent_host_of_many_is_published_with_the_failures_on_it() -> None:
+def test_one_host_of_many_without_heartbeat_is_published_with_its_failures() -> None:
     replay = Replay()
     replay.see(large(FRESH))
     ages = [*FRESH]
@@ -451,7 +451,7 @@ def test_a_kind_that_is_not_known_deletes_nothing(part: Part) -> None:
     assert repr(replay.published) == before
 
 
-def test_unknown_hosts_are_neither_gone_nor_a_cause() -> None:
+def test_unknown_hosts_are_neither_deleted_nor_a_cause() -> None:
     host, replay = a_host(1), Replay()
     parts = a_deployment("hello", [host])
     replay.see(world([host], parts))

@@ -25,7 +25,7 @@ FAST = HeartbeatTimings(first=0.01, most=0.02)
 NOWHERE = NatsAddress("nats://127.0.0.1:1")
 
 
-async def test_a_nats_that_is_away_is_reported_once_and_gives_no_messages() -> None:
+async def test_a_nats_that_is_unavailable_is_reported_once_and_gives_no_messages() -> None:
     kube = bare()
     tries = 0
 

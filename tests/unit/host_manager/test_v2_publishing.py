@@ -114,7 +114,7 @@ async def test_what_is_there_is_published_once_and_nothing_is_written() -> None:
     assert len(traces) == len(set(traces)) == 3, "the two hosts and the deployment have a trace each"
 
 
-async def test_a_cluster_without_the_group_is_asked_for_the_group_only() -> None:
+async def test_in_a_cluster_without_the_api_group_only_the_group_is_requested() -> None:
     world = World(bare())
     async with world.running():
         await asyncio.sleep(0.2)
@@ -205,7 +205,7 @@ def of_others(namespace: str) -> list[EventData]:
     return [host, WorkloadStarted(**names)]
 
 
-async def test_a_restart_while_the_bus_is_away_repeats_nothing() -> None:
+async def test_a_restart_while_the_bus_is_unavailable_repeats_nothing() -> None:
     first = World(kube_of("03", 2.1))
     async with first.running():
         await until(lambda: len(first.bus.stored) == 6, "all of them")
@@ -234,7 +234,7 @@ async def test_a_stream_restored_from_a_backup_gets_what_changed_since() -> None
     assert {"wasm_host.gone", "workload.gone"} <= set(world.bus.facts)
 
 
-async def test_objects_of_namespaces_that_are_not_watched_are_not_gone() -> None:
+async def test_objects_of_unwatched_namespaces_do_not_count_as_deleted() -> None:
     world = World(kube_of("03", 2.1), "apps", "wasmcloud-system")
     world.bus.restored = of_others("elsewhere")
     async with world.running():
@@ -255,7 +255,7 @@ async def test_a_watched_namespace_without_permission_blocks_no_other_one_and_lo
         assert "denied/w" in world.cache.published.workloads
 
 
-async def test_the_last_host_of_the_watched_namespaces_is_gone_after_its_deletion() -> None:
+async def test_the_last_host_of_the_watched_namespaces_is_published_as_deleted() -> None:
     world = World(kube_of("03", 2.1), "apps", "wasmcloud-system")
     async with world.running():
         await until(lambda: world.bus.facts.count("wasm_host.ready") == 2, "they are published")
@@ -264,7 +264,7 @@ async def test_the_last_host_of_the_watched_namespaces_is_gone_after_its_deletio
         await until(lambda: world.bus.facts.count("wasm_host.gone") == 2, "their end is, too")
 
 
-async def test_a_deleted_workload_is_gone() -> None:
+async def test_a_deleted_workload_is_published_as_deleted() -> None:
     world = World(kube_of("03", 2.1))
     async with world.running():
         await until(lambda: len(world.bus.stored) == 6, "all of them")

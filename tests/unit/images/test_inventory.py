@@ -93,7 +93,7 @@ def test_the_interpreter_in_the_sbom_is_that_of_the_image() -> None:
     ],
     ids=["expression", "own words", "classifier", "exact before classifier"],
 )
-def test_a_licence_is_said_as_exactly_as_the_package_says_it(licenses: list[dict[str, Any]], expected: str) -> None:
+def test_a_licence_is_stated_as_precisely_as_in_its_package(licenses: list[dict[str, Any]], expected: str) -> None:
     assert inventory.license_of(component(licenses=licenses)) == expected
 
 
@@ -104,7 +104,7 @@ def test_the_list_has_a_line_for_each_component_and_the_texts_below() -> None:
     assert text.endswith("Permission is granted\n")
 
 
-def test_an_assembled_image_has_our_commands_and_nothing_that_installs(
+def test_an_assembled_image_has_the_commands_of_trellis_and_no_installer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     packages, checkout = tmp_path / "packages", tmp_path / "checkout"

@@ -26,7 +26,7 @@ def test_it_is_a_value_error() -> None:
     assert read_json(b'{"a": [1e999]}') == {"a": [float("inf")]}
 
 
-def test_whoever_reads_it_refuses_it_as_any_other_garbage() -> None:
+def test_its_reader_refuses_it_like_any_malformed_text() -> None:
     assert parse_result(DEEP) is None
     assert parse_refusal(DEEP.encode(), 0.0) is None
     assert _parsed(DEEP) is None

@@ -33,13 +33,13 @@ def test_a_mark_with_it_is_none(text: str) -> None:
 
 
 @pytest.mark.parametrize("revision", ["²", "٣", "", "-1"])
-def test_a_template_with_it_is_not_ours(revision: str) -> None:
+def test_a_template_with_it_is_not_a_template_of_trellis(revision: str) -> None:
     label = {names.LABEL_TEMPLATE: f"{revision}.basis"}
     assert read_template_label({"metadata": {"labels": label}}) is None
 
 
 @pytest.mark.parametrize("text", NO_NUMBERS)
-def test_a_proxy_that_says_it_has_answered_all_the_same(text: str) -> None:
+def test_a_proxy_that_reports_success_has_answered(text: str) -> None:
     body = b'{"reason": "Invalid", "details": {"causes": [[], {"field": "spec"}]}}'
     error = error_from(Call("GET", "Node", "nodes"), 422, body, {"Retry-After": text})
     assert isinstance(error, Invalid)

@@ -101,9 +101,7 @@ async def test_a_kubeconfig_that_does_not_exist_is_named_with_its_variable(tmp_p
         await connect(tmp_path / "nothing")
 
 
-async def test_outside_of_a_pod_and_without_a_kubeconfig_one_is_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_outside_of_a_pod_a_kubeconfig_is_required(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     with pytest.raises(AccessError, match="set TRELLIS_KUBECONFIG"):
         await connect(None)
@@ -116,7 +114,7 @@ async def test_of_several_kubeconfigs_the_existing_ones_are_merged(tmp_path: Pat
     await kube.close()
 
 
-async def test_a_token_that_rotated_is_read_again_for_all_who_wait(tmp_path: Path, server: Server) -> None:
+async def test_a_rotated_token_is_reread_for_all_waiters(tmp_path: Path, server: Server) -> None:
     token = tmp_path / "token"
     token.write_text("old\n")
     kube = await connect(write_kubeconfig(tmp_path, str(server.http.make_url("")), f"tokenFile: {token}"))
@@ -188,7 +186,7 @@ async def test_a_pod_uses_its_service_account(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize(("host", "url"), [("fd00::1", "https://[fd00::1]:443"), ("10.0.0.1", "https://10.0.0.1:443")])
-async def test_a_pod_that_is_nobody_needs_no_token(
+async def test_a_pod_without_a_service_account_needs_no_token(
     host: str, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ca = tmp_path / "ca.crt"
@@ -208,7 +206,7 @@ async def test_a_pod_that_is_nobody_needs_no_token(
         await credentials.load()
 
 
-async def test_a_server_that_is_away_is_named(tmp_path: Path, unused_tcp_port: int) -> None:
+async def test_a_server_that_is_unavailable_is_named(tmp_path: Path, unused_tcp_port: int) -> None:
     kube = await connect(write_kubeconfig(tmp_path, f"http://127.0.0.1:{unused_tcp_port}"))
     with pytest.raises(Unavailable, match=rf"cannot LIST ConfigMap: Unavailable: http://127.0.0.1:{unused_tcp_port}"):
         await kube.list(CONFIGMAPS)

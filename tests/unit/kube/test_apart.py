@@ -102,7 +102,7 @@ async def test_one_namespace_has_its_share_and_the_next_is_answered(tmp_path: Pa
         await tenants.close()
 
 
-async def test_that_tenants_get_no_answer_says_nothing_about_the_api_server(tmp_path: Path) -> None:
+async def test_unanswered_tenants_do_not_indicate_an_unavailable_api_server(tmp_path: Path) -> None:
     async with connected(tmp_path) as (server, kube):
         await kube.get(LEASES, "lead", "trellis")
         await asyncio.sleep(0.01)
@@ -117,7 +117,7 @@ async def test_that_tenants_get_no_answer_says_nothing_about_the_api_server(tmp_
         await tenants.close()
 
 
-async def test_a_guard_stays_and_so_does_who_is_acted_as() -> None:
+async def test_the_limit_stays_and_so_does_the_impersonated_user() -> None:
     kube = FakeKube()
     kube.put(NAMESPACES, {"metadata": {"name": "team"}})
     tenants = kube.apart(4, 2).acting_as(account("team"))

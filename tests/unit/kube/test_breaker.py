@@ -100,7 +100,7 @@ async def test_leave_is_stored_before_it_is_given_and_a_burst_costs_few_writes(w
     assert len(world.kube.writes) == 2, "one for the first, one for all that came meanwhile"
 
 
-async def test_more_than_the_limit_is_held_with_one_event_an_object(world: World) -> None:
+async def test_deletions_above_the_limit_are_paused_with_one_event_per_object(world: World) -> None:
     breaker = world.breaker()
     assert await deleted(breaker, range(30)) == 5
     for _ in range(3):
@@ -114,7 +114,7 @@ async def test_more_than_the_limit_is_held_with_one_event_an_object(world: World
     assert world.sample("trellis_circuit_breaker_open") == 1
 
 
-async def test_what_is_held_knows_how_long_and_asking_again_costs_nothing(world: World) -> None:
+async def test_paused_deletions_know_their_end_and_asking_again_is_free(world: World) -> None:
     breaker = world.breaker()
     await deleted(breaker, range(6))
     before = len(world.kube.api.requests)
@@ -160,7 +160,7 @@ async def test_a_former_leader_gets_no_leave(world: World) -> None:
         await breaker.admit(target(1))
 
 
-async def test_another_writer_is_heard_first(world: World) -> None:
+async def test_the_record_of_another_writer_is_read_first(world: World) -> None:
     breaker = world.breaker()
     await deleted(breaker, range(1))
     other = world.breaker()
@@ -180,7 +180,7 @@ async def test_a_record_deleted_under_a_leader_is_written_again(world: World) ->
 
 
 @pytest.mark.parametrize("garbage", ["", "{", "null", '{"admissions":1}', "\x00"])
-async def test_garbage_counts_as_open_and_is_mended(world: World, garbage: str) -> None:
+async def test_a_malformed_record_counts_as_open_and_is_repaired(world: World, garbage: str) -> None:
     world.put(garbage)
     breaker = world.breaker()
     assert await deleted(breaker, range(3)) == 0
@@ -201,7 +201,7 @@ async def test_a_record_with_broken_data_is_no_crash(world: World) -> None:
     assert await deleted(world.breaker(), range(7)) == 5
 
 
-async def test_closing_by_command_is_noticed_and_lets_what_was_held_go(world: World) -> None:
+async def test_closing_by_command_is_noticed_and_continues_paused_deletions(world: World) -> None:
     breaker = world.breaker()
     running = asyncio.create_task(breaker.run())
     assert await deleted(breaker, range(30)) == 5
@@ -217,7 +217,7 @@ async def test_closing_by_command_is_noticed_and_lets_what_was_held_go(world: Wo
     assert world.sample("trellis_circuit_breaker_open") is None
 
 
-async def test_what_is_held_is_what_there_is_and_still_is_to_go(world: World) -> None:
+async def test_paused_deletions_are_existing_objects_still_to_be_deleted(world: World) -> None:
     breaker = world.breaker()
     assert await deleted(breaker, range(13)) == 5
     world.present = {f"uid-{n}": f"node-{n}" for n in range(11)}
@@ -232,7 +232,7 @@ async def test_what_is_held_is_what_there_is_and_still_is_to_go(world: World) ->
     running.cancel()
 
 
-async def test_what_is_held_stays_while_it_is_not_known_what_there_is(world: World) -> None:
+async def test_paused_deletions_stay_while_the_existing_objects_are_unknown(world: World) -> None:
     breaker = world.breaker()
     await deleted(breaker, range(8))
     breaker.withdraw("nodes", "uid-5")

@@ -124,7 +124,7 @@ async def test_a_busy_server_is_waited_for_as_long_as_it_asks(kube: FakeKube, wa
     assert len(set(waits)) == 3
 
 
-async def test_a_wait_beyond_the_budget_is_not_begun(kube: FakeKube, waits: list[float]) -> None:
+async def test_a_wait_beyond_the_budget_is_not_started(kube: FakeKube, waits: list[float]) -> None:
     kube.answer_next(1, busy)
     with pytest.raises(TooManyRequests) as caught:
         await kube.create(CONFIGMAPS, configmap("default", "a"), timeout=0.5)
@@ -132,7 +132,7 @@ async def test_a_wait_beyond_the_budget_is_not_begun(kube: FakeKube, waits: list
     assert waits == []
 
 
-async def test_a_silent_server_costs_the_budget_and_no_more(kube: FakeKube, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unresponsive_server_costs_at_most_the_budget(kube: FakeKube, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kube.api, "send", lambda _: asyncio.Event().wait())
     began = time.monotonic()
     with pytest.raises(Unavailable, match=r"https://fake\.invalid:6443 .*\b0\.1 s"):

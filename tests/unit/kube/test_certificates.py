@@ -107,7 +107,7 @@ async def test_an_authority_that_rotated_in_its_file_is_followed(
     assert server.requests == ["POST"], "a write goes out once: the failed connection carried nothing"
 
 
-async def test_a_certificate_nobody_vouches_for_is_named_and_mended_later(
+async def test_an_untrusted_certificate_is_named_and_accepted_once_trusted(
     kube: Kube, server: Server, trusted: Callable[[str], None]
 ) -> None:
     await kube.get(NODES, "a")

@@ -67,7 +67,9 @@ async def test_the_first_holder_leaves_no_node_alone_and_its_successor_does(kube
     assert third.began[0] > kube.timings.handover.settle - 10
 
 
-async def test_who_saw_the_former_holder_goes_by_its_own_clock(kube: FakeKube, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_candidate_that_observed_the_former_holder_uses_its_own_clock(
+    kube: FakeKube, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first, second = Installation(kube, "a"), Installation(kube, "b")
     async with first.running():
         await until(lambda: bool(first.began), "the first works")

@@ -63,7 +63,7 @@ async def connect(directory: Path, server: Server, *, without_identity: bool = F
     return await Kube.connect(access, telemetry=setup("test"), health=Health("test"))
 
 
-async def test_each_group_is_said_apart_so_that_no_name_becomes_two(tmp_path: Path, server: Server) -> None:
+async def test_each_group_is_sent_separately_so_that_names_stay_distinct(tmp_path: Path, server: Server) -> None:
     kube = await connect(tmp_path, server, without_identity=True)
     await kube.acting_as("jane", ["dev", "a,b"]).get(NODES, "a")
     assert server.headers[0].getall("Impersonate-Group") == ["dev", "a,b"]
@@ -73,7 +73,7 @@ async def test_each_group_is_said_apart_so_that_no_name_becomes_two(tmp_path: Pa
     await kube.close()
 
 
-async def test_without_an_identity_nothing_of_ours_proves_who_asks(tmp_path: Path, server: Server) -> None:
+async def test_without_an_identity_no_credentials_of_trellis_are_sent(tmp_path: Path, server: Server) -> None:
     kube = await connect(tmp_path, server, without_identity=True)
     await kube.get(NODES, "a")
     assert "Authorization" not in server.headers[0]
@@ -82,7 +82,7 @@ async def test_without_an_identity_nothing_of_ours_proves_who_asks(tmp_path: Pat
     await kube.close()
 
 
-async def test_a_certificate_of_ours_is_not_even_loaded(tmp_path: Path) -> None:
+async def test_a_client_certificate_of_trellis_is_not_even_loaded(tmp_path: Path) -> None:
     path = write_kubeconfig(tmp_path, "https://127.0.0.1:1")
     ours, nobodys = Credentials(Access(path)), Credentials(Access(path, without_identity=True))
     await ours.load()

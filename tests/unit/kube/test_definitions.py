@@ -34,7 +34,7 @@ def registration(name: str, namespace: str = "wasm") -> Manifest:
 
 
 @pytest.mark.parametrize("kind", OURS, ids=lambda kind: kind.plural)
-def test_our_own_definition_is_current_and_nothing_is_to_be_done(kind: Kind) -> None:
+def test_an_equal_crd_is_current_and_needs_no_action(kind: Kind) -> None:
     assert standing_of(kind, stored(make_definition(kind)), None).document() == {
         "name": kind.name,
         "place": "Current",
@@ -42,7 +42,7 @@ def test_our_own_definition_is_current_and_nothing_is_to_be_done(kind: Kind) -> 
     }
 
 
-def test_one_of_which_the_api_server_has_said_nothing_is_not_served_yet() -> None:
+def test_a_crd_without_a_status_is_not_served_yet() -> None:
     found = standing_of(APPLICATIONS, stored(make_definition(APPLICATIONS), conditions=[]), None)
     assert found.place is Place.CURRENT
     assert found.message != ""
@@ -71,13 +71,13 @@ def drop_a_column(spec: Manifest) -> None:
 
 @pytest.mark.parametrize("change", [drop_a_field, add_a_field, drop_a_column])
 @pytest.mark.parametrize("kind", OURS, ids=lambda kind: kind.plural)
-def test_one_of_another_version_of_ours_is_outdated(kind: Kind, change: Any) -> None:
+def test_one_of_another_version_of_trellis_is_outdated(kind: Kind, change: Any) -> None:
     found = stored(make_definition(kind))
     change(found["spec"])
     assert standing_of(kind, found, None).place is Place.OUTDATED
 
 
-def test_what_is_the_same_is_ours_whatever_labels_a_tool_gave_it() -> None:
+def test_an_equal_crd_is_managed_by_trellis_regardless_of_labels() -> None:
     found = stored(make_definition(APPLICATIONS))
     found["metadata"]["labels"] = {"app.kubernetes.io/part-of": "platform"}
     assert standing_of(APPLICATIONS, found, None).place is Place.CURRENT
@@ -97,14 +97,14 @@ def test_kubevelas_is_known_by_any_of_its_marks_and_can_never_be_adopted() -> No
     assert Place.KUBEVELA in REFUSED - ADOPTABLE
 
 
-def test_an_annotation_that_names_a_team_called_vela_does_not_make_ours_kubevelas() -> None:
+def test_an_annotation_with_a_team_called_vela_does_not_make_a_crd_that_of_kubevela() -> None:
     found = stored(make_definition(APPLICATIONS))
     drop_a_field(found["spec"])
     found["metadata"]["annotations"] = {"owner": "team-vela"}
     assert standing_of(APPLICATIONS, found, None).place is Place.OUTDATED
 
 
-def test_one_of_nobody_known_is_refused_until_a_person_says_that_it_is_ours() -> None:
+def test_a_crd_of_an_unknown_owner_is_refused_until_a_user_adopts_it() -> None:
     standing = standing_of(APPLICATIONS, stored(foreign_applications()), None)
     assert standing.place is Place.UNKNOWN
     assert "trellis crds apply applications --adopt" in standing.message
@@ -123,7 +123,7 @@ def test_the_operator_that_is_replaced_is_named(kind: Kind, owner: str) -> None:
     assert standing.message.startswith(f"{owner} ")
 
 
-def test_objects_in_a_version_that_is_not_ours_have_to_be_moved_by_their_owner() -> None:
+def test_objects_in_a_foreign_version_have_to_be_migrated_by_their_owner() -> None:
     standing = standing_of(APPLICATIONS, stored(foreign_applications(), storedVersions=["v1alpha2", "v1beta1"]), None)
     assert standing.place is Place.OTHER_VERSION
     assert "v1alpha2" in standing.message
@@ -147,7 +147,7 @@ def test_the_api_servers_own_registration_hides_nothing() -> None:
     assert standing_of(APPLICATIONS, stored(make_definition(APPLICATIONS)), own).place is Place.CURRENT
 
 
-def test_what_the_api_server_has_against_it_is_told_in_its_words() -> None:
+def test_an_error_of_the_api_server_is_reported_in_its_words() -> None:
     condition = {"type": "NamesAccepted", "status": "False", "reason": "PluralConflict", "message": "it is in use"}
     found = stored(make_definition(APPLICATIONS), conditions=[condition])
     assert "PluralConflict: it is in use" in standing_of(APPLICATIONS, found, None).message

@@ -29,7 +29,7 @@ class World:
         return [request.path for request in self.kube.api.requests]
 
 
-async def test_an_answer_is_kept_and_asked_for_again_when_it_is_old() -> None:
+async def test_an_answer_is_cached_and_requested_again_when_outdated() -> None:
     world = World()
     for now in (0.0, TIMINGS.keep - 1, TIMINGS.keep, TIMINGS.keep + 1):
         world.now = now
@@ -37,7 +37,7 @@ async def test_an_answer_is_kept_and_asked_for_again_when_it_is_old() -> None:
     assert world.requested == ["/apis/batch/v1"] * 2
 
 
-async def test_a_kind_that_comes_later_is_found_and_not_asked_for_all_the_time() -> None:
+async def test_a_kind_installed_later_is_found_without_constant_requests() -> None:
     world = World()
     for _ in range(3):
         with pytest.raises(UnknownKind):
@@ -50,7 +50,7 @@ async def test_a_kind_that_comes_later_is_found_and_not_asked_for_all_the_time()
     assert world.requested == ["/apis/example.com/v1"] * 2
 
 
-async def test_all_who_ask_at_once_share_one_question_also_if_the_first_leaves() -> None:
+async def test_concurrent_requests_share_one_even_if_the_first_is_cancelled() -> None:
     world = World()
     first, *others = [asyncio.create_task(world.discovery.resource("batch/v1", "Job")) for _ in range(5)]
     await asyncio.sleep(0)
@@ -110,7 +110,7 @@ async def test_what_is_kept_is_bounded() -> None:
     assert len(world.discovery._versions) == MOST_VERSIONS
 
 
-async def test_what_was_forgotten_is_asked_for_again() -> None:
+async def test_an_invalidated_answer_is_requested_again() -> None:
     world = World()
     await world.discovery.resource("batch/v1", "Job")
     world.discovery.forget("batch/v1")

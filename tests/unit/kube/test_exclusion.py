@@ -121,12 +121,12 @@ def test_a_journal_is_read_as_runs() -> None:
 TAKEN_AWAY = [lead("a"), record("a"), record("", "leases/trellis-keeper"), lead("b"), record("b")]
 
 
-def test_whose_lease_was_taken_away_by_somebody_else_does_not_know_it_until_they_ask() -> None:
+def test_a_holder_does_not_notice_a_stolen_lease_until_it_checks() -> None:
     assert late_writes([*TAKEN_AWAY, record("a"), record("b"), record("a")], LEASE) == []
 
 
 @pytest.mark.parametrize("code", [200, 409], ids=["and had it", "and was refused"])
-def test_who_has_asked_for_the_lease_that_was_taken_away_knows(code: int) -> None:
+def test_a_holder_that_checked_a_stolen_lease_knows(code: int) -> None:
     other = [] if code != 200 else [lead("b"), record("b")]
     [found] = late_writes([*TAKEN_AWAY, lead("a", code), *other, record("a")], LEASE)
     assert lacking(found, "a", "b") == []

@@ -43,7 +43,7 @@ def requests(kube: FakeKube) -> str:
     return "".join("W" if is_watch(request) else "L" for request in kube.api.requests)
 
 
-async def test_a_full_list_mends_what_the_watch_missed(kube: FakeKube) -> None:
+async def test_a_full_list_repairs_missed_watch_events(kube: FakeKube) -> None:
     kube.put(CONFIGMAPS, configmap("default", "a"))
     timings = WatchTimings(relist=0.3, backoff_first=0.01)
     async with Watched(kube, "default", timings=timings) as watched:
@@ -70,7 +70,7 @@ async def test_an_object_replaced_in_the_dark_is_modified_with_a_new_uid(kube: F
         assert (change.old.uid, change.new.uid) == (first["metadata"]["uid"], second["metadata"]["uid"])
 
 
-async def test_what_was_made_and_deleted_before_its_write_is_answered_is_not_held(kube: FakeKube) -> None:
+async def test_an_object_deleted_before_its_write_is_answered_is_not_cached(kube: FakeKube) -> None:
     async with Watched(kube, "default", timings=QUICK) as watched:
         await until(lambda: len(kube.api.store.watchers) == 1, "the watch is open")
         made = kube.put(CONFIGMAPS, configmap("default", "a"))
@@ -201,7 +201,9 @@ async def test_what_answers_a_list_with_something_else_deletes_nothing_and_is_su
 
 
 @pytest.mark.parametrize("body", [*ANSWERS_OF_OTHERS.values(), b""], ids=[*ANSWERS_OF_OTHERS, "empty"])
-async def test_what_answers_each_watch_with_something_else_makes_nobody_deaf(kube: FakeKube, body: bytes) -> None:
+async def test_a_server_that_answers_each_watch_differently_does_not_stall_the_informer(
+    kube: FakeKube, body: bytes
+) -> None:
     async with Watched(kube, "default", timings=QUICK) as watched:
         kube.answer_next(10**6, lambda _: Reply(200, body, {}), when=is_watch)
         kube.cut_watches()
@@ -237,7 +239,7 @@ async def test_it_is_not_ready_before_the_first_list_and_forgotten_after_its_end
     assert kube.health.readiness().ok
 
 
-async def test_deafness_is_death_only_while_the_server_answers_others(
+async def test_a_stalled_watch_is_fatal_only_while_the_server_answers_others(
     kube: FakeKube, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with Watched(kube, "default", timings=QUICK) as watched:
@@ -248,7 +250,7 @@ async def test_deafness_is_death_only_while_the_server_answers_others(
         assert lacking(kube.health.liveness().reasons[0], "1000 s", "https://fake") == []
 
 
-async def test_a_refused_watch_is_no_deaf_one(kube: FakeKube, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_refused_watch_is_not_a_stalled_one(kube: FakeKube, monkeypatch: pytest.MonkeyPatch) -> None:
     """Missing permissions make it not ready; a restart would not help."""
     monkeypatch.setattr(FakeKube, "answering_for", lambda _: 61.0)
     async with Watched(kube, "default", timings=QUICK) as watched:
@@ -293,7 +295,7 @@ async def test_objects_are_counted_by_the_state_of_their_conditions(kube: FakeKu
     assert counts() == {}
 
 
-async def test_two_watches_of_a_kind_are_told_apart(kube: FakeKube) -> None:
+async def test_two_watches_of_a_kind_are_distinguished(kube: FakeKube) -> None:
     gauge = kube.telemetry.metrics.watch_staleness_seconds
     async with (
         Watched(kube, "default", timings=QUICK),
@@ -313,7 +315,7 @@ def is_chosen(request: HttpRequest) -> bool:
     return "labelSelector" in request.query
 
 
-async def test_the_newest_version_is_held_though_nothing_that_matters_changed(kube: FakeKube) -> None:
+async def test_the_newest_version_is_cached_even_if_no_relevant_field_changed(kube: FakeKube) -> None:
     """The next write has to name it, or it is refused for ever."""
     kube.put(CONFIGMAPS, configmap("default", "a", x="1"))
     refreshed: list[Versioned] = []
@@ -326,7 +328,7 @@ async def test_the_newest_version_is_held_though_nothing_that_matters_changed(ku
         assert watched.kinds_of("default/a") == [ChangeKind.ADDED]
 
 
-async def test_what_a_write_returned_is_known_before_the_watch_tells(kube: FakeKube) -> None:
+async def test_the_result_of_a_write_is_cached_before_the_watch_reports_it(kube: FakeKube) -> None:
     kube.put(CONFIGMAPS, configmap("default", "a", x="1"))
     async with Watched(kube, "default", timings=QUICK) as watched:
         first = watched.informer.objects["default/a"]
@@ -362,7 +364,7 @@ async def test_a_busy_server_is_not_asked_again_before_its_time(kube: FakeKube) 
         assert len(kube.api.requests) == before
 
 
-async def test_somebody_asks_the_server_when_nobody_else_does(kube: FakeKube) -> None:
+async def test_an_idle_informer_queries_the_server_itself(kube: FakeKube) -> None:
     """A service that only watches: without a question nobody knows whether a silent watch has a silent server."""
 
     def probes() -> int:
@@ -390,7 +392,7 @@ async def test_what_the_account_may_not_read_is_done_without_and_tried_again(kub
         await until(lambda: kube.health.notes() == (), "the note is gone")
 
 
-async def test_objects_stay_when_the_right_to_read_them_is_taken_away(kube: FakeKube) -> None:
+async def test_objects_stay_when_read_permission_is_revoked(kube: FakeKube) -> None:
     kube.put(CONFIGMAPS, configmap("default", "a"))
     async with Watched(kube, "default", refusable=True, timings=WatchTimings(refused=0.05, relist=0.1)) as watched:
         kube.answer_next(10**6, lambda _: status_reply(403, "Forbidden", "no"))

@@ -136,7 +136,7 @@ async def test_a_lease_is_expired_only_when_it_did_not_change_for_its_duration(k
     await end(task)
 
 
-async def test_a_lease_of_a_stranger_that_asks_for_days_expires_after_a_minute(kube: FakeKube, clock: Clock) -> None:
+async def test_a_foreign_lease_with_a_duration_of_days_expires_after_a_minute(kube: FakeKube, clock: Clock) -> None:
     kube.put(LEASES, held_by("stranger", "2049-01-01T00:00:00.000000Z", duration=2_000_000))
     leader = candidate(kube)
     task = asyncio.create_task(leader.run(wait_for_ever, asyncio.Event()))
@@ -390,7 +390,7 @@ async def test_a_renewal_answered_too_late_ends_the_term_all_the_same(
     await end(task)
 
 
-def test_two_renewals_in_a_row_never_look_alike_whatever_the_clock_does() -> None:
+def test_two_consecutive_renewals_differ_for_any_clock() -> None:
     """A lease that is written as it was is not written at all, and looks to the others as if nobody renewed it."""
     stuck = datetime(2026, 1, 1, tzinfo=UTC)
     first = taken(new_lease("trellis-test", "default"), identity="me", duration=2, now=stuck)

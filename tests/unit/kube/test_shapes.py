@@ -69,7 +69,7 @@ async def test_what_does_not_fit_is_decoded_whole(whole: Any) -> None:
     assert await parse(orjson.dumps(whole), SHAPE.event) == whole
 
 
-async def test_what_is_nested_too_deeply_costs_nobody_the_others() -> None:
+async def test_an_object_nested_too_deeply_does_not_hide_others() -> None:
     body = b'{"metadata":{},"items":[{"metadata":{"name":"a"},"spec":%b},{"metadata":{"name":"b"}}]}' % DEEP
     assert [item["metadata"]["name"] for item in (await parse(body, SHAPE.listing))["items"]] == ["a", "b"]
 
@@ -147,7 +147,7 @@ async def test_a_token_that_expires_begins_the_list_again_while_a_page_is_looked
         await kube.list(CONFIGMAPS, "default", limit=1)
 
 
-async def test_a_list_that_nobody_reads_on_leaves_no_request_behind(kube: FakeKube) -> None:
+async def test_an_abandoned_list_leaves_no_request_behind(kube: FakeKube) -> None:
     for name in "ab":
         kube.put(CONFIGMAPS, configmap("default", name))
     before = asyncio.all_tasks()

@@ -50,7 +50,7 @@ async def test_a_watch_that_is_not_answered_fails_in_time(tmp_path: Path) -> Non
         forgotten.set()
 
 
-def test_a_watch_is_opened_twice_over_before_it_counts_as_deaf() -> None:
+def test_a_watch_is_reopened_twice_before_it_counts_as_stalled() -> None:
     """After an outage the probes answer again at once; a watch whose last try began before needs one more."""
     timings = WatchTimings()
     assert 2 * (ConnectionTimings().open + timings.backoff_most) < timings.stalled_after

@@ -49,7 +49,7 @@ def test_what_is_unpublished_goes_when_wadm_agrees() -> None:
     assert state.recheck_in(1.0) is None
 
 
-def test_what_is_unpublished_stays_while_wadm_says_that_it_is_deployed() -> None:
+def test_an_unmentioned_application_stays_while_wadm_reports_it_as_deployed() -> None:
     state = Applications()
     state.published(app(), at(1), 0.0)
     state.unpublished("shop", at(2), 1.0)
@@ -75,7 +75,7 @@ def test_what_is_unpublished_goes_when_wadm_cannot_be_asked() -> None:
     assert not state.absent("third"), "wadm never told all"
 
 
-def test_an_answer_does_not_count_over_what_was_said_after_the_question() -> None:
+def test_an_answer_does_not_override_a_status_published_after_the_question() -> None:
     state = Applications()
     requested = state.events
     state.published(app(), at(1), 0.0)
@@ -97,7 +97,7 @@ def test_an_old_answer_just_after_an_event_is_doubted() -> None:
     assert not state.deployed()
 
 
-def test_a_version_that_was_not_heard_of_is_got() -> None:
+def test_a_version_missed_on_the_bus_is_fetched() -> None:
     state = Applications()
     state.published(app(), at(1), 0.0)
     models = [Model("shop", "v3", "v2"), Model("new", "v1", "v1"), Model("old", "v1")]
@@ -126,7 +126,7 @@ def test_the_recorded_answers_are_taken() -> None:
     assert not state.listed(none, 0, 2.0)
 
 
-def test_whoever_may_publish_cannot_fill_the_memory() -> None:
+def test_a_publisher_cannot_exhaust_the_memory() -> None:
     state = Applications()
     state.published(app(), at(1), 0.0)
     for number in range(6_000):
@@ -236,7 +236,7 @@ def test_while_events_keep_coming_wadm_is_asked_after_twenty_seconds_and_otherwi
         assert state.recheck_in(float(second)) == min(UNCONFIRMED, max(0.0, BUSY - second))
 
 
-def test_what_may_not_be_deployed_is_not_asked_for() -> None:
+def test_an_application_that_may_not_be_deployed_is_not_requested() -> None:
     state = Applications()
     state.listed([Model("shop", "v1", "v1")], 0, 0.0)
     assert state.unpublished("shop", at(1), 1.0), "its manifest is not known yet, and it is deployed"
@@ -244,7 +244,7 @@ def test_what_may_not_be_deployed_is_not_asked_for() -> None:
     assert not state.unpublished("never", at(2), 1.2)
 
 
-def test_an_answer_that_contradicts_what_was_heard_a_moment_before_is_asked_for_again() -> None:
+def test_an_answer_that_contradicts_a_recent_event_is_requested_again() -> None:
     state = Applications()
     state.published(app(), at(1), 0.0)
     state.listed([Model("shop", "v1", "v1")], state.events, 0.1)

@@ -74,7 +74,7 @@ def test_an_entry_of_another_bucket_is_another_although_key_and_sequence_are_the
         assert [item for item, _ in found.versions] == [version]
 
 
-def test_a_deletion_as_wadm_does_it_is_proved() -> None:
+def test_a_deletion_by_wadm_is_verified() -> None:
     bucket = Bucket()
     bucket.take("l-web", model("web"))
     assert bucket.take("l", names("web")) == {"web"}
@@ -121,7 +121,7 @@ def test_nothing_else_proves_that_an_application_was_deleted(case: str) -> None:
     assert bucket.stored.absence("web") is proof
 
 
-def test_lattices_whose_keys_are_alike_are_told_apart_by_the_value() -> None:
+def test_lattices_whose_keys_are_alike_are_distinguished_by_the_value() -> None:
     short, long = Bucket("a"), Bucket("a-b")
     for bucket in (short, long):
         bucket.take("a-b-c", model("b-c"))
@@ -144,7 +144,7 @@ def test_a_deletion_in_another_lattice_of_the_same_key_proves_nothing() -> None:
     assert bucket.stored.absence("b-c") is Proof.UNKNOWN
 
 
-def test_a_bucket_that_was_made_anew_has_lost_what_the_former_had() -> None:
+def test_a_recreated_bucket_lost_the_content_of_the_former() -> None:
     bucket = Bucket()
     bucket.take("l-web", model("web"))
     bucket.take("l", names("web"))
@@ -263,7 +263,7 @@ class Wadm:
 
 
 @given(DEEDS)
-def test_what_wadm_lists_is_never_gone(deeds: list[tuple[str, str, str]]) -> None:
+def test_an_application_listed_by_wadm_is_never_deleted(deeds: list[tuple[str, str, str]]) -> None:
     wadm = Wadm()
     for deed, lattice, name in deeds:
         getattr(wadm, deed)(lattice, name)
@@ -273,7 +273,7 @@ def test_what_wadm_lists_is_never_gone(deeds: list[tuple[str, str, str]]) -> Non
 
 
 @given(DEEDS)
-def test_reading_it_all_again_tells_the_same_as_following_it(deeds: list[tuple[str, str, str]]) -> None:
+def test_a_full_read_gives_the_same_state_as_following(deeds: list[tuple[str, str, str]]) -> None:
     wadm = Wadm()
     for deed, lattice, name in deeds:
         getattr(wadm, deed)(lattice, name)
@@ -315,7 +315,7 @@ def test_versions_take_the_memory_of_their_text() -> None:
     assert taken < 2 * sum(map(len, values))
 
 
-def test_a_digest_is_computed_anew_only_for_other_content(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_digest_is_computed_again_only_for_other_content(monkeypatch: pytest.MonkeyPatch) -> None:
     computed: list[object] = []
 
     def counting(manifest: Mapping[str, Any]) -> str:

@@ -15,7 +15,7 @@ ONE = Listener("http", 8080, Protocol.HTTP, Family.ANY, ((("zone", "a"),),), ("p
 
 
 @pytest.mark.parametrize("port", [-1, 0, 65536, "-1", "²", "9" * 30, None, 8080.5])
-def test_a_port_that_is_none_makes_the_text_say_nothing(port: Any) -> None:
+def test_an_invalid_port_makes_the_annotation_ignored(port: Any) -> None:
     text = write_cached_listeners((ONE,))
     assert read_cached_listeners(text) == (ONE,)
     (row,) = json.loads(text)

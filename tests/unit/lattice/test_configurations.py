@@ -24,7 +24,7 @@ def answer(value: object, headers: bytes = b"") -> bytes:
     return json.dumps({"message": message | ({"hdrs": base64.b64encode(headers).decode()} if headers else {})}).encode()
 
 
-def test_only_what_says_an_address_is_kept() -> None:
+def test_only_configurations_with_an_address_are_kept() -> None:
     received_at = {"Address": "0.0.0.0:80", "password": "secret"}
     assert read_configuration(answer(received_at)) == {"address": "0.0.0.0:80"}, "keys are of any case"
 
@@ -42,12 +42,12 @@ def test_only_what_says_an_address_is_kept() -> None:
     ],
     ids=["deleted", "purged", "not there", "no JSON", "no map", "no text", "no base64"],
 )
-def test_what_is_not_there_says_nothing(payload: bytes) -> None:
+def test_a_missing_configuration_is_empty(payload: bytes) -> None:
     assert read_configuration(payload) == {}
 
 
 @pytest.mark.parametrize("payload", [b"", b"[]", b"{}", b'{"error": {"code": 503, "description": "no leader"}}'])
-def test_what_is_no_answer_is_told(payload: bytes) -> None:
+def test_an_invalid_answer_is_reported(payload: bytes) -> None:
     with pytest.raises(LatticeDataError):
         read_configuration(payload)
 
@@ -65,14 +65,14 @@ def host_answer(response: object, *, success: object = True, message: str = "") 
     return json.dumps({"success": success, "message": message, "response": response}).encode()
 
 
-def test_of_a_hosts_answer_only_what_says_an_address_is_kept() -> None:
+def test_of_a_hosts_answer_only_addresses_are_kept() -> None:
     received_at = {"Address": "0.0.0.0:80", "password": "secret"}
     assert read_host_configuration(host_answer(received_at)) == {"address": "0.0.0.0:80"}
     assert read_host_configuration(host_answer(None, message="Configuration not found")) == {}
 
 
 @pytest.mark.parametrize("payload", [b"[]", b"{}", host_answer({}, success="yes"), host_answer({}, success=False)])
-def test_what_is_no_answer_of_a_host_is_told(payload: bytes) -> None:
+def test_an_invalid_answer_of_a_host_is_reported(payload: bytes) -> None:
     with pytest.raises(LatticeDataError):
         read_host_configuration(payload)
 
@@ -94,7 +94,7 @@ def test_a_named_configuration_gives_the_address(component: dict[str, Any]) -> N
     assert lacking(unknown.unreachable[0].message, "configuration web") == []
 
 
-def test_what_says_its_address_itself_names_none() -> None:
+def test_a_provider_with_an_inline_address_names_no_configuration() -> None:
     assert read_application(manifest()).configurations == ()
     elsewhere = capability("web", link(None, package="keyvalue", source={"config": [{"name": "redis"}]}), link())
     assert read_application(manifest("shop", elsewhere)).configurations == ()

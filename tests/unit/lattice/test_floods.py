@@ -53,7 +53,7 @@ async def test_a_flood_ends_its_connection_with_the_reason_and_no_more_than_the_
         await asyncio.wait_for(liar.hung_up.wait(), 15)
 
 
-async def test_what_comes_within_the_bound_is_heard_to_the_last() -> None:
+async def test_messages_within_the_bound_are_all_received() -> None:
     ear = Ear()
     async with met(Liar(SMALL * 100, 100)) as link:
         await link.listen("loud", ear.on_message)
@@ -78,7 +78,7 @@ async def test_what_waits_unread_is_bounded_and_ends_the_connection_too(monkeypa
         await until(lambda: lacking(link.reason, "loud") == [])
 
 
-def test_a_host_that_was_left_out_of_a_flood_is_unknown_and_not_silent() -> None:
+def test_a_host_dropped_in_a_flood_is_unknown_and_its_heartbeat_not_missing() -> None:
     hosts = Hosts()
     hosts.process(Host("N"), now=0.0)
     assert hosts.presence("N", 1000.0, connected_since=0.0) is Presence.HEARTBEAT_MISSING

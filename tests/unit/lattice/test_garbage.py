@@ -77,7 +77,7 @@ def test_an_answer_of_several_mib_is_read() -> None:
     assert len(models[0].version) == TEXT_KEPT
 
 
-def test_of_a_heartbeat_of_many_kib_no_more_is_kept_than_anybody_needs() -> None:
+def test_of_a_large_heartbeat_only_the_needed_fields_are_kept() -> None:
     units = [{"id": f"{n:05}" + "x" * 1000, "image_ref": "y" * 1000} for n in range(1000)]
     labels = {f"{n:05}" + "k" * 1000: "v" * 1000 for n in range(1000)}
     host = read_host({"host_id": "N1", "version": "1" * 10_000, "labels": labels, "components": units})
@@ -87,7 +87,7 @@ def test_of_a_heartbeat_of_many_kib_no_more_is_kept_than_anybody_needs() -> None
         read_host({"host_id": "N" * 1000})
 
 
-def test_hosts_that_say_too_much_together_are_left_out_until_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hosts_above_the_total_limit_are_omitted_until_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trellis.lattice.domain.hosts.MAX_CHARACTERS", 1000)
     hosts = Hosts()
     assert hosts.process(Host("N1", labels={"a": "x" * 600}), 1.0)

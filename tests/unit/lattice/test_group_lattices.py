@@ -55,7 +55,7 @@ class Service:
         return await GroupLattices(self.kube, lambda _: self.groups, self.follow, self.noted, SECONDS).run("red", None)
 
 
-async def test_of_several_groups_the_oldest_says_where_the_lattice_is() -> None:
+async def test_of_several_groups_the_oldest_determines_the_address_of_the_lattice() -> None:
     service = Service([NEW, OLD])
     assert await service.run() is None, "no Secret can change it"
     assert service.followed == [("red", "nats://old:4222")]

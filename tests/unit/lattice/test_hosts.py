@@ -72,7 +72,7 @@ def test_the_data_of_a_recorded_event_is_found() -> None:
     assert host_data(read_event(json.dumps(event).encode())) == event["data"]
 
 
-def test_what_does_not_say_whose_it_is_is_its_sources() -> None:
+def test_a_message_without_a_lattice_belongs_to_its_source() -> None:
     event = {"source": "N1", "data": {"labels": {}}}
     assert host_data(read_event(json.dumps(event).encode())) == {"host_id": "N1", "labels": {}}
 
@@ -120,7 +120,7 @@ LIMIT = LatticeTimings().silence
         pytest.param(100.0, 101.0, None, Presence.UNKNOWN, id="heard a moment before the link broke"),
     ],
 )
-def test_silence_counts_only_while_our_own_link_is_there(
+def test_a_heartbeat_is_missing_only_while_the_connection_is_up(
     last_message_at: float | None, now: float, linked: float | None, expected: Presence
 ) -> None:
     assert presence_of(last_message_at, now, linked, LIMIT) is expected
@@ -139,7 +139,7 @@ def test_news_is_anything_but_the_uptime() -> None:
     assert hosts.sightings()[0].host.uptime_seconds == 61
 
 
-def test_a_host_that_stopped_is_gone_at_once_and_a_silent_one_after_its_time() -> None:
+def test_a_stopped_host_is_deleted_at_once_and_one_without_heartbeat_after_the_timeout() -> None:
     hosts = Hosts()
     for host_id in ("N1", "N2", "N3"):
         hosts.process(a_host(host_id), 0)
@@ -165,7 +165,7 @@ def test_an_uptime_beyond_all_times_is_cut() -> None:
     assert read_host({"host_id": "N1", "uptime_seconds": 2**63}).uptime_seconds == 2**31 - 1
 
 
-def test_what_a_host_said_before_does_not_count_over_what_it_said_after() -> None:
+def test_an_older_message_of_a_host_does_not_override_a_newer_one() -> None:
     hosts = Hosts()
     hosts.process(a_host(labels={"zone": "b"}), 10, "2")
     assert not hosts.process(a_host(labels={"zone": "a"}), 30, "1"), "it came late"
@@ -176,7 +176,7 @@ def test_what_a_host_said_before_does_not_count_over_what_it_said_after() -> Non
     assert hosts.left("N1", 90, "2")
 
 
-def test_a_late_word_keeps_a_host_from_being_silent() -> None:
+def test_a_late_heartbeat_counts() -> None:
     hosts = Hosts()
     hosts.process(a_host(), 0, "2")
     hosts.process(a_host(), 60, "1")

@@ -101,7 +101,7 @@ def complaints() -> list[object]:
     ],
     ids=["message", "with headers", "headers larger than it", "line without an end", "INFO without an end"],
 )
-async def test_what_is_too_large_ends_the_connection_and_says_so(sent: bytes, times: int, reason: str) -> None:
+async def test_an_oversized_message_ends_the_connection_and_is_reported(sent: bytes, times: int, reason: str) -> None:
     liar = Liar(sent, times)
     async with met(liar) as link:
         await asyncio.wait_for(liar.hung_up.wait(), 15)

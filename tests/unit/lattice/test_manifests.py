@@ -195,7 +195,7 @@ def test_ports_by_annotation() -> None:
         ("=1/", ""),
     ],
 )
-def test_a_port_by_annotation_that_is_none_is_told_and_keeps_no_other_away(ports: str, reason: str) -> None:
+def test_an_invalid_port_annotation_is_reported_and_affects_no_other_port(ports: str, reason: str) -> None:
     text = f"{ports}, httpserver = 9000 / http"
     application = read_application(manifest(**{names.ANNOTATION_SERVICE_PORTS: text}))
     assert [listener.port for listener in application.listeners] == [8080, 9000]
@@ -223,7 +223,7 @@ def test_a_port_by_annotation_that_is_none_is_told_and_keeps_no_other_away(ports
         (capability("httpserver", link("nowhere"), ANY_HOST), "InvalidAddress"),
     ],
 )
-def test_what_cannot_be_reached_is_told_and_keeps_nothing_else_away(component: dict[str, Any], reason: str) -> None:
+def test_an_unreachable_port_is_reported_and_affects_no_other(component: dict[str, Any], reason: str) -> None:
     application = read_application(manifest("shop", component, capability("other")))
     assert [listener.component for listener in application.listeners] == ["other"]
     assert [item.reason for item in application.unreachable] == [reason]
@@ -234,7 +234,7 @@ def test_a_shared_provider_has_the_id_of_its_application() -> None:
     assert only(manifest("shop", shared)).providers == ("gate_way-http",)
 
 
-def test_a_scaler_of_a_shared_provider_says_nothing() -> None:
+def test_a_scaler_of_a_shared_provider_is_ignored() -> None:
     shared = capability("http", link(), spread({"zone": "a"}), application={"name": "gateway", "component": "http"})
     assert only(manifest("shop", shared)).requirements == ((),)
 

@@ -28,7 +28,7 @@ def test_three_hundred_deployments_of_what_was_put_need_no_list() -> None:
     assert all(model.deployed == "v1" for model in models.models or ())
 
 
-def test_a_deployment_of_what_was_not_listed_is_shown_at_once_and_asked_for_once_it_is_quiet() -> None:
+def test_a_deployment_of_an_unlisted_application_is_shown_at_once_and_requested_after_the_burst() -> None:
     models = listed(Model("shop", "v1"))
     models.deployed("api", "v1", 10.0)
     assert shown(models) == [("api", "v1"), ("shop", "v1")]
@@ -37,21 +37,21 @@ def test_a_deployment_of_what_was_not_listed_is_shown_at_once_and_asked_for_once
     assert models.due_in(12.0) is None
 
 
-def test_another_version_is_shown_at_once_and_asked_for_as_it_may_not_be_the_newest() -> None:
+def test_another_version_is_shown_at_once_and_requested_as_it_may_be_outdated() -> None:
     models = listed(Model("shop", "v2"))
     models.deployed("shop", "v1", 10.0)
     assert shown(models) == [("shop", "v1")]
     assert models.due_in(11.0) == 0.0
 
 
-def test_while_events_keep_coming_a_list_is_asked_for_after_twenty_seconds() -> None:
+def test_while_events_keep_coming_a_list_is_requested_after_twenty_seconds() -> None:
     models = listed()
     for second in range(30):
         models.invalidate(float(second))
         assert models.due_in(float(second)) == min(1.0, max(0.0, 20.0 - second))
 
 
-def test_an_event_that_comes_while_the_list_is_asked_for_is_asked_about_again() -> None:
+def test_an_event_during_a_list_request_causes_another_request() -> None:
     models = listed()
     models.invalidate(1.0)
     models.asking()
@@ -66,7 +66,7 @@ def test_before_the_first_list_nothing_is_known() -> None:
     assert models.models is None
 
 
-def test_a_deployment_that_comes_while_the_list_is_asked_for_is_asked_about_again() -> None:
+def test_a_deployment_during_a_list_request_causes_another_request() -> None:
     models = listed(Model("shop", "v1"))
     models.asking()
     models.deployed("shop", "v1", 1.0)

@@ -68,7 +68,7 @@ def test_an_outage_that_is_over_counts_no_more() -> None:
     assert outage.unavailable(REFUSES, 1.0)
 
 
-def test_a_link_that_fails_by_turns_tells_those_who_need_it_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unstable_connection_notifies_its_users_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, received_at = [0.0], []
     monkeypatch.setattr("trellis.lattice.connection.lattice_connection.time.monotonic", lambda: clock[0])
     link = LatticeConnection(NatsAddress("nats://a:1,nats://b:1"), "test", lambda: received_at.append(link.reason))

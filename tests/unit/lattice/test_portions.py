@@ -16,7 +16,7 @@ def test_an_entry_is_offered_to_every_lattice_that_its_key_can_be_of() -> None:
 
 
 @given(NAMES, NAMES)
-def test_no_lattice_misses_its_application_whatever_the_names(lattice: str, application: str) -> None:
+def test_every_lattice_gets_its_application_for_any_names(lattice: str, application: str) -> None:
     assert lattice in set(list_keys(f"{lattice}-{application}"))
     assert lattice in set(list_keys(lattice))
 

@@ -66,13 +66,13 @@ def test_the_version_is_no_part_of_the_digest_and_is_put_back_where_it_belongs()
     ],
     ids=["kubectl", "Helm", "Argo CD and Flux", "ours"],
 )
-def test_marks_of_tools_reach_nobody_and_are_not_said_to_be_ignored(marks: dict[str, str]) -> None:
+def test_labels_of_tools_are_not_projected_and_not_reported_as_ignored(marks: dict[str, str]) -> None:
     description = {"description": "two zones"}
     with_marks = project(shop(metadata__annotations=description | marks, metadata__labels=marks))
     assert with_marks == project(shop(metadata__annotations=description))
 
 
-def test_what_an_author_asks_of_us_reaches_who_mirrors_the_application() -> None:
+def test_annotations_for_trellis_reach_the_service_reflector() -> None:
     requested = {"trellis.dev/service-ports": "db=5432", "service-label.trellis.dev/team": "a"}
     assert project(shop(metadata__annotations=requested)).manifest["metadata"]["annotations"] == requested
 
@@ -144,7 +144,7 @@ def test_a_trait_of_another_type_that_is_a_link_or_a_scaler_to_wadm_has_its_form
     assert found.ignored == ("spec.components[0].traits[1].properties.note",)
 
 
-def test_a_text_that_is_empty_is_not_left_out_as_wadm_tells_it_from_none() -> None:
+def test_an_empty_string_is_kept_as_wadm_distinguishes_it_from_null() -> None:
     found = project(
         shop(
             spec__components__0__properties={"image": "", "id": ""},
@@ -238,7 +238,7 @@ def damaged(draw: st.DrawFn) -> Any:
 
 
 @given(damaged())
-def test_a_projection_of_whatever_is_read_is_its_own_projection(manifest: Any) -> None:
+def test_a_projection_is_its_own_projection(manifest: Any) -> None:
     try:
         found = project(manifest)
     except ManifestError:

@@ -86,7 +86,7 @@ def test_the_recorded_statuses_are_kept_word_for_word() -> None:
     assert (unknown.status, unknown.scalers) == ("undeployed", ())
 
 
-def test_a_status_that_wadm_says_by_itself_is_read_the_same() -> None:
+def test_a_published_status_is_parsed_like_a_requested_one() -> None:
     requested = replies("wadm.api.default.model.status.shop")[0]
     assert read_published_status(json.dumps(requested["status"]).encode()) == read_status(
         json.dumps(requested).encode()
@@ -108,14 +108,14 @@ def test_a_status_that_wadm_says_by_itself_is_read_the_same() -> None:
         ("x" * 5000, Refusal.REJECTED),
     ],
 )
-def test_wadm_tells_its_errors_apart_by_their_words_alone(message: str, refusal: Refusal) -> None:
+def test_errors_of_wadm_differ_only_by_their_text(message: str, refusal: Refusal) -> None:
     with pytest.raises(WadmRefusedError) as refused:
         read_deploy(json.dumps({"result": "error", "message": message}).encode())
     assert refused.value.refusal is refusal
     assert 0 < len(str(refused.value)) <= MESSAGE_KEPT
 
 
-def test_a_deletion_that_failed_is_none_whatever_its_result_says() -> None:
+def test_a_failed_deletion_is_none_for_any_result_field() -> None:
     message = "Internal storage error when deleting v1 of application shop"
     with pytest.raises(WadmRefusedError) as refused:
         read_delete(json.dumps({"result": "deleted", "message": message}).encode())

@@ -33,7 +33,7 @@ async def test_no_answer_goes_to_a_subject_of_nats_own(reply: str) -> None:
 
 
 @pytest.mark.parametrize("reply", ["_INBOX.x", "_R_.x", "any.other"])
-async def test_an_answer_goes_where_it_was_asked_for(reply: str) -> None:
+async def test_an_answer_reaches_its_request(reply: str) -> None:
     client = Client()
     await incoming(reply, client).answer(b"{}")
     assert client.published == [reply]

@@ -118,7 +118,7 @@ async def lattice() -> AsyncIterator[Lattice]:
         yield made
 
 
-async def test_what_was_said_of_one_version_is_not_told_of_another(lattice: Lattice) -> None:
+async def test_the_status_of_one_version_does_not_apply_to_another(lattice: Lattice) -> None:
     lattice.stores("web", "v2", v1=ONE, v2=OTHER)
     assert lattice.statuses.find("web") is None
     lattice.says("web", RECONCILING)
@@ -128,19 +128,19 @@ async def test_what_was_said_of_one_version_is_not_told_of_another(lattice: Latt
     assert lattice.received_at == ["web", "web"]
 
 
-async def test_a_version_that_is_the_same_to_wadm_keeps_what_was_said(lattice: Lattice) -> None:
+async def test_an_equivalent_version_keeps_the_status(lattice: Lattice) -> None:
     lattice.stores("web", "v2", v1=ONE, v2=ONE)
     assert lattice.statuses.find("web") == DEPLOYED
 
 
-async def test_the_same_words_heard_again_count_for_the_new_version(lattice: Lattice) -> None:
+async def test_an_equal_status_received_again_applies_to_the_new_version(lattice: Lattice) -> None:
     lattice.stores("web", "v2", v1=ONE, v2=OTHER)
     lattice.says("web", DEPLOYED)
     assert lattice.statuses.find("web") == DEPLOYED
     assert lattice.received_at == ["web"]
 
 
-async def test_what_wadm_does_not_say_again_is_asked_for_after_a_while() -> None:
+async def test_a_status_that_wadm_does_not_repeat_is_requested_after_a_while() -> None:
     async with known(StatusTimings(unconfirmed=0.2)) as lattice:
         lattice.requested.clear()
         lattice.stores("web", "v2", v1=ONE, v2=OTHER)
@@ -150,7 +150,7 @@ async def test_what_wadm_does_not_say_again_is_asked_for_after_a_while() -> None
         assert lattice.received_at == ["web"]
 
 
-async def test_what_wadm_says_of_an_application_that_was_deleted_is_not_told_of_the_next_of_its_name(
+async def test_the_status_of_a_deleted_application_does_not_apply_to_the_next_of_its_name(
     lattice: Lattice,
 ) -> None:
     lattice.deletes("web")
@@ -163,7 +163,7 @@ async def test_what_wadm_says_of_an_application_that_was_deleted_is_not_told_of_
     assert lattice.statuses.find("web") == RECONCILING
 
 
-async def test_an_answer_never_replaces_what_was_heard_after_it_was_asked_for() -> None:
+async def test_an_answer_never_replaces_a_status_received_after_its_request() -> None:
     async with known(StatusTimings(unconfirmed=0.0)) as lattice:
         await answered_late(lattice)
 
@@ -188,7 +188,7 @@ async def answered_late(lattice: Lattice) -> None:
     assert lattice.statuses.find("new") == RECONCILING
 
 
-async def test_a_list_never_replaces_what_was_heard_after_it_was_asked_for(lattice: Lattice) -> None:
+async def test_a_list_never_replaces_a_status_received_after_its_request(lattice: Lattice) -> None:
     answered = lattice.statuses.asking()
     lattice.says("web", RECONCILING)
     answered({"web": DEPLOYED, "api": Status("failed")})
@@ -200,7 +200,7 @@ async def test_a_list_never_replaces_what_was_heard_after_it_was_asked_for(latti
 
 
 @pytest.mark.parametrize(("unconfirmed", "counts"), [(60.0, False), (0.0, True)])
-async def test_a_list_counts_for_another_version_once_wadm_would_have_said_something(
+async def test_a_list_applies_to_another_version_after_the_time_of_a_status_event(
     unconfirmed: float, *, counts: bool
 ) -> None:
     async with known(StatusTimings(unconfirmed=unconfirmed)) as lattice:
@@ -228,7 +228,7 @@ class TestAnswering:
         with contextlib.suppress(asyncio.CancelledError):
             await running
 
-    async def test_who_does_not_answer_several_times_is_silent_until_somebody_does(self) -> None:
+    async def test_a_wadm_that_fails_to_answer_several_times_is_unavailable_until_it_answers(self) -> None:
         lattice = Lattice()
         lattice.error = SilenceError("nobody answers")
         async with self.asking(lattice) as (made, received_at):
@@ -271,7 +271,7 @@ async def test_of_what_is_no_application_nothing_is_kept_and_of_one_that_comes_i
         await eventually(lambda: lattice.statuses.find("made-up-7") is not None)
 
 
-async def test_what_is_said_of_all_applications_together_is_bounded_and_what_went_is_asked_for_again(
+async def test_the_memory_for_statuses_is_bounded_and_evicted_ones_are_requested_again(
     lattice: Lattice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(statuses, "CHARACTERS_KEPT", 5_000)
@@ -287,7 +287,7 @@ async def test_what_is_said_of_all_applications_together_is_bounded_and_what_wen
     assert lattice.statuses._characters == sum(item.characters for item in lattice.statuses._statuses.values())
 
 
-async def test_of_what_is_not_deployed_wadm_is_not_asked_and_of_a_deployment_only_if_it_says_nothing() -> None:
+async def test_the_status_of_an_undeployed_application_is_not_requested_and_of_a_deployed_one_only_if_missing() -> None:
     async with known(StatusTimings(unconfirmed=0.3)) as lattice:
         lattice.requested.clear()
         lattice.stores("put", "", v1=ONE)
@@ -310,7 +310,7 @@ async def test_what_is_undeployed_while_in_doubt_is_not_looked_at_again_because_
     [WadmRefusedError(Refusal.FAILED, "no manifest"), LatticeDataError("no status")],
     ids=["refused", "garbage"],
 )
-async def test_of_what_wadm_cannot_tell_it_is_asked_ever_less_and_of_nothing_else_for_its_sake(
+async def test_a_status_unknown_to_wadm_is_requested_with_backoff_without_delaying_others(
     error: Exception,
 ) -> None:
     async with known(StatusTimings(again=0.05, unconfirmed=0.0)) as lattice:
@@ -342,7 +342,7 @@ async def test_of_what_was_not_answered_it_is_asked_again_soon_and_of_nothing_el
         await eventually(lambda: lattice.statuses.find("slow") is not None)
 
 
-async def test_what_is_heard_of_an_application_ends_the_questions_about_it() -> None:
+async def test_a_received_status_ends_the_requests_for_it() -> None:
     async with known(StatusTimings(again=0.05, unconfirmed=0.0, every=600.0)) as lattice:
         lattice.errors["unreadable"] = WadmRefusedError(Refusal.FAILED, "no manifest")
         lattice.stores("unreadable", "v1", v1=ONE)

@@ -63,7 +63,7 @@ def test_a_control_prefix_names_a_tenant_as_wadm_takes_one(prefix: str, account:
     assert account_of(prefix) == account
 
 
-def test_a_tenants_lattice_is_told_by_its_account() -> None:
+def test_a_tenants_lattice_is_identified_by_its_account() -> None:
     ours, theirs = address("default", "Axxx.wasmbus.ctl"), address("default", "Ayyy.wasmbus.ctl")
     assert (ours.name, ours.token) == ("Axxx/default", "Axxx-default")
     assert ours.token != theirs.token
@@ -91,7 +91,7 @@ def test_requests_have_the_account_before_them_and_are_plain_without(
 @given(
     account=st.one_of(st.just(""), ACCOUNTS), lattice=NAMES, event=st.sampled_from(["host_heartbeat", "linkdef_set"])
 )
-def test_an_event_is_known_wherever_it_is_heard(account: str, lattice: str, event: str) -> None:
+def test_an_event_is_recognised_on_any_prefix(account: str, lattice: str, event: str) -> None:
     subjects = event_subjects(lattice, event, account)
     assert subjects[0] == event_subject(lattice, event, account)
     assert len(subjects) == (2 if account else 1)
@@ -118,7 +118,7 @@ def test_more_than_an_account_before_an_event_is_another_subject(subject: str) -
     assert copied_event(subject) is None
 
 
-def test_a_host_is_asked_for_a_configuration_under_the_control_prefix() -> None:
+def test_a_configuration_is_requested_from_a_host_under_the_control_prefix() -> None:
     subject = configuration_ask_subject("default", "web", "Axxx.wasmbus.ctl")
     assert subject == "Axxx.wasmbus.ctl.v1.default.config.get.web"
 
@@ -132,7 +132,7 @@ def stored(name: str) -> dict[str, object]:
 
 
 @given(mine=ACCOUNTS, theirs=ACCOUNTS, lattice=NAMES, name=NAMES)
-def test_an_entry_of_another_tenant_is_none_of_ours(mine: str, theirs: str, lattice: str, name: str) -> None:
+def test_an_entry_of_another_tenant_is_ignored(mine: str, theirs: str, lattice: str, name: str) -> None:
     reads = BucketEntries(model_list_key(lattice, mine))
     reads.begin("one")
     for sequence, account in enumerate((mine, theirs, ""), 1):
@@ -147,7 +147,7 @@ def test_an_entry_of_another_tenant_is_none_of_ours(mine: str, theirs: str, latt
 
 
 @given(mine=ACCOUNTS, theirs=ACCOUNTS, lattice=NAMES, name=NAMES)
-def test_a_deletion_is_proved_by_the_tenants_own_entries(mine: str, theirs: str, lattice: str, name: str) -> None:
+def test_a_deletion_is_verified_by_the_tenants_own_entries(mine: str, theirs: str, lattice: str, name: str) -> None:
     reads = BucketEntries(model_list_key(lattice, mine))
     reads.begin("one")
     ours, other = model_list_key(lattice, mine), model_list_key(lattice, theirs)
@@ -168,7 +168,7 @@ def listed(*items: object) -> bytes:
     return json.dumps(list(items)).encode()
 
 
-def test_a_list_tells_statuses_as_a_question_for_one_would() -> None:
+def test_a_list_gives_the_same_statuses_as_single_requests() -> None:
     scaler = {"id": "1", "kind": "SpreadScaler", "name": "web-echo", "status": {"type": "failed", "message": "no host"}}
     waits = {"type": "waiting", "message": "Waiting for status: Lattice contains no hosts, deployment not started."}
     found = read_statuses(
@@ -187,6 +187,6 @@ def test_a_list_tells_statuses_as_a_question_for_one_would() -> None:
     }
 
 
-def test_a_list_that_is_none_tells_why() -> None:
+def test_an_invalid_list_states_the_reason() -> None:
     with pytest.raises(LatticeDataError, match="storage"):
         read_statuses(b'{"result": "error", "message": "Internal storage error"}')

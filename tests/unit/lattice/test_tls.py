@@ -33,7 +33,7 @@ def pair(pki: Path) -> str:
 
 
 @pytest.mark.parametrize("in_memory", [True, False], ids=["where memory has files", "where it has none"])
-def test_a_key_lies_where_nobody_else_can_read_it_and_no_longer_than_it_is_read(
+def test_a_key_file_is_readable_only_by_its_owner_and_only_while_it_is_loaded(
     tmp_path: Path, pair: str, monkeypatch: pytest.MonkeyPatch, *, in_memory: bool
 ) -> None:
     directory, seen = tmp_path / "tmp", []
@@ -70,7 +70,7 @@ def test_no_secret_of_an_address_is_shown(pair: str) -> None:
     assert not [line for line in pair.splitlines() if line and line in repr(address)]
 
 
-async def test_a_goodbye_that_is_cut_short_lets_go_of_the_socket_all_the_same() -> None:
+async def test_a_truncated_tls_shutdown_closes_the_socket() -> None:
     started, deleted = asyncio.Event(), []
 
     class Client:

@@ -76,7 +76,7 @@ async def comparing(link: AnsweringLink) -> AsyncIterator[Comparison]:
     ],
     ids=["no manifest", "an error", "nothing"],
 )
-async def test_a_manifest_that_cannot_be_read_is_asked_for_ever_less_often(bad: Any) -> None:
+async def test_an_unreadable_manifest_is_requested_with_backoff(bad: Any) -> None:
     link = AnsweringLink(bad)
     async with comparing(link) as comparison:
         began = time.monotonic()
@@ -95,7 +95,7 @@ async def test_a_question_that_is_not_answered_is_asked_again_as_before() -> Non
         await until(lambda: link.requested["list"] >= 20, "it is asked every 10 ms", 10.0)
 
 
-async def test_a_manifest_that_is_mended_ends_the_waits() -> None:
+async def test_a_repaired_manifest_ends_the_backoff() -> None:
     link = AnsweringLink({"result": "success"})
     async with comparing(link) as comparison:
         await until(lambda: link.requested["list"] >= 3, "it is asked again")

@@ -95,7 +95,7 @@ def test_an_object_tried_again_counts_from_its_last_try() -> None:
     assert asking(state, 5, 20, NOW + 61, first=1)[1] == 4
 
 
-def test_an_open_breaker_holds_everything_for_ten_minutes_and_then_begins_anew() -> None:
+def test_an_open_breaker_pauses_everything_for_ten_minutes_and_then_restarts() -> None:
     state, deleted = asking(State(), 30, 40)
     assert deleted == 5
     assert state.opening is not None
@@ -108,7 +108,7 @@ def test_an_open_breaker_holds_everything_for_ten_minutes_and_then_begins_anew()
     assert again.opening.since == NOW + 600
 
 
-def test_closing_lets_what_is_held_go_and_nothing_else() -> None:
+def test_closing_releases_paused_deletions_and_nothing_else() -> None:
     state, _ = asking(State(), 30, 40)
     state = close(state, by="ada", now=NOW + 10, everything_for=None, limits=LIMITS)
     assert state.opening is None
@@ -130,7 +130,7 @@ def test_closing_twice_keeps_the_first_leave() -> None:
     assert asking(state, 25, 35, NOW + 2, first=5)[1] == 25
 
 
-def test_everything_may_go_for_a_time_that_was_asked_for() -> None:
+def test_everything_may_be_deleted_for_a_requested_time() -> None:
     state = close(State(), by="ada", now=NOW, everything_for=900, limits=LIMITS)
     state, deleted = asking(state, 500, 500, NOW + 899)
     assert (deleted, state.admissions) == (500, ())
@@ -160,7 +160,7 @@ def test_what_cannot_be_read_is_open_for_ten_minutes() -> None:
     assert asking(state, 1, 100, NOW + 600)[1] == 1
 
 
-def test_the_event_says_what_how_long_why_and_what_to_do() -> None:
+def test_the_event_states_the_objects_the_end_the_reason_and_the_remedy() -> None:
     [target] = targets(1)
     message = paused_message(target, Opening(0, 600, "more than 5 of 40 nodes were to go within 60 s"), "node_watcher")
     assert moment(600) == "1970-01-01T00:10:00Z"

@@ -80,7 +80,7 @@ def test_a_configmap_holds_a_key_a_kind_and_is_found_by_its_label() -> None:
     assert read_breakers({"data": None}) == {}
 
 
-def test_ten_thousand_held_objects_fit() -> None:
+def test_ten_thousand_paused_objects_fit() -> None:
     paused = frozenset(f"{n:010x}" for n in range(10_000))
     state = State(opening=Opening(0, 600, "why", paused), closing=Closing(0, 600, "ada", permitted=paused))
     assert len(encode(state)) < 300_000

@@ -63,7 +63,7 @@ def test_a_name_that_cannot_be_is_refused_with_the_rule() -> None:
     assert "'../else'" in result.stderr
 
 
-def test_without_clusters_status_is_an_empty_list_and_down_says_so() -> None:
+def test_without_clusters_status_is_an_empty_list_and_down_reports_it() -> None:
     assert json.loads(CliRunner().invoke(app, ["status", "--json"]).stdout) == []
     assert "'default'" in CliRunner().invoke(app, ["down"]).stdout
 

@@ -121,7 +121,7 @@ def test_a_program_has_the_name_of_its_package_and_not_of_a_major_version(packag
     assert _program(package) == program
 
 
-def test_all_tools_of_a_product_are_built_by_one_command_with_our_settings(root: Path) -> None:
+def test_all_tools_of_a_product_are_built_by_one_command_with_the_settings_of_trellis(root: Path) -> None:
     wanted = targets(root, "kube-apiserver", "kubectl")
     build("kubernetes", wanted, Quiet(), threading.Event())
     assert all(os.access(path, os.X_OK) for path in wanted.values())
@@ -174,7 +174,7 @@ def test_two_that_want_the_same_build_it_once(root: Path) -> None:
     assert len(calls(root, "build")) == 1
 
 
-def test_a_failed_build_leaves_no_program_and_says_what_the_compiler_said(root: Path) -> None:
+def test_a_failed_build_leaves_no_program_and_contains_the_error_of_the_compiler(root: Path) -> None:
     pretend(root, before="echo 'a.go:7: undefined: x' >&2; exit 1")
     wanted = targets(root, "kubectl")
     with pytest.raises(ToolError, match=r"(?s)a\.go:7: undefined: x.*GOPROXY"):
@@ -203,7 +203,7 @@ def test_a_build_can_be_ended(root: Path) -> None:
         build("kubernetes", targets(root, "kubectl"), Stop(), abort)
 
 
-def test_whoever_waits_for_a_build_sees_how_far_it_is(root: Path) -> None:
+def test_a_waiter_for_a_build_sees_its_progress(root: Path) -> None:
     pretend(root, before=f"echo fmt >&2; echo os >&2; while [ ! -e {root}/seen ]; do sleep 0.05; done")
     notes: list[str] = []
 

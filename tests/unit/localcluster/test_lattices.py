@@ -91,13 +91,13 @@ def test_silence_ends_after_the_time_given() -> None:
         over.set()
 
 
-def test_where_no_server_is_nobody_answers() -> None:
+def test_an_address_without_a_server_does_not_answer() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     assert request(port, "some.subject") is None
 
 
-def test_without_rust_wadm_and_the_host_say_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_rust_wadm_and_the_host_name_the_missing_tool(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert lacking(lattice_servers.missing(), "wadm", "cargo, cc") == []

@@ -33,7 +33,7 @@ def tracing(endpoint: str, compression: Compression = Compression.NoCompression)
 
 
 @pytest.mark.parametrize("compression", [Compression.NoCompression, Compression.Gzip])
-async def test_spans_arrive_with_all_that_was_said_of_them(receiver: OtlpReceiver, compression: Compression) -> None:
+async def test_spans_arrive_with_all_their_attributes(receiver: OtlpReceiver, compression: Compression) -> None:
     provider = tracing(await receiver.start(), compression)
     tracer = provider.get_tracer("test")
 
@@ -97,7 +97,7 @@ def export_one(endpoint: str) -> bool:
         exporter.shutdown()
 
 
-async def test_what_arrives_goes_on_to_whom_it_is_for_too(receiver: OtlpReceiver) -> None:
+async def test_received_spans_are_forwarded_too(receiver: OtlpReceiver) -> None:
     between = OtlpReceiver(onward=await receiver.start())
     try:
         assert await asyncio.to_thread(export_one, await between.start())

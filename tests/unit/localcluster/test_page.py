@@ -46,13 +46,13 @@ def built(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     return made
 
 
-def test_without_node_it_is_said_what_is_needed(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_node_the_missing_tool_is_reported(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda _: None)
     with pytest.raises(ToolError, match=r"\bnode, npm\b.*\bnode 20\b"):
         page.build_page(checkout, HOW)
 
 
-def test_what_is_no_checkout_is_said_to_be_none(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_checkout_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ToolError, match=re.escape(str(tmp_path))):
         page.build_page(tmp_path, HOW)
 

@@ -18,7 +18,7 @@ def open_files(record: ProcessRecord) -> set[str]:
     return {os.path.realpath(path) for path in Path(f"/proc/{record.pid}/fd").iterdir()}
 
 
-def test_a_file_that_our_starter_left_open_is_closed_in_what_we_start(tmp_path: Path) -> None:
+def test_a_file_left_open_by_the_forkserver_is_closed_in_started_processes(tmp_path: Path) -> None:
     lock = tmp_path / "lock"
     descriptor = os.open(lock, os.O_WRONLY | os.O_CREAT)
     os.set_inheritable(descriptor, True)
@@ -35,7 +35,7 @@ def test_a_file_that_our_starter_left_open_is_closed_in_what_we_start(tmp_path: 
     os.close(watcher.pipe)
 
 
-def test_what_a_component_starts_without_our_mark_ends_with_it(tmp_path: Path) -> None:
+def test_a_child_process_without_the_environment_mark_ends_with_its_component(tmp_path: Path) -> None:
     token = "unmarked-children"
     outside = subprocess.Popen(["/bin/sleep", "60"])
     script = "/usr/bin/env -i /bin/sleep 60 & wait"

@@ -22,9 +22,7 @@ STEP = "build kubernetes 1.36.3"
     ],
     ids=["asked to stop", "Ctrl-C", "broken"],
 )
-def test_a_step_that_somebody_ended_did_not_fail(
-    ends: BaseException, outcome: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_cancelled_step_did_not_fail(ends: BaseException, outcome: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(type(ends)), stepping(Lines(), "build it"):
         raise ends
     assert f"build it: {outcome} (" in capsys.readouterr().err

@@ -160,7 +160,7 @@ def groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_node_gets_a_group_below_ours_in_each_hierarchy(groups: Path) -> None:
+def test_a_node_gets_a_cgroup_below_that_of_trellis_in_each_hierarchy(groups: Path) -> None:
     made = cgroups.make_groups("abc", "real-0")
     assert made.hierarchies == ("memory", "cpuacct,cpu", "name=systemd")
     assert made.directories == tuple(
@@ -190,7 +190,7 @@ def test_sweeping_removes_the_groups_of_that_cluster_alone(tmp_path: Path, monke
     assert [path.name for path in tmp_path.rglob("trellis-*")] == ["trellis-other"]
 
 
-def test_a_machine_without_root_is_told_so_in_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_root_is_reported_in_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setattr(tools, "ensure_all", lambda *_: pytest.fail("it began to build"))
@@ -220,7 +220,7 @@ def test_control_groups_that_cannot_be_written_to_are_named(groups: Path, monkey
     assert "cpu" not in reason
 
 
-def test_without_rust_the_shim_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_rust_the_shim_names_the_missing_tool(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert lacking(wasmshim.missing(), "cargo, cc") == []

@@ -19,7 +19,7 @@ def sections(content: bytes) -> dict[int, bytes]:
     return found
 
 
-def test_the_module_is_a_wasi_command_that_says_one_line() -> None:
+def test_the_module_is_a_wasi_command_that_prints_one_line() -> None:
     content = module()
     assert content[:8] == b"\0asm\1\0\0\0"
     found = sections(content)

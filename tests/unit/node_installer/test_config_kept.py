@@ -34,7 +34,7 @@ def edited(world: World, path: str, old: str, new: str) -> str:
     ],
     ids=["imports", "setting", "comment"],
 )
-def test_a_file_of_ours_that_someone_has_edited_stays_with_the_edit(old: str, new: str, tmp_path: Path) -> None:
+def test_a_config_file_edited_by_a_user_keeps_the_edit(old: str, new: str, tmp_path: Path) -> None:
     world = a_world(tmp_path, "containerd-no-config", version="2.1.4")
     assert world.install(a_wanted_shim(world.image)).ok
     beginning = world.read(MAIN).partition("# >>>")[0]
@@ -44,7 +44,7 @@ def test_a_file_of_ours_that_someone_has_edited_stays_with_the_edit(old: str, ne
     assert world.read(MAIN) == beginning.replace(old, new)
 
 
-def test_a_drop_in_of_ours_that_someone_has_edited_stays_with_the_edit(tmp_path: Path) -> None:
+def test_a_drop_in_edited_by_a_user_keeps_the_edit(tmp_path: Path) -> None:
     world = a_world(tmp_path, "containerd-v3-imports")
     assert world.install(a_wanted_shim(world.image)).ok
     [path] = [f"/{found.relative_to(world.root)}" for found in world.root.rglob("*trellis*.toml")]

@@ -52,7 +52,7 @@ def source(**fields: Any) -> InstallSpec:
     return spec(sources=[{**SHIM["sources"][0], **fields}])
 
 
-def test_a_wish_comes_back_from_its_json() -> None:
+def test_a_target_is_restored_from_its_json() -> None:
     wanted = spec()
     assert parse_spec(wanted.to_json()) == wanted
     assert wanted.shims[0].sources[0].arch == "amd64"
@@ -66,7 +66,7 @@ def test_what_it_does_not_know_is_ignored() -> None:
     assert spec(future={"x": 1}) == spec()
 
 
-def test_without_a_digest_a_wish_is_known_by_what_it_asks_for() -> None:
+def test_without_a_digest_a_target_is_identified_by_its_content() -> None:
     item, two = spec(digest=""), spec(digest="", containerdRuntimeOptions={})
     assert item.shims[0].digest
     assert item.shims[0].digest != two.shims[0].digest
@@ -113,13 +113,13 @@ def test_a_source_of_its_own_comes_before_one_for_any() -> None:
         (lambda: parse_spec('{"shims": [], "allowHttp": "yes"}'), "allowHttp"),
     ],
 )
-def test_a_wish_that_cannot_be_acted_on_is_refused_by_field(make: Any, field: str) -> None:
+def test_an_invalid_target_is_refused_with_its_field(make: Any, field: str) -> None:
     with pytest.raises(SpecError, match=field):
         make()
 
 
 @given(st.text())
-def test_any_text_is_a_wish_or_an_error(text: str) -> None:
+def test_any_text_is_a_target_or_an_error(text: str) -> None:
     try:
         parse_spec(text)
     except SpecError:

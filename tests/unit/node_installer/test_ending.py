@@ -208,7 +208,7 @@ def test_a_shim_that_cleans_up_behind_another_has_time_to_do_so(
     assert process.returncode == 0
 
 
-def test_what_may_not_be_ended_is_told_and_keeps_nothing_on_the_disk(
+def test_a_process_that_may_not_be_ended_is_reported_and_its_files_are_removed(
     world: World, start: Started, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
@@ -226,7 +226,9 @@ def test_what_may_not_be_ended_is_told_and_keeps_nothing_on_the_disk(
     assert not (world.root / SHIM).exists()
 
 
-def test_in_a_pid_namespace_of_its_own_the_installer_ends_nothing_and_says_why(world: World, start: Started) -> None:
+def test_in_its_own_pid_namespace_the_installer_ends_nothing_and_states_the_reason(
+    world: World, start: Started
+) -> None:
     process = start(world.root / SHIM)
     proc = world.root / "proc"
     proc.unlink()
@@ -272,7 +274,7 @@ def test_a_runtime_that_does_not_come_up_without_it_leaves_the_shim_and_its_proc
     assert (world.root / SHIM).exists()
 
 
-def test_what_was_ended_is_said_also_where_the_removal_fails_after_it(
+def test_ended_processes_are_reported_even_if_the_removal_fails_afterwards(
     world: World, start: Started, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     process = start(world.root / SHIM)
@@ -289,7 +291,7 @@ def test_what_was_ended_is_said_also_where_the_removal_fails_after_it(
     assert f"ended {NAME} (pid {process.pid})" in result.message
 
 
-def test_the_runtime_is_asked_before_its_restart_to_stop_the_pods_that_shims_say_they_are_for(
+def test_before_its_restart_the_runtime_stops_the_pods_of_the_shims(
     world: World, start: Started, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     processes_of_pod = [start(world.root / SHIM, WAITS, "-namespace", "k8s.io", "-id", "a1") for _ in range(2)]

@@ -281,7 +281,7 @@ def test_killed_while_rolling_back_the_next_run_rolls_back_first(tmp_path: Path)
     pytest.fail("the disk never got through")
 
 
-def test_a_runtime_that_stays_down_is_said_loudly(tmp_path: Path) -> None:
+def test_a_runtime_that_stays_down_is_reported_loudly(tmp_path: Path) -> None:
     world = a_world(tmp_path)
     world.runtime.refuses = "runc"
     result = install(world)
@@ -301,7 +301,7 @@ def test_a_shim_that_does_not_run_here_never_reaches_the_configuration(tmp_path:
     assert world.runtime.restarts == 0
 
 
-def test_a_second_installer_waits_and_then_says_so(tmp_path: Path) -> None:
+def test_a_second_installer_waits_and_then_reports_it(tmp_path: Path) -> None:
     world = a_world(tmp_path)
     lock = world.root / "run" / "trellis-node-installer.lock"
     with lock.open("w") as file:
@@ -312,7 +312,7 @@ def test_a_second_installer_waits_and_then_says_so(tmp_path: Path) -> None:
     assert not lock.exists()
 
 
-def test_told_to_end_before_the_restart_it_puts_everything_back(tmp_path: Path) -> None:
+def test_sigterm_before_the_restart_rolls_everything_back(tmp_path: Path) -> None:
     world = a_world(tmp_path)
     before = snapshot(world.root)
     real = world.run
@@ -343,7 +343,7 @@ def test_a_broken_state_is_refused_and_left_alone(name: str, content: bytes, tmp
     assert path.read_bytes() == content
 
 
-def test_a_shim_someone_damaged_is_put_back_without_a_restart(tmp_path: Path) -> None:
+def test_a_damaged_shim_is_restored_without_a_restart(tmp_path: Path) -> None:
     world = a_world(tmp_path)
     assert install(world).ok
     (world.root / "opt/trellis/bin/containerd-shim-spin").write_bytes(b"rubbish")

@@ -68,7 +68,7 @@ def test_a_pattern_matches_as_containerds_does(pattern: str, name: str, answer: 
         ("/e/conf.d/[1*.toml", None),
     ],
 )
-def test_a_drop_in_of_ours_has_a_name_that_is_imported(pattern: str, path: str | None) -> None:
+def test_the_drop_in_of_trellis_matches_the_imports_pattern(pattern: str, path: str | None) -> None:
     assert imported_name(pattern) == path
 
 

@@ -136,7 +136,7 @@ def test_each_source_uses_the_pull_secret_it_names(tls: Path, tmp_path: Path, mo
         pytest.param({"team-a": {".dockerconfigjson": "{}"}}, {}, ["ca.pem", "cannot be read"], id="no CA"),
     ],
 )
-def test_the_installer_itself_says_what_is_missing(
+def test_the_installer_itself_names_the_missing_pod_field(
     secrets: Any, config_maps: Any, expected_text: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fetch = {"oci": {"image": f"127.0.0.1:9/team/shim@sha256:{'a' * 64}", "pullSecret": {"name": "team-a"}}}

@@ -24,7 +24,7 @@ def without_spin(text: str) -> str:
     return config.merged(text, [], path="f", adopted=["spin"])
 
 
-def test_comments_of_others_inside_of_our_section_stay() -> None:
+def test_comments_of_others_inside_the_section_of_trellis_stay() -> None:
     text = config.merged(RUNC, SPIN, path="f")
     begin, header, kind, end = text.removeprefix(RUNC).splitlines(keepends=True)
     edited = RUNC + begin + "# one\n" + header + "# two\n" + kind + "# three\n" + end

@@ -69,7 +69,7 @@ def documents(draw: st.DrawFn) -> str:
 
 @few
 @given(documents(), ENTRIES)
-def test_the_rest_keeps_its_meaning_and_ours_has_its_own(text: str, entries: list[Entry]) -> None:
+def test_the_rest_keeps_its_meaning_and_the_section_of_trellis_has_its_own(text: str, entries: list[Entry]) -> None:
     before = tomllib.loads(text)
     new = config.merged(text, entries, path="f")
     after = tomllib.loads(new)
@@ -89,7 +89,9 @@ def test_merging_again_changes_nothing(text: str, entries: list[Entry]) -> None:
 
 @few
 @given(documents(), ENTRIES, ENTRIES)
-def test_taking_ours_away_gives_the_same_bytes(text: str, first: list[Entry], then: list[Entry]) -> None:
+def test_removing_the_section_of_trellis_restores_the_same_bytes(
+    text: str, first: list[Entry], then: list[Entry]
+) -> None:
     assume(toml_text.section_of(text) is None)
     new = config.merged(config.merged(text, first, path="f"), then, path="f")
     assert config.merged(new, [], path="f") == text
@@ -97,7 +99,7 @@ def test_taking_ours_away_gives_the_same_bytes(text: str, first: list[Entry], th
 
 @few
 @given(documents(), ENTRIES, st.sampled_from(["# by hand\n", 'zz-by-hand = "x"\n', "\n"]))
-def test_what_someone_edits_meanwhile_stays_byte_for_byte(text: str, entries: list[Entry], edit: str) -> None:
+def test_concurrent_edits_stay_byte_for_byte(text: str, entries: list[Entry], edit: str) -> None:
     assume("zz-by-hand" not in text)
     new = config.merged(text, entries, path="f")
     assert config.merged(edit + new, [], path="f") == edit + text
@@ -165,7 +167,7 @@ def test_what_containerd_cannot_read_is_refused(text: str) -> None:
         config.merged(text, [Entry("spin", "/x")], path="/etc/containerd/config.toml")
 
 
-def test_lines_of_others_inside_of_our_section_stay() -> None:
+def test_lines_of_others_inside_the_section_of_trellis_stay() -> None:
     text = config.merged("version = 2\n", [Entry("spin", "/x")], path="f")
     lines = text.splitlines(keepends=True)
     foreign = '[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.kata]\nruntime_type = "k"\n'

@@ -92,7 +92,7 @@ def status(config: Any) -> bytes:
 VERSION = b"\x0a\x030.1" + field(2, b"containerd") + field(3, b"v2.1.4")
 
 
-def test_a_runtime_tells_its_version_and_handlers(tmp_path: Path) -> None:
+def test_a_runtime_reports_its_version_and_handlers(tmp_path: Path) -> None:
     config = {
         "containerd": {"runtimes": {"runc": {"runtimeType": "io.containerd.runc.v2"}, "spin": {"runtimeType": "/x"}}}
     }
@@ -111,7 +111,7 @@ def test_what_is_no_answer_is_none(answers: dict[str, bytes], tmp_path: Path) ->
         assert cri.ask(tmp_path / "s", 0.5) is None
 
 
-def test_a_runtime_that_tells_something_else_at_least_answers(tmp_path: Path) -> None:
+def test_a_runtime_with_an_unexpected_answer_is_available(tmp_path: Path) -> None:
     for answer in ([], {}, {"containerd": 1}, {"containerd": {"runtimes": []}}):
         path = tmp_path / f"{len(list(tmp_path.iterdir()))}"
         with listening(path, {"Version": VERSION, "Status": status(answer)}):
@@ -127,7 +127,7 @@ def test_a_runtime_is_asked_to_stop_a_pod(tmp_path: Path) -> None:
     assert not cri.stop(tmp_path / "nothing", "a1", time.monotonic() + 20)
 
 
-def test_no_socket_and_a_deaf_one_are_no_runtime(tmp_path: Path) -> None:
+def test_a_missing_socket_and_an_unresponsive_one_are_no_runtime(tmp_path: Path) -> None:
     assert cri.ask(tmp_path / "nothing", 0.5) is None
     with socket.socket(socket.AF_UNIX) as deaf:
         deaf.bind(str(tmp_path / "deaf"))
@@ -200,7 +200,7 @@ def test_k0s_that_does_not_is_restarted(monkeypatch: pytest.MonkeyPatch, tmp_pat
         ([None], 5, FailureReason.RESTART_FAILED, "Unit not found"),
     ],
 )
-def test_a_restart_that_fails_says_how(
+def test_a_failed_restart_states_the_failure(
     lives: list[Live | None],
     code: int,
     reason: FailureReason,
@@ -234,7 +234,7 @@ def test_a_shim_that_does_not_end_for_containerd_either_is_refused(hangs: str) -
     assert caught.value.reason is FailureReason.SHIM_NOT_EXECUTABLE
 
 
-def test_commands_end_in_time_and_say_what_is_missing(tmp_path: Path) -> None:
+def test_commands_time_out_and_name_the_missing_program(tmp_path: Path) -> None:
     run = on_node(Path("/"))
     assert run(("sh", "-c", "echo one; exit 3"), 5) == Answer(3, "one")
     assert run(("sleep", "60"), 0.1).code == 124
@@ -307,9 +307,7 @@ def test_without_a_parent_nothing_is_sent(traceparent: str | None) -> None:
 
 
 @pytest.mark.parametrize(("flags", "always", "sends"), [("00", False, False), ("00", True, True), ("03", False, True)])
-def test_a_trace_that_is_not_sampled_is_left_out_unless_nobody_else_sends(
-    flags: str, always: bool, sends: bool
-) -> None:
+def test_an_unsampled_trace_is_omitted_unless_there_is_no_other_sender(flags: str, always: bool, sends: bool) -> None:
     with serving(lambda _: WebAnswer(body=b"{}")) as collector:
         tracer = Tracer(collector.url, f"00-{TRACE}-{PARENT}-{flags}", samples_always=always)
         with tracer.span("x"):
@@ -363,7 +361,7 @@ def a_node(tmp_path: Path) -> World:
     return a_world(tmp_path, "containerd-v2")
 
 
-def test_inspect_says_what_is_on_a_node(tmp_path: Path) -> None:
+def test_inspect_states_what_is_on_a_node(tmp_path: Path) -> None:
     world = a_node(tmp_path)
     before = snapshot(world.root)
     done = program("inspect", "--node-root", world.root, "-o", "json")
@@ -402,7 +400,7 @@ def test_a_dry_run_shows_a_diff_and_does_nothing(operation: str, tmp_path: Path)
         ((), {}, 2, "operation"),
     ],
 )
-def test_what_is_wrong_is_said_in_words(
+def test_errors_are_reported_in_plain_words(
     arguments: tuple[str, ...], environment: dict[str, str], code: int, expected_text: str
 ) -> None:
     done = program(*arguments, **environment)

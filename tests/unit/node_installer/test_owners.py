@@ -114,7 +114,7 @@ def test_two_owners_with_two_versions_are_refused(tmp_path: Path) -> None:
     assert snapshot(world.root) == before
 
 
-def test_a_handler_someone_configured_by_hand_is_refused(tmp_path: Path) -> None:
+def test_a_handler_configured_by_hand_is_refused(tmp_path: Path) -> None:
     world = a_world(tmp_path)
     main = world.root / "etc/containerd/config.toml"
     main.write_text(main.read_text() + f'[plugins."{CRI}".containerd.runtimes.spin]\nruntime_type = "io.my.spin"\n')
@@ -126,7 +126,7 @@ def test_a_handler_someone_configured_by_hand_is_refused(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("force", [False, True])
-def test_shims_that_run_pods_are_not_taken_away_unless_forced(force: bool, tmp_path: Path) -> None:
+def test_shims_with_running_pods_are_not_removed_unless_forced(force: bool, tmp_path: Path) -> None:
     world = a_world(tmp_path)
     before = snapshot(world.root)
     assert world.install(a_wanted_shim(world.image)).ok
@@ -141,7 +141,7 @@ def test_shims_that_run_pods_are_not_taken_away_unless_forced(force: bool, tmp_p
         assert "spin" in world.runtime.runtimes()
 
 
-def test_what_someone_edited_meanwhile_stays(tmp_path: Path) -> None:
+def test_concurrent_edits_stay(tmp_path: Path) -> None:
     world = a_world(tmp_path)
     main = world.root / "etc/containerd/config.toml"
     original = main.read_text()

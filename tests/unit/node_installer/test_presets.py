@@ -45,7 +45,7 @@ def test_the_result_is_the_expected_tree(fixture: str, tmp_path: Path, request: 
 
 
 @pytest.mark.parametrize("fixture", USABLE)
-def test_the_runtime_has_our_handler_and_all_it_had(fixture: str, tmp_path: Path) -> None:
+def test_the_runtime_has_the_handler_of_trellis_and_all_former_ones(fixture: str, tmp_path: Path) -> None:
     world = a_world(tmp_path, fixture)
     before = world.runtime.runtimes()
     settings = {key: value for key, value in world.runtime.loaded.items() if key not in ("plugins", "version")}
@@ -100,7 +100,7 @@ def test_uninstalling_leaves_the_node_as_it_was(fixture: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("fixture", USABLE)
-def test_it_stays_right_when_the_runtime_tells_nothing(fixture: str, tmp_path: Path) -> None:
+def test_it_stays_correct_if_the_runtime_reports_nothing(fixture: str, tmp_path: Path) -> None:
     world = a_world(tmp_path, fixture)
     world.runtime.tells = False
     before = snapshot(world.root)

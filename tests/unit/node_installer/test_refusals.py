@@ -73,7 +73,7 @@ def test_another_try_is_made_when_something_changed(change: str, tmp_path: Path)
     assert not remembered.exists()
 
 
-def test_a_person_may_ask_for_another_try_at_once(tmp_path: Path) -> None:
+def test_a_user_may_request_a_retry_at_once(tmp_path: Path) -> None:
     world = refused(tmp_path)
     wanted = a_wanted_shim(world.image, content=a_shim("one"))
     again = json.dumps({**json.loads(a_spec(wanted)), "retryRefused": True})
@@ -84,14 +84,14 @@ def test_a_person_may_ask_for_another_try_at_once(tmp_path: Path) -> None:
     assert world.perform("install", again).outcome is Outcome.INSTALLED
 
 
-def test_what_is_left_alone_is_said_to_who_looks(tmp_path: Path) -> None:
+def test_skipped_parts_are_reported_by_inspect(tmp_path: Path) -> None:
     world = refused(tmp_path)
     world.progress.clear()
     world.perform("inspect")
     assert [line for line in "\n".join(world.progress).splitlines() if line.startswith("not retried ")] != []
 
 
-def test_who_reads_what_was_refused_is_root_alone(tmp_path: Path) -> None:
+def test_only_root_may_read_the_record_of_refusals(tmp_path: Path) -> None:
     world = refused(tmp_path)
     assert (world.root / refusal.PATH.lstrip("/")).stat().st_mode & 0o777 == 0o600
 

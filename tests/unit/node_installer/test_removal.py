@@ -32,7 +32,7 @@ def with_owner(world: World, owner: str) -> None:
     path.write_text(json.dumps(state, indent=1) + "\n")
 
 
-def test_name_and_owner_take_every_handler_of_theirs(tmp_path: Path) -> None:
+def test_name_and_owner_select_every_handler_of_the_others(tmp_path: Path) -> None:
     world = a_world(tmp_path)
     before = snapshot(world.root)
     for handler in ("spin", "spin-next"):
@@ -63,7 +63,7 @@ def test_a_handler_that_is_named_is_all_that_goes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("owner", ["shim/spin", "trellis"])
-def test_in_a_state_of_one_owner_the_name_tells_whose_it_is(owner: str, tmp_path: Path) -> None:
+def test_with_one_owner_the_name_determines_the_owner(owner: str, tmp_path: Path) -> None:
     world = a_world(tmp_path)
     installed(world, "spin-h", name="spin")
     installed(world, "wws-h", name="wws")
@@ -92,7 +92,7 @@ def test_another_shim_cannot_take_a_handler_of_that_one_owner(tmp_path: Path) ->
     assert world.install(other).reason is FailureReason.HANDLER_CONFLICT
 
 
-def test_nothing_known_is_told_from_removed(tmp_path: Path) -> None:
+def test_a_missing_shim_is_distinguished_from_a_removed_one(tmp_path: Path) -> None:
     world = a_world(tmp_path)
     before = snapshot(world.root)
     result = remove(world)
@@ -105,7 +105,7 @@ def test_nothing_known_is_told_from_removed(tmp_path: Path) -> None:
     assert world.runtime.restarts == 1
 
 
-def test_one_owner_less_is_said(tmp_path: Path) -> None:
+def test_the_removal_of_one_of_several_owners_is_reported(tmp_path: Path) -> None:
     world = a_world(tmp_path)
     installed(world, "spin")
     installed(world, "spin", owner="kwasm")
@@ -186,7 +186,7 @@ def test_what_k3s_finds_by_itself_goes_with_its_program_and_a_restart(tmp_path: 
     assert "spin" not in world.runtime.runtimes()
 
 
-def test_what_a_person_configured_is_never_taken_away(tmp_path: Path) -> None:
+def test_a_shim_configured_by_hand_is_never_removed(tmp_path: Path) -> None:
     world = a_world(tmp_path)
     main = world.root / "etc/containerd/config.toml"
     main.write_text(main.read_text() + f'[plugins."{CRI}".containerd.runtimes.spin]\nruntime_type = "io.my.spin"\n')
@@ -197,7 +197,7 @@ def test_what_a_person_configured_is_never_taken_away(tmp_path: Path) -> None:
     assert snapshot(world.root) == before
 
 
-def test_everything_goes_also_where_the_wish_cannot_be_read(tmp_path: Path) -> None:
+def test_everything_is_removed_even_if_the_target_is_unreadable(tmp_path: Path) -> None:
     world = a_world(tmp_path)
     installed(world, "spin")
     assert world.perform("uninstall", "{", everything=True).outcome is Outcome.REMOVED

@@ -417,7 +417,7 @@ def test_what_an_upper_layer_removed_is_not_found(tls: Path, tmp_path: Path) -> 
     assert registry_world(registry, tls, tmp_path, ":1.0").reason is FailureReason.SHIM_NOT_IN_ARCHIVE
 
 
-def test_nothing_for_this_platform_is_said_with_what_there_is(tls: Path, tmp_path: Path) -> None:
+def test_a_missing_platform_is_reported_with_the_available_ones(tls: Path, tmp_path: Path) -> None:
     registry = Registry()
     registry.index("1.0", {OTHER_ARCH: registry.manifest(None, registry.blob(a_shim(), title=NAME))})
     result = registry_world(registry, tls, tmp_path, ":1.0")
@@ -478,13 +478,13 @@ def test_a_challenge_of_another_host_that_a_registry_redirects_to_gets_no_login(
     assert all("authorization" not in request.headers for request in requests)
 
 
-def test_without_credentials_a_private_registry_says_so(tls: Path, tmp_path: Path) -> None:
+def test_without_credentials_a_private_registry_reports_it(tls: Path, tmp_path: Path) -> None:
     result = registry_world(Registry(login="me:x"), tls, tmp_path, ":1.0")
     assert result.reason is FailureReason.DOWNLOAD_FAILED
     assert "credentials" in result.message or "token" in result.message
 
 
-def test_a_registry_over_plain_http_must_be_asked_for(tmp_path: Path) -> None:
+def test_plain_http_for_a_registry_must_be_enabled(tmp_path: Path) -> None:
     registry = Registry()
     registry.manifest("1.0", registry.blob(a_shim(), title=NAME))
     with serving(registry.respond) as server:

@@ -60,7 +60,7 @@ def test_a_collector_with_a_ca_of_its_own_gets_the_spans(tls: Path) -> None:
     assert (span["traceId"], span["parentSpanId"], span["name"]) == ("a" * 32, "b" * 16, "Inspect")
 
 
-def test_a_collector_whose_ca_is_not_given_gets_nothing_and_it_is_said(tls: Path) -> None:
+def test_a_collector_with_a_missing_ca_gets_nothing_and_this_is_reported(tls: Path) -> None:
     with serving(lambda _: Answer(body=b"{}"), tls) as collector:
         problem = sent(collector.url)
     assert "CA file" in problem
@@ -87,7 +87,7 @@ def test_spans_take_the_proxy_of_the_downloads_and_networks_without_one(
         assert len(proxy.requests) == 1
 
 
-def test_a_collector_that_refuses_is_told_by_its_answer(tls: Path) -> None:
+def test_a_refusal_of_a_collector_is_reported_with_its_answer(tls: Path) -> None:
     with serving(lambda _: Answer(503), tls) as collector:
         assert "503" in sent(collector.url, tls / "ca.pem")
 

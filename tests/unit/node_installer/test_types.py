@@ -25,13 +25,13 @@ JOURNAL = Journal("install", Phase.APPLYING, restart=True, backups={"/a": "b"})
      ("warnings", "abc"), ("warnings", [5]), ("shims", {"a": 1}), ("shims", [{"handler": {}}]), ("shims", [5]),
      ("shims", [{"handler": "a", "verified": 1}]), ("ended", [{"pid": "1"}])],
 )  # fmt: skip
-def test_a_last_word_with_another_type_in_it_is_none_of_ours(field: str, value: Any) -> None:
+def test_a_result_with_an_invalid_type_is_ignored(field: str, value: Any) -> None:
     good = json.loads(RESULT.to_line())
     assert parse_result(json.dumps(good)) == RESULT
     assert parse_result(json.dumps(good | {field: value})) is None
 
 
-def test_a_path_that_is_no_utf_8_is_told_all_the_same() -> None:
+def test_a_path_that_is_not_utf_8_is_reported() -> None:
     found = parse_result(InstallResult("install", Outcome.FAILED, message="/opt/\udcff: gone").to_line())
     assert found is not None
     assert found.message == "/opt/\\udcff: gone"

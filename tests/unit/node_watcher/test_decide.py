@@ -65,7 +65,7 @@ def written(actions: list[Action]) -> dict[str, str | None]:
 IN = PublishedState("uid-node-1", opted_in=True)
 
 
-def test_an_annotated_node_is_said_once() -> None:
+def test_an_annotated_node_is_published_once() -> None:
     node = opted_in(a_node())
     actions = deciding(node)
     assert events(actions) == ["node.opted_in"]
@@ -74,17 +74,17 @@ def test_an_annotated_node_is_said_once() -> None:
     assert deciding(node, published=actions[0].then) == []
 
 
-def test_a_node_nobody_opted_in_is_left_alone() -> None:
+def test_a_node_without_opt_in_is_not_changed() -> None:
     assert deciding(a_node()) == []
 
 
-def test_auto_provisioning_opts_every_node_in_but_those_that_say_false() -> None:
+def test_auto_provisioning_opts_in_every_node_without_an_opt_out() -> None:
     assert events(deciding(a_node(), auto=True)) == ["node.opted_in"]
     assert deciding(a_node(opt_in="false"), auto=True) == []
 
 
 @pytest.mark.parametrize("value", ["yes", "True", "", "1", "true "])
-def test_another_value_is_answered_by_one_event_that_says_what_to_write(value: str) -> None:
+def test_an_invalid_value_causes_one_event_with_the_accepted_values(value: str) -> None:
     node = a_node(opt_in=value)
     [event] = deciding(node)
     assert isinstance(event, RecordEvent)
@@ -134,7 +134,7 @@ def test_a_job_of_a_former_node_proves_nothing() -> None:
     assert deciding(node, a_job(former, JobState.COMPLETE), IN) == []
 
 
-def test_a_ready_node_is_said_once_and_then_left_alone() -> None:
+def test_a_ready_node_is_published_once_and_then_not_changed() -> None:
     node = proved(opted_in(a_node()))
     actions = deciding(node, published=IN)
     assert events(actions) == ["node.ready"]
@@ -187,7 +187,7 @@ def test_proof_that_comes_after_the_verdict_wins() -> None:
     assert written(actions)[f"annotations/{names.ANNOTATION_FAILURE}"] is None
 
 
-def test_opting_out_is_said_and_takes_every_mark_away() -> None:
+def test_opting_out_is_published_and_removes_every_label() -> None:
     node = failed(proved(a_node()), OTHER_DIGEST)
     actions = deciding(node, published=IN)
     assert events(actions) == ["node.opted_out"]
@@ -213,12 +213,12 @@ def test_taking_away_the_record_of_a_failure_destroys_nothing() -> None:
     assert [type(action) for action in actions] == [Publish, PatchNode]
 
 
-def test_opting_out_while_nobody_watched_is_found_by_the_marks() -> None:
+def test_an_opt_out_during_downtime_is_found_by_the_labels() -> None:
     actions = deciding(proved(a_node()))
     assert events(actions) == ["node.opted_out"]
 
 
-def test_out_and_in_again_is_said_again() -> None:
+def test_opting_out_and_in_again_is_published_again() -> None:
     node = opted_in(a_node(resource_version="9"))
     assert events(deciding(node, published=PublishedState("uid-node-1", opted_in=False))) == ["node.opted_in"]
 
@@ -235,7 +235,7 @@ def test_a_node_under_a_former_ones_name_starts_from_nothing() -> None:
     assert events(deciding(clean, published=PublishedState("uid-new"))) == ["node.opted_in"]
 
 
-def test_a_deleted_node_is_said_once_if_it_had_opted_in() -> None:
+def test_a_deleted_node_is_published_once_if_it_had_opted_in() -> None:
     actions = deciding(None, published=IN)
     assert events(actions) == ["node.gone"]
     assert isinstance(actions[0], Publish)
@@ -268,7 +268,7 @@ def test_a_node_without_any_annotations_gets_the_map_first() -> None:
     assert paths[2] == "/metadata/labels"
 
 
-def test_a_label_that_kwasm_itself_left_on_a_node_is_not_ours_to_remove() -> None:
+def test_a_label_left_on_a_node_by_kwasm_is_not_removed() -> None:
     assert deciding(a_node(provisioned="node-1")) == []
     assert deciding(a_node(provisioned="node-1", opt_in="false"), auto=True) == []
 
@@ -343,7 +343,7 @@ def test_one_of_two_shims_that_is_no_longer_wanted_loses_its_label_first_under_t
     assert written([held]) == {"labels/slight": None}
 
 
-def test_the_last_shim_loses_all_labels_first_and_the_record_when_the_handler_is_gone() -> None:
+def test_the_last_shim_loses_all_labels_first_and_the_record_when_the_handler_is_removed() -> None:
     node = having(POOLED, {"spin": "d1"})
     actions = deciding(node, published=IN)
     assert events(actions) == ["node.opted_out"]
@@ -365,7 +365,7 @@ def test_the_last_shim_loses_all_labels_first_and_the_record_when_the_handler_is
     }
 
 
-def test_what_a_job_left_that_nobody_wants_any_more_is_written_down_without_labels() -> None:
+def test_leftovers_of_an_unneeded_job_are_recorded_without_labels() -> None:
     job = shim_job(POOLED, {"spin": "d1"})  # its handler does not show yet
     out = PublishedState("uid-node-1", opted_in=False)
     assert written(deciding(POOLED, job, out)) == {

@@ -44,7 +44,7 @@ READY = NodeReady(**ABOUT, digest="d1", verified="job")
         pytest.param(PublishedState("u1", opted_in=True), NodeGone(**ABOUT), None, id="gone"),
     ],
 )
-def test_what_was_said_after_a_fact(
+def test_the_published_state_after_an_event(
     before: PublishedState | None, event: NodeEventData, after: PublishedState | None
 ) -> None:
     assert published_after(before, event) == after
@@ -54,7 +54,7 @@ def a_world() -> Cache:
     return Cache({}, {}, False, Deletions(FakeKube(), SHIMS), ShimReferences(lambda: True))
 
 
-def test_nothing_is_kept_of_nodes_that_are_gone() -> None:
+def test_nothing_is_kept_of_nodes_that_were_deleted() -> None:
     cache = a_world()
     for index in range(100):
         cache.remember(f"n{index}", PublishedState(f"u{index}", opted_in=True))
@@ -65,7 +65,7 @@ def test_nothing_is_kept_of_nodes_that_are_gone() -> None:
     assert not cache.observed_ns
 
 
-def test_on_a_new_stream_everything_is_said_again_but_people_are_not_scolded_twice() -> None:
+def test_on_a_new_stream_everything_is_published_again_without_repeated_warnings() -> None:
     cache = a_world()
     cache.remember("n1", PublishedState("u1", opted_in=True, ready="d1", complained="maybe"))
     cache.forget_published()

@@ -28,5 +28,5 @@ FAILED = ProvisionFailed(**ABOUT, job=JOB, reason="InstallerFailed", message="no
         pytest.param(FAILED, replace(RUNS, state=JobState.FAILED, failure="InstallerFailed: no"), True, id="a verdict"),
     ],
 )
-def test_what_an_event_says_is_shown(event: ProvisionEventData, job: JobView, *, shown: bool) -> None:
+def test_an_event_is_shown_with_its_content(event: ProvisionEventData, job: JobView, *, shown: bool) -> None:
     assert is_shown(event, [job]) is shown

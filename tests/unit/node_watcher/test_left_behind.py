@@ -76,7 +76,7 @@ def test_what_is_still_there_stands_on_the_node_with_the_failure_and_without_a_l
     assert not {"spin", names.LABEL_PROVISIONED, names.LABEL_WASM_READY} & patch.keys()
 
 
-def test_so_it_does_when_nobody_wants_it_any_more_and_its_failure_comes_next() -> None:
+def test_a_record_of_an_unneeded_shim_is_kept_and_its_failure_follows() -> None:
     node, job = a_node(), undo(a_node(), "spin=1")
     assert written(deciding(node, job))[names.ANNOTATION_SHIMS] == "spin=?"
     named = having(spin="?")
@@ -131,7 +131,7 @@ def test_what_was_never_proved_is_not_missed_when_its_handler_goes() -> None:
     assert deciding(node, None, SPIN, SLIGHT) == []
 
 
-def test_a_label_by_hand_does_not_stay_on_what_is_not_proved() -> None:
+def test_a_label_set_by_hand_is_removed_from_an_unverified_node() -> None:
     node = replace(having(spin="?1", slight="1"), labels=(("spin", "provisioned"), ("slight", "provisioned")))
     assert written(deciding(node, None, SPIN, SLIGHT)) == {"spin": None}
 
@@ -183,7 +183,7 @@ def test_what_a_job_left_of_a_deleted_shim_is_recorded_on_a_ready_node_without_t
     assert not any(op["path"].startswith("/metadata/labels/") for op in patch.ops)
 
 
-def test_a_patch_that_takes_a_label_of_a_ready_node_is_counted_whatever_it_records() -> None:
+def test_a_patch_that_removes_a_label_of_a_ready_node_counts_for_any_record() -> None:
     node = replace(having(slight="1"), labels=(("slight", "provisioned"), ("spin", "provisioned")))
     job = a_job(node, JobState.COMPLETE, digest="both", installs="slight=1 spin=1", handlers=frozenset({"spin"}))
     [held] = deciding(node, job, replace(SPIN, deleting=True), SLIGHT)

@@ -83,7 +83,7 @@ def test_before_the_proof_the_taint_stays() -> None:
     assert deciding(TAINTED, SPIN, job=job) == []
 
 
-def test_a_taint_asked_for_later_goes_from_a_proved_node_and_is_all_that_is_written() -> None:
+def test_a_taint_added_later_is_removed_from_a_verified_node_in_a_single_write() -> None:
     actions = deciding(having(TAINTED, "spin"), SPIN)
     assert patch(actions).reason is Reason.STARTUP_TAINT_REMOVED
     assert [op["path"] for op in patch(actions).ops if op["op"] != "test"] == ["/spec/taints"]
@@ -142,7 +142,7 @@ def verified(actions: list[Action]) -> str | None:
     return next((op["value"] for op in patch(actions).ops if op["path"] == path), None)
 
 
-def test_a_node_taken_over_by_its_label_is_proved_once_the_kubelet_lists_all_handlers() -> None:
+def test_an_adopted_node_is_verified_once_the_kubelet_lists_all_handlers() -> None:
     shown = replace(LATE, handlers=frozenset({"runc", "spin", "slight"}))
     actions = deciding(shown, SPIN, SLIGHT)
     assert patch(actions).reason is Reason.PROVED

@@ -76,7 +76,7 @@ def test_without_the_crd_the_legacy_image_works_as_long_as_nothing_names_a_shim(
     assert KWASM in Parts(opted_in(a_node()), known=False).snapshot().wanted
 
 
-def test_a_node_keeps_for_a_while_what_is_gone_without_having_been_uninstalled_and_says_so_once() -> None:
+def test_a_node_keeps_a_shim_deleted_without_uninstallation_for_a_while_and_reports_it_once() -> None:
     parts = Parts(having(spin="1"))
     snapshot = parts.snapshot()
     assert (snapshot.missing, snapshot.look_in) == ({"spin"}, 300.0)
@@ -92,7 +92,7 @@ def test_a_node_keeps_for_a_while_what_is_gone_without_having_been_uninstalled_a
     assert isinstance(removal, GuardedDeletion), "the circuit breaker is asked"
 
 
-def test_a_shim_that_comes_back_leaves_the_node_as_it_is_and_the_next_time_counts_anew() -> None:
+def test_a_shim_that_returns_leaves_the_node_unchanged_and_the_next_deletion_counts_again() -> None:
     parts = Parts(having(spin="1"))
     parts.snapshot()
     parts.now += 200.0
@@ -102,7 +102,7 @@ def test_a_shim_that_comes_back_leaves_the_node_as_it_is_and_the_next_time_count
     assert parts.snapshot().look_in == 300.0
 
 
-def test_a_node_that_is_opted_out_does_not_wait_for_a_shim_that_is_gone() -> None:
+def test_an_opted_out_node_does_not_wait_for_a_deleted_shim() -> None:
     snapshot = Parts(replace(having(spin="1"), opt_in="false")).snapshot()
     assert (snapshot.missing, snapshot.look_in) == (frozenset(), None)
 
@@ -117,7 +117,7 @@ def test_labels_stay_until_it_is_known_whether_a_shim_was_deleted_alone() -> Non
     assert isinstance(patch, PatchNode), "a fact about all of its nodes: no circuit breaker"
 
 
-def test_a_shim_that_is_deleted_with_others_is_held_by_the_circuit_breaker() -> None:
+def test_the_deletion_of_several_shims_is_paused_by_the_circuit_breaker() -> None:
     parts = Parts(having(spin="1"), SPIN)
     parts.shims["slight"] = a_shim("slight", deleting=True, deleted_at=1001)
     parts.delete(after=2.0)

@@ -96,7 +96,7 @@ def test_the_marks_stay_where(node: NodeView, job: JobView | None, changes: dict
     )
 
 
-def test_the_failed_job_of_another_try_keeps_nobody_from_seeing_it() -> None:
+def test_the_failed_job_of_another_attempt_hides_no_deletion() -> None:
     failed = a_job(NODE, JobState.FAILED, digest="other")
     assert written(deciding(NODE, failed))[f"annotations/{names.ANNOTATION_SHIMS}"] is None
 

@@ -46,7 +46,7 @@ def test_no_part_of_a_repository_leads_elsewhere(parse: Any, repository: str) ->
         ("oci://index.docker.io/library/a:1", "https://registry-1.docker.io/v2/library/a/manifests/1"),
     ],
 )
-def test_a_manifest_is_asked_for_at_its_registry(location: str, url: str) -> None:
+def test_a_manifest_is_requested_from_its_registry(location: str, url: str) -> None:
     reference = parse_location(location)
     assert reference.url(f"manifests/{reference.wanted}") == url
     if location.startswith("oci://"):
@@ -123,7 +123,7 @@ def test_what_is_no_docker_configuration_is_an_error(content: bytes) -> None:
         ({"layers": []}, MANIFEST, False),
     ],
 )
-def test_an_index_is_told_from_a_manifest(document: dict[str, Any], content_type: str, index: bool) -> None:
+def test_an_index_is_distinguished_from_a_manifest(document: dict[str, Any], content_type: str, index: bool) -> None:
     assert is_index(document, content_type) is index
 
 

@@ -90,7 +90,7 @@ def test_the_worst_comes_first() -> None:
     ],
     ids=["labels", "annotations", "node", "parallelism"],
 )
-def test_a_job_that_is_found_is_usable_only_as_it_was_asked_for(change: Callable[[dict[str, Any]], object]) -> None:
+def test_an_existing_job_is_usable_only_if_it_matches_the_request(change: Callable[[dict[str, Any]], object]) -> None:
     assert is_usable(REQUESTED)
     job = deepcopy(REQUESTED)
     change(job)

@@ -86,7 +86,7 @@ def test_a_pod_that_uses_what_is_to_go_is_known_by(
     assert bool(users_of(pods, ("spin",), shims)) is expected
 
 
-def test_what_a_node_is_to_have_is_worked_out_anew_only_when_something_changed(
+def test_the_target_of_a_node_is_recomputed_only_after_changes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     requested_paths: list[str] = []
@@ -116,7 +116,7 @@ def of_shims(**digests: str) -> NodeView:
     return replace(proved(a_node(), target.digest, "handler"), shims=encode_digests(digests), labels=labels)
 
 
-async def test_a_node_is_not_begun_while_it_bears_the_label_of_a_shim_that_is_to_go() -> None:
+async def test_a_node_is_not_started_while_it_has_the_label_of_a_shim_to_remove() -> None:
     node = of_shims(spin="1")
     kube = FakeKube()
     cache = Cache(kube, Settings(), {node.name: node}, {})
@@ -146,7 +146,7 @@ def test_nothing_is_planned_while_a_slot_names_shims_that_cannot_be_listed(
     assert Gather(FakeKube(), made).fleet_snapshot().shims_unknown is undecidable
 
 
-def test_a_trace_begins_with_an_opting_in_and_ends_with_what_is_proved() -> None:
+def test_a_trace_begins_with_the_opt_in_and_ends_with_the_verification() -> None:
     cache = Cache(FakeKube(), Settings(), {}, {})
     plain = a_node(resource_version="5")
     node = replace(plain, opt_in="true", resource_version="6")
@@ -167,7 +167,7 @@ def test_a_trace_begins_with_an_opting_in_and_ends_with_what_is_proved() -> None
     assert change(None, replace(node, failure="x", marked_uid=node.uid)) is None, "it was opted in before this process"
 
 
-def test_nothing_is_noted_of_a_node_that_is_gone_or_was_replaced() -> None:
+def test_nothing_is_recorded_of_a_deleted_or_replaced_node() -> None:
     cache, node = Cache(FakeKube(), Settings(), {}, {}), a_node()
     for after in (None, replace(node, uid="another")):
         cache.slot_given_back(node.uid, 600, "in use")
@@ -177,7 +177,7 @@ def test_nothing_is_noted_of_a_node_that_is_gone_or_was_replaced() -> None:
         assert (cache.blocked_nodes(), cache.in_use(), cache.refused.by_uid) == (frozenset(), {}, {})
 
 
-def test_the_end_of_a_refusal_lets_the_nodes_be_begun_that_wait_after_one() -> None:
+def test_the_end_of_a_refusal_starts_the_nodes_waiting_for_it() -> None:
     cache, nodes = Cache(FakeKube(), Settings(), {}, {}), [a_node("a"), a_node("b")]
     for node in nodes:
         cache.refusal_reported(node, Reason.INSTALLER_REFUSED, "no")

@@ -128,7 +128,7 @@ def test_which_shims_are_tried(handler: str, verification: Verification, image: 
         pytest.param(LISTS, {"operation": UNDO, "canaries": frozenset()}, None, id="what takes back proves nothing"),
     ],
 )
-def test_what_is_proved(node: NodeView, changes: dict[str, Any], proof: Proof | None) -> None:
+def test_verified_handlers(node: NodeView, changes: dict[str, Any], proof: Proof | None) -> None:
     assert proof_of(a_shims_job(node, **changes), node) is proof
 
 
@@ -167,7 +167,7 @@ def test_a_pod_of_a_former_job_counts_for_nothing() -> None:
     assert only(decide(a_snapshot(LISTS, job, pods=(former,))), CreateCanary)
 
 
-def test_what_a_pod_proved_is_written_on_the_job_and_then_said() -> None:
+def test_the_result_of_a_verification_pod_is_recorded_on_the_job_and_then_published() -> None:
     job = a_shims_job(LISTS)
     passed = (a_pod(job, "Succeeded"),)
     assert decide(a_snapshot(LISTS, job, pods=passed)) == [ProveJob(job, Proof.CANARY)]
@@ -177,7 +177,7 @@ def test_what_a_pod_proved_is_written_on_the_job_and_then_said() -> None:
     assert event.verified == "canary"
 
 
-def test_a_job_of_two_shims_of_which_one_was_tried_is_proved_by_its_handlers() -> None:
+def test_a_job_of_two_shims_with_one_canary_is_verified_by_its_handlers() -> None:
     shims = {"wasmtime": "v1", "spin": "v1"}
     job = a_shims_job(LISTS, installs=encode_digests(shims))
     assert decide(a_snapshot(LISTS, job, pods=(a_pod(job, "Succeeded"),))) == [ProveJob(job, Proof.HANDLER)]
@@ -188,7 +188,7 @@ def test_a_shim_that_is_no_longer_wanted_is_not_tried() -> None:
     assert decide(a_snapshot(LISTS, job, canaries=())) == [ProveJob(job, Proof.HANDLER)]
 
 
-def test_a_pod_that_was_evicted_is_made_anew() -> None:
+def test_an_evicted_pod_is_recreated() -> None:
     job = a_shims_job(LISTS)
     evicted = a_pod(job, "Failed", interrupted=True)
     assert decide(a_snapshot(LISTS, job, pods=(evicted,))) == [
@@ -233,13 +233,13 @@ def test_a_handler_that_never_shows_is_taken_back_too() -> None:
     assert undo.reason is Reason.HANDLER_MISSING
 
 
-def test_a_node_that_lists_nothing_says_what_to_do() -> None:
+def test_a_node_without_listed_handlers_names_the_remedy() -> None:
     job = a_shims_job(SILENT, canaries=frozenset())
     undo = only(decide(a_snapshot(SILENT, job, done_for=61)), CreateUndo)
     assert lacking(undo.task.reason, "'wasmtime'", "containerd://1.6.33", "spec.verify.canaryImage") == []
 
 
-def test_nothing_is_taken_back_from_a_node_that_is_away() -> None:
+def test_nothing_is_rolled_back_on_an_unavailable_node() -> None:
     node = replace(LISTS, ready=False)
     judged = only(decide(a_snapshot(node, a_shims_job(node), done_for=61)), JudgeFailed)
     assert not judged.disruptive
@@ -266,7 +266,7 @@ def test_the_verdict_comes_with_the_end_of_taking_back(state: JobState, failed_t
     assert decide(replace(snapshot, jobs=(tried, failed))) == []
 
 
-def test_taking_back_on_a_node_that_went_away_is_given_up_when_its_time_is_up() -> None:
+def test_a_rollback_on_a_node_that_disappeared_ends_at_its_deadline() -> None:
     unavailable = replace(LISTS, ready=False)
     undo = a_shims_job(
         unavailable, JobState.ACTIVE, operation=UNDO, undoes="CanaryFailed: it broke", given_up="DeadlineExceeded"
@@ -286,7 +286,7 @@ def test_the_job_that_takes_back_is_the_newest_even_within_one_second() -> None:
 # --- no longer wanted ---
 
 
-def test_what_takes_a_try_back_goes_on_when_nobody_wants_the_shim_any_more() -> None:
+def test_a_rollback_continues_after_the_shim_is_no_longer_needed() -> None:
     tried = a_shims_job(LISTS, failure=None)
     undo = a_shims_job(
         LISTS, JobState.ACTIVE, uid="undo", operation=UNDO, installs="", undoes="CanaryFailed: x", created_at=1020

@@ -107,12 +107,12 @@ def test_what_is_recorded_is_not_done_again(recorded: NodeView) -> None:
     assert deciding(recorded, entry=SLOT) == []
 
 
-def test_a_job_deleted_by_hand_is_made_again_once_it_is_gone() -> None:
+def test_a_job_deleted_by_hand_is_recreated_after_its_deletion() -> None:
     assert deciding(NODE, a_job(NODE, deleting=True), entry=SLOT) == []
     assert kinds(deciding(NODE, entry=SLOT)) == ["CreateJob"]
 
 
-def test_work_on_a_node_that_is_away_is_given_up_when_its_time_is_up() -> None:
+def test_work_on_an_unavailable_node_ends_at_its_deadline() -> None:
     unavailable = replace(NODE, ready=False)
     job = a_job(unavailable, given_up="DeadlineExceeded: too long")
     published = frozenset({f"{job.uid}.started"})
@@ -152,7 +152,7 @@ def test_what_an_earlier_job_did_never_outlives_a_newer_one() -> None:
     assert first == DeleteJob(earlier, Reason.SUPERSEDED, foreground=False)
 
 
-def test_a_failed_job_of_what_is_proved_by_now_is_cleared_away_unjudged() -> None:
+def test_a_failed_job_of_a_verified_target_is_deleted_without_evaluation() -> None:
     """It was made once more after somebody had deleted the one that was proved: the node has what it is to have."""
     again = a_job(NODE, JobState.FAILED)
     assert deciding(proved(NODE), again) == [DeleteJob(again, Reason.SUPERSEDED, foreground=False)]
@@ -172,7 +172,7 @@ def test_a_try_stays_beside_the_job_that_takes_it_back() -> None:
     assert not [item for item in deciding(NODE, tried, undo) if isinstance(item, DeleteJob)]
 
 
-def test_a_running_job_is_said_to_have_started_once() -> None:
+def test_a_running_job_is_published_once_as_started() -> None:
     job = a_job(NODE)
     actions = deciding(NODE, job, entry=SLOT, now=1001)
     assert kinds(actions) == ["started", "LookAgain"]
@@ -181,7 +181,7 @@ def test_a_running_job_is_said_to_have_started_once() -> None:
     ]
 
 
-def test_success_is_said_before_the_label_and_the_job_goes_after_it() -> None:
+def test_success_is_published_before_the_label_and_the_job_is_deleted_after_it() -> None:
     job = a_job(NODE, JobState.COMPLETE)
     assert kinds(deciding(NODE, job, entry=SLOT)) == ["succeeded", "LookAgain"]
     published = frozenset({f"{job.uid}.succeeded"})
@@ -230,7 +230,7 @@ def test_a_failed_job_is_judged_with_the_installers_own_last_words() -> None:
     assert publish.event.model_dump()["message"] == verdict.message
 
 
-def test_what_our_own_installer_answers_is_all_there_is_to_say() -> None:
+def test_the_answer_of_the_installer_of_trellis_is_sufficient() -> None:
     problem = ShimResult("spin", problem="it says nothing to -v")
     result = InstallResult("install", Outcome.FAILED, FailureReason.SHIM_NOT_EXECUTABLE, "no shim", shims=(problem,))
     installer = InstallerState(terminated="exit code 1", log_tail=result.to_line())
@@ -277,7 +277,7 @@ def test_an_installer_that_cannot_start_is_shown_before_its_deadline() -> None:
     assert look == LookAgain(20.0)
 
 
-def test_the_pod_is_read_only_when_it_has_something_to_say() -> None:
+def test_the_pod_is_read_only_if_it_has_a_result() -> None:
     requested = {"inspect_after": 20.0}
     assert not inspect(None, now=2000, **requested)
     assert not inspect(a_job(NODE), now=1010, **requested)
@@ -287,7 +287,7 @@ def test_the_pod_is_read_only_when_it_has_something_to_say() -> None:
     assert not inspect(a_job(NODE, JobState.COMPLETE), now=2000, **requested)
 
 
-def test_opting_out_takes_the_job_away_and_says_so() -> None:
+def test_opting_out_deletes_the_job_and_reports_it() -> None:
     job = a_job(NODE)
     [destroy] = deciding(a_node(), job, entry=SLOT)
     assert isinstance(destroy, GuardedDeletion)
@@ -306,7 +306,7 @@ def of_spin(state: JobState = JobState.ACTIVE, digest: str = "d1", **changes: An
     return a_job(NODE, state, installs=f"spin={digest}", **changes)
 
 
-def test_our_own_installer_is_told_to_end_so_that_what_it_did_stays_known() -> None:
+def test_the_installer_of_trellis_is_stopped_so_that_its_work_stays_recorded() -> None:
     [destroy] = deciding(a_node(), of_spin(), entry=SLOT)
     assert isinstance(destroy, GuardedDeletion)
     assert destroy.steps == (EndJob(of_spin(), Reason.OPTED_OUT),)
@@ -321,7 +321,7 @@ def test_a_job_stays_until_the_node_names_what_it_left_there() -> None:
     assert "DeleteJob" in kinds(deciding(named, job))
 
 
-def test_a_version_that_runs_when_the_shim_is_to_go_is_told_to_end_and_is_no_failure() -> None:
+def test_a_running_version_of_a_shim_to_remove_is_stopped_and_is_no_failure() -> None:
     node = with_shim()
     assert kinds(removing(node, jobs=(of_spin(digest="d2"),))) == ["GuardedDeletion"]
     ended = of_spin(JobState.FAILED, "d2", ends_now=True)
@@ -351,7 +351,7 @@ def test_while_shims_cannot_be_listed_no_job_is_made_judged_or_ended(state: JobS
     assert decide(replace(snapshot, shims_unknown=True)) == []
 
 
-def test_a_node_that_is_gone_needs_nothing() -> None:
+def test_a_deleted_node_needs_no_work() -> None:
     assert deciding(None, a_job(NODE), entry=SLOT) == []
 
 
@@ -387,7 +387,7 @@ def removing(
 POD = User("default", "hello", "uid-pod", "spin")
 
 
-def test_a_shim_is_removed_once_its_label_is_gone_and_nobody_uses_it() -> None:
+def test_a_shim_is_removed_once_its_label_is_deleted_and_it_is_unused() -> None:
     node = with_shim()
     assert removing(node) == [CreateJob(node, Task(Target(())), 1)]
     labelled = replace(node, labels=(("spin", "provisioned"),))
@@ -418,7 +418,7 @@ def test_force_removes_it_under_the_pods() -> None:
 OTHER = Controller(Peer.KWASM, "kwasm", "kwasm-operator", "uid-1")
 
 
-def test_beside_another_controller_no_job_is_made_and_the_node_says_why() -> None:
+def test_beside_another_controller_no_job_is_made_and_the_node_states_the_reason() -> None:
     [warning] = deciding(NODE, entry=SLOT, other=OTHER)
     assert isinstance(warning, WarnNode)
     assert warning.reason is Reason.OTHER_CONTROLLER
@@ -430,7 +430,7 @@ def test_a_job_that_runs_already_is_followed_to_its_end_beside_another_controlle
     assert kinds(deciding(NODE, a_job(NODE), entry=SLOT, other=OTHER)) == ["started", "LookAgain"]
 
 
-def test_an_opted_in_node_for_which_there_is_nothing_says_so() -> None:
+def test_an_opted_in_node_without_a_target_reports_it() -> None:
     snapshot = Snapshot("node-1", NODE, (), None, None, frozenset(), None, 60.0, 20.0, 1020.0, unserved=True)
     [warning] = decide(snapshot)
     assert isinstance(warning, WarnNode)

@@ -158,7 +158,7 @@ async def test_a_ledger_another_wrote_meanwhile_is_not_written_over(
     assert set(Gather(kube, cache).fleet_snapshot().ledger.entries) == {"uid-b"}
 
 
-async def test_while_the_bus_is_away_verdicts_are_written_but_no_job_goes_unsaid(
+async def test_while_the_bus_is_unavailable_results_are_recorded_and_no_unpublished_job_is_deleted(
     kube: FakeKube, effects: Effects
 ) -> None:
     job = job_in(kube)
@@ -172,7 +172,7 @@ async def test_while_the_bus_is_away_verdicts_are_written_but_no_job_goes_unsaid
     assert left["metadata"]["annotations"][names.ANNOTATION_JOB_FAILURE] == "HandlerMissing: why"
 
 
-async def test_a_fact_the_bus_refuses_is_an_error_that_keeps_no_verdict_from_being_written(
+async def test_an_event_refused_by_the_bus_is_an_error_and_the_result_is_recorded(
     kube: FakeKube, effects: Effects
 ) -> None:
     cast("SilentBus", effects.bus).trouble = EventRefused
@@ -185,13 +185,15 @@ async def test_a_fact_the_bus_refuses_is_an_error_that_keeps_no_verdict_from_bei
     assert left["metadata"]["annotations"][names.ANNOTATION_JOB_FAILURE] == "HandlerMissing: why"
 
 
-async def test_a_job_that_is_gone_already_needs_no_deleting(kube: FakeKube, effects: Effects) -> None:
+async def test_a_deleted_job_is_not_deleted_again(kube: FakeKube, effects: Effects) -> None:
     job = job_in(kube)
     kube.remove(JOBS, job.name, NS)
     assert await effects.apply([DeleteJob(job, Reason.PROVED, foreground=False)]) is None
 
 
-async def test_what_the_breaker_holds_is_neither_said_nor_done(kube: FakeKube, effects: Effects) -> None:
+async def test_actions_paused_by_the_breaker_are_neither_published_nor_executed(
+    kube: FakeKube, effects: Effects
+) -> None:
     jobs = [job_in(kube, n) for n in range(7)]
     waits = [await effects.apply(decide_out(job)) for job in jobs]
     assert [wait is not None and wait > 500 for wait in waits] == [False] * 5 + [True] * 2
@@ -262,7 +264,7 @@ def rollout(kube: FakeKube, effects: Effects) -> Rollout:
     return Rollout(kube, effects)
 
 
-async def test_a_halt_is_said_once_and_so_is_its_end(rollout: Rollout) -> None:
+async def test_a_halt_and_its_end_are_published_once(rollout: Rollout) -> None:
     for new_leader in (False, False, True):
         await rollout.plan(failing=5, new_leader=new_leader)
     assert rollout.bus.published == ["rollout.halted"]
@@ -306,7 +308,7 @@ async def test_after_a_ledger_that_took_long_the_next_plan_waits(
     assert 2 * took < rest <= cache.timings.plan_rest, "never longer than that, however slow the API server is"
 
 
-async def test_a_halt_that_could_not_be_said_is_said_later_also_by_another_leader(rollout: Rollout) -> None:
+async def test_an_unpublished_halt_is_published_later_even_by_another_leader(rollout: Rollout) -> None:
     rollout.bus.trouble = BusUnavailable
     again = await rollout.plan(failing=5)
     assert again is not None
@@ -316,7 +318,7 @@ async def test_a_halt_that_could_not_be_said_is_said_later_also_by_another_leade
     assert rollout.bus.published == ["rollout.halted"]
 
 
-async def test_a_leader_that_died_between_the_ledger_and_the_fact_leaves_it_to_the_next(rollout: Rollout) -> None:
+async def test_after_a_crash_between_the_ledger_and_the_event_the_next_leader_publishes_it(rollout: Rollout) -> None:
     async def dies(*_: object, **__: object) -> None:
         raise asyncio.CancelledError
 
@@ -328,7 +330,7 @@ async def test_a_leader_that_died_between_the_ledger_and_the_fact_leaves_it_to_t
     assert rollout.bus.published == ["rollout.halted"]
 
 
-async def test_a_stream_that_is_new_hears_of_the_halt_again(rollout: Rollout) -> None:
+async def test_a_new_stream_receives_the_halt_again(rollout: Rollout) -> None:
     await rollout.plan(failing=5)
     rollout.effects.cache.stream_lost()
     await rollout.plan(failing=5)
@@ -357,7 +359,7 @@ async def test_a_pod_that_its_budget_keeps_is_named_on_the_node(kube: FakeKube, 
     assert lacking(event["message"], "spin", "apps/web", message) == []
 
 
-async def test_a_job_that_a_quota_refuses_is_told_on_the_node_and_tried_again(kube: FakeKube, effects: Effects) -> None:
+async def test_a_job_refused_by_a_quota_is_reported_on_the_node_and_retried(kube: FakeKube, effects: Effects) -> None:
     node = kube.put(NODES, {"metadata": {"name": "node-1"}})  # its Jobs are the node's
     reason = 'jobs.batch "x" is forbidden: exceeded quota: few, requested: count/jobs.batch=1'
     kube.answer_next(
@@ -395,7 +397,7 @@ async def test_a_slot_that_was_given_back_is_not_used_meanwhile(effects: Effects
     ],
     ids=["its Roles", "the namespace"],
 )
-async def test_what_went_with_the_namespace_of_installers_is_told_with_what_to_do(
+async def test_a_deleted_namespace_of_installers_is_reported_with_the_remedy(
     kube: FakeKube, effects: Effects, status: int, reason: str, message: str
 ) -> None:
     node = a_node(uid=kube.put(NODES, {"metadata": {"name": "node-1"}})["metadata"]["uid"])
@@ -412,7 +414,7 @@ async def test_what_went_with_the_namespace_of_installers_is_told_with_what_to_d
     assert not effects.cache.in_progress()
 
 
-async def test_a_refusal_names_what_is_recorded_on_the_node_and_is_told_again_when_that_changes(
+async def test_a_refusal_names_the_record_of_the_node_and_is_published_again_on_change(
     kube: FakeKube, cache: Cache, effects: Effects
 ) -> None:
     """What may have been left there is in the view of a decision, and is not recorded on the Node."""

@@ -35,5 +35,5 @@ DELETED = NodeGone(name="node-1", uid="uid-1", resource_version="")
         pytest.param(DELETED, seen("9"), False, id="it is still shown"),
     ],
 )
-def test_what_an_event_says_is_shown(event: NodeEventData, node: NodeView | None, *, shown: bool) -> None:
+def test_an_event_is_shown_with_its_content(event: NodeEventData, node: NodeView | None, *, shown: bool) -> None:
     assert is_shown(event, node) is shown

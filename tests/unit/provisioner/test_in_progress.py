@@ -202,7 +202,7 @@ def doubtful(provisioner: Provisioner) -> Provisioner:
     return provisioner
 
 
-async def test_what_a_former_leader_may_have_begun_is_planned_as_a_removal(doubtful: Provisioner) -> None:
+async def test_work_that_a_former_leader_may_have_started_is_planned_as_a_removal(doubtful: Provisioner) -> None:
     uid = doubtful.node.uid
     outcome = plan(Gather(doubtful.kube, doubtful.cache).fleet_snapshot())
     entry = outcome.ledger.entries[uid]
@@ -221,7 +221,7 @@ async def test_what_a_former_leader_may_have_begun_is_planned_as_a_removal(doubt
     assert job["metadata"]["annotations"][names.ANNOTATION_UNCONFIRMED] == "spin"
 
 
-async def test_a_slot_given_here_whose_job_was_not_asked_for_is_given_up_with_the_wish(doubtful: Provisioner) -> None:
+async def test_a_slot_without_a_requested_job_is_freed_with_the_target(doubtful: Provisioner) -> None:
     doubtful.cache.left_nothing((doubtful.node.uid, DIGEST, 1))
     assert plan(Gather(doubtful.kube, doubtful.cache).fleet_snapshot()).released == (doubtful.node.uid,)
 

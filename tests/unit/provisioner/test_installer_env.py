@@ -108,7 +108,7 @@ def test_what_cannot_be_used_is_refused_and_no_password_is_shown(
     assert "hunter2" not in str(caught.value)
 
 
-def test_a_password_is_told_where_it_belongs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_password_is_passed_only_by_its_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRELLIS_INSTALLER_HTTPS_PROXY", "http://me:hunter2@proxy:3128")
     with pytest.raises(SettingsError, match="TRELLIS_INSTALLER_PROXY_SECRET"):
         load(Settings)

@@ -22,7 +22,7 @@ class Time:
         return self.now
 
 
-def test_a_job_whose_deadline_nobody_enforces_is_stuck_after_deadline_and_grace() -> None:
+def test_a_job_with_an_unenforced_deadline_is_stuck_after_deadline_and_grace_period() -> None:
     time, job = Time(), a_job(NODE, created_at=1)
     clock = JobClock(DEADLINE, GRACE, time)
     clock.change(None, job)

@@ -83,7 +83,7 @@ def test_a_percentage_of_few_nodes_is_still_one() -> None:
     assert claimed(planning(fleet(3))) == ["node-000"]
 
 
-def test_nodes_nobody_opted_in_and_windows_nodes_get_no_slot() -> None:
+def test_nodes_without_opt_in_and_windows_nodes_get_no_slot() -> None:
     nodes = [a_node("plain"), opted_in(a_node("win", operating_system="windows"))]
     assert claimed(planning(nodes)) == []
 
@@ -107,7 +107,7 @@ def test_a_slot_is_freed_when(node: NodeView) -> None:
     assert outcome.ledger.entries == {}
 
 
-def test_a_slot_is_freed_when_the_node_is_gone() -> None:
+def test_a_slot_is_freed_when_the_node_is_deleted() -> None:
     assert planning([], ledger={"uid-gone": entry()}).released == ("uid-gone",)
 
 
@@ -130,7 +130,7 @@ def test_jobs_without_a_ledger_are_adopted_before_anything_new_begins() -> None:
     assert len(outcome.ledger.entries) == 5
 
 
-def test_work_that_was_given_up_on_a_node_that_is_away_is_not_adopted_again() -> None:
+def test_failed_work_on_an_unavailable_node_is_not_adopted_again() -> None:
     node = failed(replace(fleet(1)[0], ready=False), at=1000)
     job = a_job(node, given_up="DeadlineExceeded", failure="NodeNotReady: DeadlineExceeded")
     assert planning([node], jobs=[job], ledger={node.uid: entry()}).ledger.entries == {}
@@ -146,7 +146,7 @@ def test_a_node_that_is_not_ready_is_passed_by_until_it_is() -> None:
     assert claimed(planning([replace(unavailable, ready=True)])) == ["node-000"]
 
 
-def test_a_node_in_work_that_goes_away_keeps_its_slot() -> None:
+def test_a_node_in_progress_that_disappears_keeps_its_slot() -> None:
     unavailable, *others = fleet(3)
     unavailable = replace(unavailable, ready=False)
     outcome = planning(
@@ -155,7 +155,7 @@ def test_a_node_in_work_that_goes_away_keeps_its_slot() -> None:
     assert (outcome.released, claimed(outcome)) == ((), [])
 
 
-def test_no_node_is_begun_while_more_may_be_on_its_way() -> None:
+def test_no_node_is_started_while_earlier_starts_are_unconfirmed() -> None:
     nodes = [*fleet(2), failed(opted_in(a_node("node-010")), at=1)]
     outcome = planning(nodes, held_to=limits("100%"), settles_in=0.7)
     assert (claimed(outcome), outcome.wake_in) == ([], 0.7)
@@ -183,7 +183,7 @@ def test_a_new_digest_starts_with_the_first_attempt_at_once() -> None:
     assert claimed(planning([node])) == ["node-000"]
 
 
-def test_a_node_proved_with_another_digest_is_provisioned_anew() -> None:
+def test_a_node_verified_with_another_digest_is_provisioned_again() -> None:
     assert claimed(planning([proved(fleet(1)[0], OTHER_DIGEST)])) == ["node-000"]
 
 
@@ -271,7 +271,7 @@ def test_no_plan_ever_exceeds_its_limit(
     assert again.ledger == outcome.ledger
 
 
-def test_a_slot_whose_job_was_asked_for_is_kept_whatever_the_node_is_to_have_now() -> None:
+def test_a_slot_with_a_requested_job_is_kept_for_any_new_target() -> None:
     first, second = fleet(2)
     nodes, held_to = (replace(first, opt_in="false"), second), {KWASM: limits("1")}
     ledger = Ledger({first.uid: entry()})
@@ -283,7 +283,7 @@ def test_a_slot_whose_job_was_asked_for_is_kept_whatever_the_node_is_to_have_now
     assert claimed(plan(replace(world, in_progress={}))) == ["node-001"]
 
 
-def test_the_failed_job_of_an_earlier_try_keeps_no_slot_of_one_that_nobody_will_make() -> None:
+def test_the_failed_job_of_an_earlier_attempt_keeps_no_slot_of_a_cancelled_one() -> None:
     """The Shim changed between the claim of the second try and its Job: the slot was never free again."""
     node = failed(fleet(1)[0], OTHER_DIGEST)
     job = a_job(node, JobState.FAILED, digest=OTHER_DIGEST, failure="InstallerFailed: it broke")
@@ -296,7 +296,7 @@ def _grouped(jobs: list[JobView]) -> dict[str, tuple[JobView, ...]]:
     return {job.node_uid: (job,) for job in jobs}
 
 
-def test_the_wish_may_change_the_limit_but_never_stops_work_under_way() -> None:
+def test_the_target_may_change_the_limit_and_never_stops_work_in_progress() -> None:
     nodes = fleet(10)
     ledger = {node.uid: entry() for node in nodes[:6]}
     outcome = planning(nodes, ledger=ledger, held_to=limits("2"))
@@ -312,7 +312,7 @@ def test_replacing_a_node_gives_the_new_one_a_slot_of_its_own() -> None:
     assert claimed(outcome) == ["node-000"]
 
 
-def test_a_node_that_is_held_back_is_looked_at_again_soon() -> None:
+def test_a_deferred_node_is_evaluated_again_soon() -> None:
     nodes = fleet(2)
     outcome = planning(nodes, held_to=limits("100%"), blocked=frozenset({nodes[0].uid}))
     assert claimed(outcome) == ["node-001"]
@@ -320,7 +320,7 @@ def test_a_node_that_is_held_back_is_looked_at_again_soon() -> None:
     assert outcome.wake_in < 1
 
 
-def test_nothing_is_begun_where_another_controller_works_and_nobody_looks_again_by_the_clock() -> None:
+def test_nothing_is_started_beside_another_controller_and_no_timer_polls() -> None:
     nodes = [*fleet(2), failed(opted_in(a_node("node-007")), at=1)]
     outcome = planning(nodes, other_controller=frozenset(node.uid for node in nodes))
     assert (claimed(outcome), outcome.wake_in, outcome.waiting) == ([], None, ())

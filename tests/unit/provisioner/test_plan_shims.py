@@ -113,7 +113,7 @@ def halted_world(*, forgiven: int, failed_at: tuple[int, ...] = (9_998, 9_999)) 
     return planning(targets, {"spin": replace(at_most(None, 2), forgiven=forgiven)})
 
 
-def test_a_person_who_forgives_the_failures_sets_a_halted_rollout_going_and_they_are_tried_at_once() -> None:
+def test_acknowledging_failures_resumes_a_halted_rollout_and_retries_them_at_once() -> None:
     assert (halted_world(forgiven=0).ledger.halted, claimed(halted_world(forgiven=0))) == (("spin",), [])
     outcome = halted_world(forgiven=9_999)
     assert outcome.ledger.halted == ()
@@ -133,7 +133,7 @@ def test_a_mark_from_the_far_future_forgives_nothing() -> None:
 
 @pytest.mark.parametrize("has", [{}, {"spin": "1"}], ids=["nothing is there", "a former version is there"])
 @pytest.mark.parametrize("held", ["paused", "halted"])
-def test_a_shim_that_is_held_holds_no_other(has: dict[str, str], held: str) -> None:
+def test_a_halted_shim_halts_no_other(has: dict[str, str], held: str) -> None:
     nodes = [having(node, **has) if has else node for node in fleet(3)]
     wanted = target(spin="2", slight="1")
     limits = {"spin": at_most("5", 1, paused=held == "paused"), "slight": at_most("2")}
@@ -145,7 +145,7 @@ def test_a_shim_that_is_held_holds_no_other(has: dict[str, str], held: str) -> N
     assert {entry.digest for entry in outcome.ledger.entries.values()} == {target(**has, slight="1").digest}
 
 
-def test_what_is_begun_without_a_paused_shim_is_what_the_node_is_given() -> None:
+def test_work_started_without_a_paused_shim_equals_the_target_of_the_node() -> None:
     [node] = fleet(1)
     wanted = target(spin="1", slight="1")
     outcome = planning([(node, wanted)], {"spin": at_most("1", paused=True)})
@@ -300,7 +300,7 @@ def test_a_failure_counts_only_for_what_the_node_is_to_have_now() -> None:
     assert failing_on(failed(node, less.digest), less, less) == ("slight",)  # its removal
 
 
-def test_the_slot_of_a_removal_is_free_once_its_job_is_gone_whatever_else_is_wanted() -> None:
+def test_the_slot_of_a_removal_is_free_once_its_job_is_deleted_for_any_target() -> None:
     [node] = fleet(1)
     removal = Ledger({node.uid: Entry(Target(()).digest, 1, 9_000, ("spin",))})
     outcome = planning([(node, target(slight="v1"))], {"spin": at_most(None), "slight": at_most(None)}, removal)

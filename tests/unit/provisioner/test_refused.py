@@ -88,7 +88,7 @@ def test_a_suspended_job_whose_pod_hangs_is_judged_when_its_time_is_over() -> No
 
 @pytest.mark.parametrize("ends_now", [False, True], ids=["running before", "told to end before"])
 @pytest.mark.parametrize("operation", [PROVISION, UNDO])
-def test_a_suspended_job_that_nobody_wants_any_more_is_deleted(operation: str, ends_now: bool) -> None:
+def test_an_unneeded_suspended_job_is_deleted(operation: str, ends_now: bool) -> None:
     """It ignores its deadline, by which others are ended."""
     job = a_job(NODE, suspended=True, operation=operation, installs="spin=d", ends_now=ends_now)
     actions = decide(a_snapshot(NODE, job, target=None, pod_refused=MESSAGE))

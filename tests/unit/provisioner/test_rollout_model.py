@@ -57,7 +57,7 @@ def decisions() -> Iterator[pytest.MonkeyPatch]:
         "a Job is deleted by hand, the node opts out and a Job fails",
     ],
 )
-def test_the_limit_holds_and_every_node_gets_its_shim_whatever_the_order(nodes: int, left: Left, states: int) -> None:
+def test_the_limit_holds_and_every_node_gets_its_shim_in_any_order(nodes: int, left: Left, states: int) -> None:
     assert explored(Rollout(), nodes, left).states >= states
 
 
@@ -90,7 +90,7 @@ def test_a_job_whose_deletion_makes_the_leader_forget_what_it_did_is_caught(deci
         explored(Rollout(), 1, Left(jobs_deleted=1, opt_outs=1))
 
 
-def test_a_job_made_once_more_that_does_not_say_what_may_be_there_before_it_is_caught(
+def test_a_repeated_job_without_the_possible_leftovers_is_detected(
     decisions: pytest.MonkeyPatch,
 ) -> None:
     """It may be ended, and take back what it did itself: what the one before it did stays."""
@@ -109,7 +109,7 @@ def test_a_limit_that_is_not_counted_is_caught(decisions: pytest.MonkeyPatch) ->
         explored(Rollout(), 2, Left())
 
 
-def test_a_slot_kept_for_a_try_that_nobody_will_make_is_caught(decisions: pytest.MonkeyPatch) -> None:
+def test_a_slot_kept_for_a_cancelled_attempt_is_detected(decisions: pytest.MonkeyPatch) -> None:
     """As it was once: the failed Job of an earlier try kept the slot of the next one when the Shim changed."""
     kept = planning._kept
 

@@ -43,7 +43,7 @@ def test_an_opted_in_node_gets_the_legacy_image_if_there_is_one() -> None:
     assert cache_of("").fleet.target(node) is None
 
 
-def test_a_node_that_nothing_is_for_is_told_once() -> None:
+def test_a_node_without_a_target_is_reported_once() -> None:
     node, without = opted_in(a_node()), cache_of("")
     gather = Gather(cast("Kube", None), without)
     assert gather._unserved(node)
@@ -60,7 +60,7 @@ def test_a_node_that_nothing_is_for_is_told_once() -> None:
         pytest.param(cache_of(""), opted_in(a_node(operating_system="windows")), id="it is no Linux node"),
     ],
 )
-def test_there_is_nothing_to_tell_where(of: Cache, node: NodeView) -> None:
+def test_without_a_bus_nothing_is_published(of: Cache, node: NodeView) -> None:
     assert not Gather(cast("Kube", None), of)._unserved(node)
 
 

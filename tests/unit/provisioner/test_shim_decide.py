@@ -130,7 +130,7 @@ def test_the_status_names_the_version_that_nodes_are_brought_to() -> None:
     assert written(deciding(nodes=Tally(several).nodes())).digest == "1,2"
 
 
-def test_what_is_there_unproved_is_neither_ready_nor_updated() -> None:
+def test_an_unverified_shim_is_neither_ready_nor_updated() -> None:
     assert written(deciding(having("b", f"?{wanted_shim().digest}"))).counts == Counts(1, 0, 0, 0)
 
 
@@ -161,7 +161,7 @@ def test_the_time_of_a_condition_is_that_of_its_last_change_of_status() -> None:
         pytest.param({"halted": True}, "RolloutHalted", id="halted"),
     ],
 )
-def test_a_rollout_that_may_not_go_on_says_why(changes: dict[str, Any], reason: str) -> None:
+def test_a_stopped_rollout_states_the_reason(changes: dict[str, Any], reason: str) -> None:
     assert condition(deciding(a_node(), **changes), "Progressing") == ("False", reason)
 
 
@@ -263,7 +263,7 @@ def degraded(actions: list[Action]) -> Condition:
     return next(item for item in written(actions).conditions if item.type == "Degraded")
 
 
-def test_a_handler_of_another_shim_is_said_with_both_names() -> None:
+def test_a_handler_of_another_shim_is_reported_with_both_names() -> None:
     found = degraded(deciding(a_node("node-1"), refusal=Refusal.HANDLER_CONFLICT, rival="spin-old"))
     assert (found.status, found.reason) == ("True", "HandlerConflict")
     assert lacking(found.message, "Shim spin-old", "'spin'", "node-1") == []
@@ -276,7 +276,7 @@ def test_a_copy_of_a_shim_conflicts_over_the_handler_before_the_runtime_class() 
     assert degraded(deciding(a_node(), runtime_class=another)).reason == "RuntimeClassConflict"
 
 
-def test_what_keeps_a_shim_on_a_node_that_it_is_to_leave_is_said() -> None:
+def test_the_reason_why_a_shim_stays_on_a_node_is_reported() -> None:
     held = having("node-1", "old")
     reason = "spin cannot be removed: apps/web still run with it"
     deleting = replace(SPIN, deleting=True)
@@ -285,7 +285,7 @@ def test_what_keeps_a_shim_on_a_node_that_it_is_to_leave_is_said() -> None:
     assert found.message.endswith(f"; node-1: {reason}")
 
 
-def test_a_runtime_class_that_is_refused_is_said() -> None:
+def test_a_runtime_class_that_is_refused_is_reported() -> None:
     found = degraded(deciding(a_node("node-1"), class_refused="422 Invalid: metadata.name"))
     assert (found.status, found.reason) == ("True", "RuntimeClassRefused")
     assert "'spin': 422 Invalid: metadata.name" in found.message
@@ -298,7 +298,7 @@ def test_a_shim_that_cannot_be_read_keeps_the_counts_of_the_nodes_that_have_it()
     assert (status.counts.nodes, status.counts.ready, status.counts.updated) == (1, 1, 0)
 
 
-def test_a_runtime_class_of_nobody_that_says_the_same_is_taken_over() -> None:
+def test_an_equal_unmanaged_runtime_class_is_adopted() -> None:
     found = ours(owner="")
     assert deciding(a_node(), runtime_class=found)[0] == ApplyRuntimeClass(SPIN, found)
 
@@ -329,7 +329,7 @@ def test_nodes_that_cannot_be_reached_are_waited_for_only_so_long() -> None:
     assert not any(isinstance(action, SetFinalizer) for action in actions)
 
 
-def test_a_shim_deleted_without_our_finalizer_is_nothing_to_us() -> None:
+def test_a_shim_deleted_without_the_finalizer_is_ignored() -> None:
     assert deciding(shim=replace(DELETING, finalizers=())) == []
 
 
@@ -347,7 +347,7 @@ def test_a_status_is_read_back_as_it_was_written() -> None:
     assert read_status({}) == Status()
 
 
-def test_sources_are_what_a_wish_is_made_of() -> None:
+def test_sources_determine_the_target() -> None:
     assert wanted_shim().sources == (Source("https://example.com/spin", "amd64", "ab" * 32),)
 
 
@@ -412,7 +412,7 @@ def test_while_runtime_class_manager_runs_nothing_but_that_is_written(changes: d
     assert deciding(a_node(), shim=shim, status=status, other=RCM) == []
 
 
-def test_while_kwasms_operator_runs_the_shim_is_ours_and_its_nodes_wait() -> None:
+def test_while_the_operator_of_kwasm_runs_the_shim_is_accepted_and_its_nodes_wait() -> None:
     actions = deciding(a_node(), other=KWASM_OPERATOR)
     assert condition(actions, OTHER_CONTROLLER) == ("True", "KWasmOperatorRuns")
     assert condition(actions, "Progressing") == ("False", OTHER_CONTROLLER)
@@ -420,14 +420,14 @@ def test_while_kwasms_operator_runs_the_shim_is_ours_and_its_nodes_wait() -> Non
     assert condition(others_go_on, "Progressing") == ("True", "Updating")
 
 
-def test_once_the_other_controller_is_gone_the_shim_says_since_when() -> None:
+def test_once_the_other_controller_is_removed_the_shim_reports_since_when() -> None:
     before = written(deciding(a_node(), other=RCM, now="2026-01-31T11:00:00Z"))
     actions = deciding(a_node(), status=before)
     assert condition(actions, OTHER_CONTROLLER) == ("False", "NoOtherController")
     assert next(item for item in written(actions).conditions if item.type == OTHER_CONTROLLER).since == NOW
 
 
-def test_where_no_other_controller_ever_was_there_is_nothing_to_say() -> None:
+def test_without_another_controller_no_condition_is_written() -> None:
     assert OTHER_CONTROLLER not in {item.type for item in written(deciding(a_node())).conditions}
 
 

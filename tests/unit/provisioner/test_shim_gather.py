@@ -64,7 +64,7 @@ class Provisioner:
 
 
 @pytest.mark.parametrize("runs", [1, 2])
-async def test_a_version_that_comes_back_at_once_is_kept_anew(runs: int) -> None:
+async def test_a_version_that_returns_at_once_is_kept_again(runs: int) -> None:
     provisioner = Provisioner()
     for number in (1, 2, 1):
         provisioner.change(number)

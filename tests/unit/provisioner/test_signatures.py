@@ -89,7 +89,7 @@ def test_without_keys_nothing_has_to_be_signed() -> None:
 
 
 @pytest.mark.parametrize(("signature", "key"), [(by_ec(ARCHIVE), EC), (by_rsa(ARCHIVE), RSA)], ids=["ECDSA", "RSA"])
-def test_what_a_key_signed_is_installed_whichever_of_them_it_is(signature: str, key: Any) -> None:
+def test_a_signature_of_any_accepted_key_permits_the_installation(signature: str, key: Any) -> None:
     assert installed(archive(signature), key)
     assert installed(archive(signature), STRANGER, key)
     assert not installed(archive(signature), STRANGER)
@@ -183,12 +183,12 @@ def test_the_image_that_cosign_3_signed_is_installed() -> None:
     assert not cosigned(image(signed, signature)), "another image's"
 
 
-def test_a_payload_that_nobody_signed_lets_nothing_in() -> None:
+def test_an_unsigned_payload_permits_nothing() -> None:
     assert not installed(image(payload(), by_ec(b"another payload")), EC)
 
 
 @given(st.text(alphabet="ABCab01+/=", max_size=300), st.binary(max_size=200))
-def test_whatever_stands_there_is_an_answer(signature: str, signed: bytes) -> None:
+def test_any_content_gives_an_answer(signature: str, signed: bytes) -> None:
     for manifest in (archive("AAAA"), image(signed, "AAAA")):
         fetch = manifest["spec"]["fetchStrategy"]
         fetch[next(iter(fetch))]["signature"] = signature

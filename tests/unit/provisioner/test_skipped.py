@@ -138,7 +138,7 @@ def test_no_retry_is_claimed_while_the_pod_of_a_judged_job_may_run() -> None:
     assert claimed(replace(given, jobs={}, nodes=(node,))) == ["a"]
 
 
-def test_a_stuck_job_on_a_ready_node_is_judged_and_then_told_to_end() -> None:
+def test_a_stuck_job_on_a_ready_node_is_evaluated_and_then_stopped() -> None:
     job = a_job(NODE)
     judged = decide(a_snapshot(NODE, job, stuck_in=0.0))
     assert [action.reason for action in judged if isinstance(action, JudgeFailed)] == [Reason.INSTALLER_POD_STUCK]
@@ -159,7 +159,7 @@ def test_a_stuck_job_that_is_being_deleted_is_reported() -> None:
     assert [action.reason for action in actions if isinstance(action, WarnNode)] == [Reason.INSTALLER_POD_STUCK]
 
 
-def test_a_skipped_node_says_so_once_and_gets_no_job() -> None:
+def test_a_skipped_node_reports_it_once_and_gets_no_job() -> None:
     actions = decide(a_snapshot(SKIPPED, entry=SLOT, report_skip=True))
     assert [type(action) for action in actions] == [WarnNode]
     assert decide(a_snapshot(SKIPPED, entry=SLOT)) == []

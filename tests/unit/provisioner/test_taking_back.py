@@ -144,7 +144,7 @@ async def test_former_versions_are_read_when_they_are_needed(phase: str) -> None
     assert len(history.kube.api.requests) == before + 2 * (phase == "Failed")
 
 
-async def test_a_version_that_is_not_kept_is_not_said_to_be_there() -> None:
+async def test_a_version_that_is_not_preserved_is_not_reported_as_present() -> None:
     history = History()
     new = history.keep("spin", "cd" * 32)
     task = await history.undo(having(spin="0"), tried(having(spin="0"), spin=new), "spin")
@@ -228,7 +228,7 @@ def test_its_slot_stays_too_and_then_the_shim_is_removed() -> None:
     assert [type(action) for action in actions] == [DeleteJob, CreateJob]
 
 
-def test_a_version_of_which_nothing_is_proved_is_installed_again() -> None:
+def test_an_unverified_version_is_installed_again() -> None:
     wanted = a_shim()
     target = target_of(having(spin=f"?{WANTED.digest}"), [wanted], None, auto_provision=False, require_checksum=True)
     assert target == Target((("spin", WANTED.digest),))
@@ -245,7 +245,7 @@ def test_a_version_of_which_nothing_is_proved_is_installed_again() -> None:
         ),
     ],
 )
-def test_the_first_run_that_failed_is_the_one_that_tells(statuses: list[dict[str, Any]], terminated: str) -> None:
+def test_the_first_failed_run_gives_the_reason(statuses: list[dict[str, Any]], terminated: str) -> None:
     own = [{"state": {"terminated": {"exitCode": 3, "reason": "Error"}}}]
     pod = {"status": {"initContainerStatuses": statuses, "containerStatuses": own}}
     assert installer_state(pod).terminated == terminated

@@ -43,7 +43,7 @@ def summary(of: Task) -> dict[str, tuple[str, ...]]:
     return {shim.name: tuple(source.location for source in shim.sources) for shim in read.shims}
 
 
-def test_a_job_is_told_of_what_changes_alone() -> None:
+def test_a_job_gets_only_the_changes() -> None:
     with_spin = having(spin="old", slight=digest_of(SLIGHT))
     assert summary(task(with_spin, SPIN, SLIGHT)) == {"spin": ("https://example.com/spin",)}
 
@@ -60,7 +60,7 @@ def test_a_new_version_that_is_refused_keeps_no_other_shim_from_its_nodes(broken
     assert of.handlers == ("slight",)
 
 
-def test_what_is_installed_is_what_the_target_says_also_without_checksums() -> None:
+def test_the_installation_matches_the_target_even_without_checksums() -> None:
     changed = replace(SPIN, sources=UNPINNED)
     node = having(spin="old")
     target = target_of(node, [changed, SLIGHT], DIGEST, auto_provision=False, require_checksum=False)
@@ -112,7 +112,7 @@ def test_force_is_for_the_shims_that_ask_for_it() -> None:
     assert (summary(second), second.force) == ({"slight": ()}, False)
 
 
-def test_the_legacy_image_is_told_nothing() -> None:
+def test_the_legacy_image_gets_no_arguments() -> None:
     node = replace(a_node(), opt_in="true")
     assert task(node) == Task(Target(((KWASM, DIGEST),)), handlers=("crun-wasm",))
 

@@ -50,7 +50,7 @@ def its_job() -> JobView:
         "a removal of what they did not name may not be",
     ],
 )
-def test_what_a_try_whose_job_is_gone_may_have_left(
+def test_leftovers_of_an_attempt_with_a_deleted_job(
     node: NodeView, entry: Entry, jobs: tuple[JobView, ...], names: set[str]
 ) -> None:
     assert unconfirmed_shims(node, entry, jobs) == names

@@ -88,7 +88,7 @@ def test_another_version_is_blamed_for_nothing() -> None:
     assert failing_on(replace(node, failed_attempt=None), BOTH, BOTH) == ()
 
 
-def test_a_failure_that_is_blamed_on_nobody_beside_one_that_is() -> None:
+def test_an_unattributed_failure_beside_an_attributed_one() -> None:
     node = blamed(NODE, target(good="1"), bad="1")  # the try of the others failed too, for another reason
     assert requested(node, BOTH) == target(good="1")
     assert failing_on(node, BOTH, target(good="1")) == ("bad", "good")

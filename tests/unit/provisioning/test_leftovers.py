@@ -85,7 +85,7 @@ def test_a_failed_legacy_image_changes_no_mark() -> None:
     assert marks_after(a_job(NODE, JobState.FAILED), having(spin="1")) == {"spin": "1"}
 
 
-def test_what_the_marks_name_is_not_left_in_whatever_version() -> None:
+def test_shims_named_by_the_labels_are_no_leftovers_in_any_version() -> None:
     assert left_by(job(spin="2", slight="1"), having(spin="1")) == {"slight": "?"}
 
 
@@ -124,7 +124,7 @@ def test_a_job_is_overtaken_if_all_it_changes_is_unwanted(
         pytest.param(having(spin="1"), {"state": JobState.ACTIVE}, False, id="it runs"),
     ],
 )
-def test_a_job_is_fulfilled_once_the_marks_say_so(node: NodeView, changes: dict[str, Any], *, is_so: bool) -> None:
+def test_a_job_is_complete_once_the_labels_show_it(node: NodeView, changes: dict[str, Any], *, is_so: bool) -> None:
     assert fulfilled(replace(job(spin="1"), **changes), node) is is_so
 
 

@@ -97,7 +97,7 @@ def test_a_job_ends_by_its_terminal_condition_alone(condition: dict[str, str], s
     assert view_job(job_manifest(condition, succeeded=1, failed=1)).state is state
 
 
-def test_a_job_that_only_waits_for_its_pods_to_end_says_why() -> None:
+def test_a_job_that_waits_for_its_pods_to_end_states_the_reason() -> None:
     target = {"type": "FailureTarget", "status": "True", "reason": "DeadlineExceeded", "message": "too long"}
     failed = {"type": "Failed", "status": "True", "reason": "DeadlineExceeded", "message": "too long"}
     assert view_job(job_manifest(target)).given_up == "DeadlineExceeded: too long"
@@ -119,7 +119,7 @@ def test_a_job_whose_pods_run_elsewhere_is_no_job_of_the_node(runs_on: str | Non
 
 
 @pytest.mark.parametrize("value", [None, "", "a", "a/b", "a/0/1", "a/1/x", "a/1/2/3"])
-def test_a_failure_record_someone_edited_counts_as_none(value: str | None) -> None:
+def test_an_edited_failure_record_is_ignored(value: str | None) -> None:
     assert FailedAttempt.decode(value) is None
 
 
@@ -129,7 +129,7 @@ def test_a_failure_record_is_read_back(disruptive: bool) -> None:
     assert FailedAttempt.decode(attempt.encode()) == attempt
 
 
-def test_the_index_holds_exactly_what_it_was_told() -> None:
+def test_the_index_holds_exactly_the_given_objects() -> None:
     index = JobIndex()
     first, former = a_job(a_node()), a_job(a_node(uid="uid-former"))
     index.change(None, first)

@@ -93,7 +93,7 @@ ANNOTATED = opted_in(a_node())
         pytest.param(ANNOTATED, ("spin",), (), None, id="nobody else"),
     ],
 )
-def test_a_controller_keeps_us_off(
+def test_another_controller_prevents_work_of_trellis(
     node: Any, shims: tuple[str, ...], controllers: tuple[Controller, ...], expected: Controller | None
 ) -> None:
     assert blocking_controller(node, shims, controllers) is expected

@@ -55,7 +55,7 @@ def test_a_revisions_name_and_label_are_accepted_by_kubernetes(name: str) -> Non
     assert len(label_selector(name).partition("=")[2]) <= 63
 
 
-def test_one_version_has_one_name_whoever_writes_it() -> None:
+def test_a_version_has_one_name_for_any_spelling() -> None:
     first, again, other = (
         make_revision("spin", uid, version, number, "trellis")["metadata"]["name"]
         for uid, version, number in (("u", VERSION, 1), ("u", VERSION, 2), ("u", {}, 1))

@@ -220,7 +220,7 @@ def test_a_shim_is_read_with_all_its_fields() -> None:
     ],
     ids=["empty", "a field is missing", "zero nodes at a time", "by its own label", "no address", "not a shim"],
 )
-def test_a_shim_that_cannot_be_read_says_why(spec: dict[str, Any] | None, reason: str) -> None:
+def test_a_shim_that_cannot_be_read_states_the_reason(spec: dict[str, Any] | None, reason: str) -> None:
     assert reason in view_shim(manifest(spec)).invalid
 
 

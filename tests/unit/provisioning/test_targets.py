@@ -101,7 +101,7 @@ def test_without_a_legacy_image_nodes_get_shims_alone() -> None:
     )
 
 
-def test_the_legacy_image_does_not_run_where_shims_are_and_no_mark_says_so() -> None:
+def test_the_legacy_image_does_not_run_beside_shims_and_no_label_claims_it() -> None:
     node = opted_in(a_node())
     assert targeting(node, SPIN) == {"spin": digest_of(SPIN)}
     assert targeting(having(node, {KWASM: "old"}), SPIN) == {KWASM: "old", "spin": digest_of(SPIN)}

@@ -33,7 +33,7 @@ def app(**changed: Any) -> AppRow:
     return AppRow(**fields | changed)
 
 
-def test_a_row_has_what_the_status_says() -> None:
+def test_a_row_has_the_fields_of_the_status() -> None:
     found = row_of(
         item(
             {
@@ -85,12 +85,12 @@ def test_a_row_has_what_the_status_says() -> None:
         (item({"phase": "Undeployed"}), ""),
     ],
 )
-def test_what_is_not_well_is_said(found: dict[str, Any], problem: str) -> None:
+def test_degraded_parts_are_reported(found: dict[str, Any], problem: str) -> None:
     assert row_of(found).problem.startswith(problem)
     assert bool(row_of(found).problem) == bool(problem)
 
 
-def test_the_label_tells_the_lattice_until_the_status_does() -> None:
+def test_the_label_gives_the_lattice_until_the_status_does() -> None:
     assert row_of(item(labels={"trellis.dev/lattice": "edge"})).lattice == "edge"
 
 
@@ -135,7 +135,7 @@ def test_what_could_not_be_asked_is_no_difference() -> None:
     assert row.document(NOW)["unknown"] == "wadm does not answer"
 
 
-def test_a_history_tells_what_runs_what_is_shown_and_what_lost() -> None:
+def test_a_history_shows_the_running_the_shown_and_the_lost_version() -> None:
     found = item(
         {
             "versions": [

@@ -161,7 +161,9 @@ def test_every_part_is_tried() -> None:
 
 
 @given(st.lists(st.tuples(STEPS, st.booleans()), max_size=40))
-def test_entities_are_those_of_who_saw_only_the_end(steps: list[tuple[tuple[str, str, Any], bool]]) -> None:
+def test_entities_equal_those_of_a_viewer_who_read_only_the_final_state(
+    steps: list[tuple[tuple[str, str, Any], bool]],
+) -> None:
     composer, journal, end = Composer(), Journal(1000), dict[tuple[str, str], Any]()
     for (part, key, view), flush in steps:
         composer.take(part, key, view)
@@ -189,7 +191,7 @@ def test_a_slot_in_the_ledger_changes_its_node_alone() -> None:
     assert "node/n2" not in changes
 
 
-def test_a_part_that_may_not_be_read_is_an_entity_that_says_so() -> None:
+def test_a_part_that_may_not_be_read_is_an_entity_that_reports_it() -> None:
     composer = Composer()
     composer.report(PartStatus("nodes", True, {"": ("not allowed to list nodes", "ask")}))
     part = composer.flush()["part/nodes"]
@@ -219,7 +221,7 @@ def test_a_service_is_of_the_lattice_that_its_application_names() -> None:
     assert card.lattice == view_app_card(filled(objects.application())).lattice
 
 
-def test_what_a_guest_says_of_its_end_has_an_end_and_no_password() -> None:
+def test_the_error_of_a_guest_is_truncated_and_contains_no_password() -> None:
     message = "http://u:hunter2@registry/ " + "x" * 30_000
     manifest = objects.controller()
     manifest["status"]["conditions"][0] |= {"status": "False", "message": message}

@@ -191,7 +191,7 @@ def test_a_host_group_ends_with_its_last_pod_and_host() -> None:
     assert "whostgroup/wasmcloud-system/edge" not in journal.entities
 
 
-def test_the_pod_of_a_silent_host_and_of_missing_hosts_is_evaluated_when_it_changes() -> None:
+def test_the_pods_of_hosts_without_heartbeat_and_of_missing_hosts_are_evaluated_on_change() -> None:
     found = recording("00")
     composer, journal = composer_of(views(found, 5)), Journal(1000)
     journal.write(composer.flush(found.start + 5, None))
@@ -240,7 +240,7 @@ def test_a_service_of_another_project_is_no_entity() -> None:
     assert not [id_ for id_, item in entities.items() if id_.startswith("wservice/") and item is not None]
 
 
-def test_a_host_that_falls_silent_changes_without_a_change_of_any_object() -> None:
+def test_a_host_whose_heartbeat_stops_changes_without_a_change_of_an_object() -> None:
     found = recording("03")
     composer, journal = composer_of(views(found, 2.2)), Journal(1000)
     journal.write(composer.flush(found.start + 3, None))
@@ -251,7 +251,7 @@ def test_a_host_that_falls_silent_changes_without_a_change_of_any_object() -> No
     assert journal.entities[deployment]["health"] != Health.HEALTHY
 
 
-def test_workloads_of_a_host_that_falls_silent_are_evaluated_although_no_other_object_changes() -> None:
+def test_workloads_of_a_host_whose_heartbeat_stops_are_evaluated_without_a_change_of_another_object() -> None:
     found = recording("03")
     there, name = views(found, 2.2), "uppity-son-5573"
     composer, journal = composer_of(there), Journal(1000)

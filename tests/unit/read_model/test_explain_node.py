@@ -314,7 +314,7 @@ def test_the_first_line_names_the_cause_and_what_to_do(world: NodeSnapshot, abou
     assert document["cause"] == page.cause.text
 
 
-def test_a_refused_update_counts_for_the_job_that_it_is_about_whatever_the_time() -> None:
+def test_a_refused_update_applies_to_its_job_for_any_time() -> None:
     later = warning("uid-n", Reason.UPDATE_REFUSED, POLICY, "2026-11-22T08:00:00Z")
     for uid, shown in (("uid-job", True), ("uid-former", False)):
         event = later | {"related": {"kind": "Job", "uid": uid}}
@@ -338,7 +338,7 @@ def test_a_refusal_counts_until_an_attempt_is_recorded_after_it(marks: dict[str,
     assert ("exceeded quota" in str(page.cause)) is shown
 
 
-def test_a_refusal_has_the_same_words_whatever_name_the_pod_was_to_have() -> None:
+def test_a_refusal_has_the_same_text_for_any_pod_name() -> None:
     webhook = 'Error creating: admission webhook "x" denied the request: pod n-{} has no team'
     causes = {
         explain_node(replace(AT_WORK, pods=[], beside=Beside(LEADERS, [refused]))).headline
@@ -347,7 +347,7 @@ def test_a_refusal_has_the_same_words_whatever_name_the_pod_was_to_have() -> Non
     assert len(causes) == 1
 
 
-def test_of_one_that_is_proved_the_whole_chain_is_well() -> None:
+def test_a_verified_node_has_a_healthy_chain() -> None:
     page = explain_node(WELL)
     assert (page.subject, page.cause) == ("node n", None)
     assert [line.about for line in page.lines] == [
@@ -359,14 +359,14 @@ def test_of_one_that_is_proved_the_whole_chain_is_well() -> None:
     }  # fmt: skip
 
 
-def test_what_was_told_of_a_node_that_is_ready_by_now_is_no_trouble() -> None:
+def test_an_old_event_of_a_ready_node_is_no_problem() -> None:
     warnings = [warning("uid-n", "InstallerNotStarting", "old"), warning("uid-n", "OtherControllerActive", "old")]
     page = explain_node(replace(WELL, beside=Beside(LEADERS, warnings)))
     assert page.cause is None
     assert [line.text for line in page.lines if line.about == "event"]
 
 
-def test_a_right_that_is_lacking_is_told_and_the_rest_is_shown() -> None:
+def test_a_missing_permission_is_reported_and_the_rest_is_shown() -> None:
     page = explain_node(replace(WELL, beside=Beside(LEADERS, notes=[Line("rights", "this account may not list jobs")])))
     assert page.lines[-1].text == "this account may not list jobs"
     assert page.cause is None
@@ -422,7 +422,7 @@ def test_a_shim_names_the_first_node_that_fails_or_its_own_fault(world: ShimSnap
 
 
 @pytest.mark.parametrize(("rivals", "shown"), [(True, False), (False, True)])
-def test_a_job_that_is_held_up_is_no_cause_of_a_shim_that_is_held_itself(rivals: bool, shown: bool) -> None:
+def test_a_blocked_job_is_no_cause_of_a_halted_shim(rivals: bool, shown: bool) -> None:
     first = replace(VIEW, name="first", handler="spin" if rivals else "first", created_at=-1)
     held = {"n": Line("pod", "it waits", False, "do this", Rank.CAUSE)}
     page = explain_shim(ShimSnapshot(with_conditions(SOME), [view_node(node())], [VIEW, first], held))
@@ -463,13 +463,13 @@ def test_a_node_that_a_shim_selects_waits_in_every_table() -> None:
     assert row_of(out, (), None, [VIEW]).state is NodeState.NOT_OPTED_IN
 
 
-def test_a_node_that_no_installer_runs_on_says_why_in_the_table_if_a_shim_selects_it() -> None:
+def test_a_node_without_an_installer_states_the_reason_if_a_shim_selects_it() -> None:
     fargate = node()
     fargate["metadata"]["labels"] |= {"eks.amazonaws.com/compute-type": "fargate"}
     assert row_of(view_node(fargate), (), None, [VIEW]).message.startswith(Reason.FARGATE_NODE.value)
 
 
-def test_of_many_jobs_each_is_told_what_holds_it_up() -> None:
+def test_of_many_jobs_each_shows_its_blocker() -> None:
     jobs, pods, events = [], [], []
     for name in ("a", "b", "c"):
         made = job() | {"metadata": job()["metadata"] | {"name": f"{name}-job", "uid": f"uid-{name}"}}
@@ -500,7 +500,7 @@ def of_node(found: Manifest, shim: Manifest, *jobs: Manifest) -> Line | None:
 DELETED = {"deletionTimestamp": "2026-11-22T07:00:00Z", "finalizers": [names.FINALIZER]}
 
 
-def test_a_shim_that_is_being_deleted_says_so_and_how_many_nodes_have_it() -> None:
+def test_a_shim_that_is_being_deleted_reports_it_and_how_many_nodes_have_it() -> None:
     deleted = degraded(ShimReason.HEALTHY, "", **DELETED)
     deleted["status"]["conditions"][0]["status"] = "False"
     nodes = [view_node(node(**marked(digest="d1"))), view_node(node())]

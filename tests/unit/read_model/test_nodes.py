@@ -65,7 +65,7 @@ def test_each_world_has_its_state(world: World, state: NodeState) -> None:
     assert row_of(*world).state is state
 
 
-def test_a_ready_row_says_what_was_proved() -> None:
+def test_a_ready_row_states_the_verification() -> None:
     row = row_of(proved(IN, verified="handler"), (), None)
     assert (row.verified, row.digest, row.attempt, row.message) == ("handler", DIGEST, None, "")
 
@@ -80,7 +80,7 @@ def test_a_row_in_work_shows_the_digest_and_attempt_under_way() -> None:
     assert (row.digest, row.attempt) == (DIGEST, 2)
 
 
-def test_a_failure_is_one_line_and_says_why() -> None:
+def test_a_failure_is_one_line_with_the_reason() -> None:
     node = replace(failed(IN), failure="attempt 1: BackoffLimitExceeded;\n last log lines: no space\n left")
     recorded = (node.failure or "").removeprefix("attempt 1: ")  # the attempt has its own field
     assert row_of(node, (), None).message == " ".join(recorded.split())
@@ -92,7 +92,7 @@ def test_a_long_failure_is_cut() -> None:
     assert message.endswith("…")
 
 
-def test_a_failure_not_yet_on_the_node_is_told_in_the_words_of_its_job() -> None:
+def test_a_failure_not_yet_on_the_node_is_reported_in_the_words_of_its_job() -> None:
     assert row_of(IN, (BROKEN,), SLOT).message == BROKEN.condition
     judged = replace(BROKEN, failure="InstallerFailed: no space left")
     assert row_of(IN, (judged,), SLOT).message == "InstallerFailed: no space left"
@@ -105,7 +105,7 @@ def test_an_invalid_annotation_is_quoted_with_what_is_allowed() -> None:
     assert "'true'" in row.message
 
 
-def test_a_node_of_another_operating_system_is_told_why_it_waits() -> None:
+def test_a_node_of_another_operating_system_states_why_it_waits() -> None:
     assert "windows" in row_of(replace(IN, operating_system="windows"), (), None).message
 
 
@@ -119,7 +119,7 @@ def test_a_node_of_another_operating_system_is_told_why_it_waits() -> None:
     ],
     ids=["annotated", "annotated out", "untouched", "marked without an annotation"],
 )
-def test_the_wish_and_what_it_comes_from(node: NodeView, opt_in: OptIn, by: str) -> None:
+def test_the_opt_in_and_its_source(node: NodeView, opt_in: OptIn, by: str) -> None:
     row = row_of(node, (), None)
     assert (row.opt_in_state, row.by) == (opt_in, by)
 

@@ -47,7 +47,7 @@ async def test_a_crd_that_may_not_be_read_proves_nothing() -> None:
     assert raised.value.place is None
 
 
-async def test_a_server_that_is_away_is_told_of_the_kind_that_was_asked_for(kube: FakeKube) -> None:
+async def test_an_unreachable_server_is_reported_with_the_requested_kind(kube: FakeKube) -> None:
     kube.fail_next(99)
     with pytest.raises(Unavailable, match="WasmCloudHostConfig"):
         await list_served(kube, HOST_CONFIGS)

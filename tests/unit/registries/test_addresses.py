@@ -60,5 +60,5 @@ def test_what_is_allowed_is_only_what_was_named() -> None:
 @pytest.mark.parametrize(
     ("host", "yes"), [("10.0.0.1", True), ("::1", True), ("fe80::1%2", True), ("1.1", False), ("a.example", False)]
 )
-def test_an_address_is_told_from_a_name(host: str, yes: bool) -> None:
+def test_an_address_is_distinguished_from_a_name(host: str, yes: bool) -> None:
     assert is_address(host) is yes

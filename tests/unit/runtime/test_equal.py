@@ -82,7 +82,7 @@ async def test_every_replica_works_without_a_lease_and_closes_before_its_parts_e
     assert (await world.kube.list(LEASES)).items == []
 
 
-async def test_a_part_that_fails_ends_no_process_and_everything_begins_anew() -> None:
+async def test_a_failed_component_ends_no_process_and_restarts_the_term() -> None:
     world, stop = World(failures=1), asyncio.Event()
     running = asyncio.create_task(world.service.run(stop))
     async with asyncio.timeout(20):
@@ -92,7 +92,7 @@ async def test_a_part_that_fails_ends_no_process_and_everything_begins_anew() ->
     await running
 
 
-async def test_who_begins_anew_is_not_ready_meanwhile() -> None:
+async def test_a_restarting_component_is_not_ready_meanwhile() -> None:
     world, stop = World(failures=1), asyncio.Event()
     running = asyncio.create_task(world.service.run(stop))
     async with asyncio.timeout(20):

@@ -49,7 +49,7 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def test_one_who_wants_all_gets_his_share_and_the_others_the_rest() -> None:
+async def test_a_greedy_user_gets_their_share_and_the_others_the_rest() -> None:
     work = Work(total=4, each=2)
     await work.add("greedy", 10)
     await work.add("a", 2)
@@ -59,7 +59,7 @@ async def test_one_who_wants_all_gets_his_share_and_the_others_the_rest() -> Non
     assert (work.shares.held("greedy"), work.shares.held("a"), work.shares.waiting) == (0, 0, 0)
 
 
-async def test_who_waits_is_served_by_turns_whatever_stands_behind_one_of_them() -> None:
+async def test_waiters_are_served_by_turns_for_any_queue_behind_one_of_them() -> None:
     work = Work(total=1, each=1)
     await work.add("greedy", 5)
     await work.add("a")
@@ -72,7 +72,7 @@ async def test_who_waits_is_served_by_turns_whatever_stands_behind_one_of_them()
     await work.stop()
 
 
-async def test_a_place_that_comes_free_goes_to_who_is_below_his_share() -> None:
+async def test_a_freed_slot_goes_to_a_user_below_their_share() -> None:
     work = Work(total=3, each=2)
     await work.add("greedy", 4)
     await work.add("a", 1)
@@ -85,7 +85,7 @@ async def test_a_place_that_comes_free_goes_to_who_is_below_his_share() -> None:
     await work.stop()
 
 
-async def test_who_is_called_away_while_he_waits_holds_nothing_up() -> None:
+async def test_a_cancelled_waiter_delays_no_other() -> None:
     work = Work(total=1, each=1)
     await work.add("a")
     await work.add("b")
@@ -96,7 +96,7 @@ async def test_who_is_called_away_while_he_waits_holds_nothing_up() -> None:
     await work.stop()
 
 
-async def test_a_place_that_was_given_to_who_is_called_away_goes_on() -> None:
+async def test_a_slot_given_to_a_cancelled_waiter_is_passed_on() -> None:
     work = Work(total=1, each=1)
     await work.add("a")
     await work.add("b")

@@ -18,7 +18,7 @@ class Clock:
         monkeypatch.setattr(time, "monotonic", lambda: self.now)
 
 
-def test_of_a_period_that_has_not_begun_everything_is_left() -> None:
+def test_before_the_period_starts_all_of_it_remains() -> None:
     assert Grace(20).left(DRAINED) == 10
     assert Grace(20).left(REPORTED, most=5) == 5
 
@@ -60,7 +60,7 @@ async def test_what_ends_is_waited_for_and_what_does_not_is_left_behind() -> Non
     await until(lambda: ended == ["quick", "enough", "cancelled"], "it was cancelled")
 
 
-async def test_an_error_at_the_end_is_told_and_holds_nothing_up() -> None:
+async def test_an_error_at_shutdown_is_reported_and_delays_nothing() -> None:
     async def fails() -> None:
         raise OSError("gone")
 

@@ -103,7 +103,7 @@ async def passes(turns: int = 200) -> None:
         await asyncio.sleep(0)
 
 
-async def test_nobody_works_before_all_have_read() -> None:
+async def test_no_component_works_before_all_have_read() -> None:
     world = World()
     async with running(world.service("quick"), world.service("slow")):
         world.reading["quick"].synced.set()
@@ -113,7 +113,7 @@ async def test_nobody_works_before_all_have_read() -> None:
         await until(lambda: sorted(world.worked) == ["quick", "slow"], "both work")
 
 
-async def test_one_that_cannot_read_holds_the_others_up_for_a_while_and_then_nobody_any_more() -> None:
+async def test_a_component_that_cannot_read_delays_the_others_for_a_bounded_time() -> None:
     world = World()
     async with running(world.service("quick"), world.service("slow"), world.service("later"), seconds=0.3):
         began = asyncio.get_running_loop().time()
@@ -136,7 +136,7 @@ async def test_one_whose_lease_another_has_is_not_waited_for() -> None:
         await until(lambda: world.worked == ["equal"], "the other works")
 
 
-async def test_who_takes_over_later_waits_for_nobody() -> None:
+async def test_a_later_successor_waits_for_no_other() -> None:
     barrier = StartupBarrier(("a", "b"), 60.0)
     barrier.has_read("b")
     async with asyncio.timeout(DEADLINE):

@@ -187,7 +187,7 @@ class Held(dict[str, Any]):
     [({}, "secret"), ({"field": "none"}, "error"), ({"lost": True}, "")],
     ids=["given", "refused", "lost"],
 )
-async def test_nothing_of_a_secret_is_held_once_it_is_answered(requested: dict[str, Any], outcome: str) -> None:
+async def test_no_secret_is_retained_after_the_answer(requested: dict[str, Any], outcome: str) -> None:
     held: list[weakref.ref[Held]] = []
 
     class Giving(Server):
@@ -205,7 +205,7 @@ async def test_nothing_of_a_secret_is_held_once_it_is_answered(requested: dict[s
         gc.enable()
 
 
-async def test_who_claims_another_tenants_entity_uses_up_nothing_of_its_rate() -> None:
+async def test_a_claim_of_another_tenants_entity_uses_none_of_its_rate() -> None:
     bench = Bench(Server(), rate=1e-9)
     bench.grant = ConnectionGrant(frozenset({"evil"}), frozenset({("evil", "default")}))
     assert "PolicyError" in (await bench.ask())["error"]
@@ -236,7 +236,7 @@ AMISS: dict[str, tuple[dict[str, Any], str, tuple[str, str, str]]] = {
 
 
 @pytest.mark.parametrize("case", AMISS)
-async def test_what_somebody_known_asks_for_that_cannot_be_is_a_fact_about_who_asked(case: str) -> None:
+async def test_an_invalid_request_of_a_known_client_is_an_event_with_its_requester(case: str) -> None:
     changes, error, (namespace, name, entry) = AMISS[case]
     bench = Bench(server := Server())
     answer = await bench.ask(**changes)
@@ -258,27 +258,27 @@ async def test_what_somebody_known_asks_for_that_cannot_be_is_a_fact_about_who_a
     [{"context__entity_jwt": "no token"}, {"context__host_jwt": "no token"}, {"key": 5}, {POLICY: {}}],
     ids=["the entity's token", "the host's token", "a name that is no text", "a policy that is no text"],
 )
-async def test_who_is_nobody_known_makes_no_fact(changes: dict[str, Any]) -> None:
+async def test_an_unknown_client_causes_no_event(changes: dict[str, Any]) -> None:
     bench = Bench(Server())
     assert "error" in await bench.ask(**changes)
     assert len(bench.audit) == 0
 
 
-async def test_who_asks_too_often_for_what_cannot_be_is_told_that_and_no_more_of_it() -> None:
+async def test_a_client_with_too_many_invalid_requests_is_informed_and_gets_no_details() -> None:
     bench = Bench(Server(), rate=1e-9)
     assert "PolicyError" in (await bench.ask(**{POLICY: ""}))["error"]
     assert "TRELLIS_SECRETS_ENTITY_RATE" in (await bench.ask(**{POLICY: ""}))["error"]["Other"]
     assert [event.error for event in bench.denied] == ["PolicyError", "Other"]
 
 
-async def test_of_a_long_message_a_fact_has_as_much_as_a_fact_may_have() -> None:
+async def test_a_long_message_is_truncated_to_the_limit_of_an_event() -> None:
     trouble = NotFound(CALL, status=404, reason="NotFound", message="x" * 5000)
     bench = Bench(Server(trouble))
     await bench.ask()
     assert [event.message for event in bench.denied] == ["x" * 1024]
 
 
-async def test_a_span_says_who_asked_over_which_lattices_and_how_it_ended() -> None:
+async def test_a_span_has_the_requester_the_lattices_and_the_result() -> None:
     bench = Bench(Server())
     await bench.ask()
     about = {"trellis.application": "app", "trellis.entity": bench.entity.public, "trellis.lattices": ("shop/default",)}
@@ -298,7 +298,7 @@ async def test_a_span_says_who_asked_over_which_lattices_and_how_it_ended() -> N
     ],
     ids=lambda item: item if isinstance(item, str) else "",
 )
-async def test_a_span_says_how_it_ended_and_nothing_of_an_exception(
+async def test_a_span_has_the_result_and_nothing_of_an_exception(
     server: Server, requested: dict[str, Any], outcome: str
 ) -> None:
     bench = Bench(server)
@@ -309,14 +309,14 @@ async def test_a_span_says_how_it_ended_and_nothing_of_an_exception(
     assert PLANTED not in span.to_json()
 
 
-async def test_who_waited_too_long_is_told_so_and_nothing_is_read() -> None:
+async def test_an_expired_request_is_answered_without_a_read() -> None:
     server = Server()
     bench = Bench(server)
     assert list((await bench.ask(age=Timings().answer + 1))["error"]) == ["Other"]
     assert not server.requested
 
 
-async def test_an_answer_that_cannot_leave_is_counted_and_no_grant_is_said() -> None:
+async def test_an_unsendable_answer_is_counted_and_not_published_as_granted() -> None:
     bench = Bench(Server())
     assert await bench.ask(lost=True) == {}
     assert bench.dropped("lost") == 1
@@ -367,7 +367,7 @@ ADDRESS = "https://10.0.0.1:6443"
         "too many",
     ],
 )
-async def test_an_error_of_the_api_server_is_told_in_words_for_whoever_asked(
+async def test_an_error_of_the_api_server_is_explained_to_the_requester(
     error: Any, user: str, shown: str, hidden: str
 ) -> None:
     message = describe_error(error, Identity(user, "shop", "rule"))

@@ -78,7 +78,7 @@ def test_each_answer_is_sealed_with_a_key_of_its_own(request_: Request) -> None:
     assert len({payload[:28] for payload, _ in answers}) == 50
 
 
-def test_an_answer_opens_for_nobody_else(request_: Request) -> None:
+def test_only_the_requester_can_decrypt_an_answer(request_: Request) -> None:
     payload, headers = seal_reply(request_, b"{}")
     with pytest.raises(CryptoError):
         opened(payload, headers, PrivateKey.generate())
@@ -116,7 +116,7 @@ def test_a_refusal_is_what_serde_writes(name: ErrorName) -> None:
     assert body == {"error": {name.value: 'why "so"\n✓'} if name in WITH_MESSAGE else name.value}
 
 
-def test_a_refusal_can_be_sent_whatever_its_words_are() -> None:
+def test_a_refusal_with_any_text_can_be_sent() -> None:
     """A message from elsewhere may hold half of a surrogate pair, which is no JSON."""
     assert json.loads(Refusal(ErrorName.UPSTREAM, "a\ud800b").body()) == {"error": {"UpstreamError": "a?b"}}
     assert json.loads(Refusal(ErrorName.OTHER, "").body()) == {"error": {"Other": ""}}

@@ -78,7 +78,7 @@ async def running(audit: Audit) -> AsyncIterator[None]:
     await asyncio.wait({task})
 
 
-async def test_each_answer_is_said_under_a_number_of_its_own(audit: Audit, bus: RecordingBus) -> None:
+async def test_each_answer_is_published_under_its_own_number(audit: Audit, bus: RecordingBus) -> None:
     async with running(audit):
         audit.record(granted())
         await until(lambda: len(bus.events) == 1)
@@ -89,7 +89,7 @@ async def test_each_answer_is_said_under_a_number_of_its_own(audit: Audit, bus: 
     assert len(set(bus.marks)) == 3
 
 
-async def test_equal_answers_that_wait_become_one_fact_with_their_count(audit: Audit, bus: RecordingBus) -> None:
+async def test_equal_answers_that_wait_become_one_event_with_their_count(audit: Audit, bus: RecordingBus) -> None:
     for _ in range(1000):
         audit.record(granted())
     audit.record(granted("other"))
@@ -98,7 +98,7 @@ async def test_equal_answers_that_wait_become_one_fact_with_their_count(audit: A
     assert [(event.name, event.count) for event in bus.events] == [("db", 1000), ("other", 1)]
 
 
-async def test_what_the_bus_did_not_take_is_said_when_it_is_back_and_in_order(audit: Audit, bus: RecordingBus) -> None:
+async def test_unpublished_events_are_published_in_order_once_the_bus_is_back(audit: Audit, bus: RecordingBus) -> None:
     bus.trouble = BusUnavailable("away")
     async with running(audit):
         for number in range(3):
@@ -111,7 +111,7 @@ async def test_what_the_bus_did_not_take_is_said_when_it_is_back_and_in_order(au
 
 
 @pytest.mark.parametrize("trouble", [EventRefused("too large"), ValueError("no JSON")])
-async def test_a_fact_that_is_refused_is_counted_and_holds_up_no_other(
+async def test_a_refused_event_is_counted_and_delays_no_other(
     audit: Audit, bus: RecordingBus, metrics: Metrics, trouble: Exception
 ) -> None:
     bus.trouble = trouble
@@ -124,7 +124,7 @@ async def test_a_fact_that_is_refused_is_counted_and_holds_up_no_other(
     assert dropped(metrics) == 1
 
 
-async def test_beyond_what_may_wait_facts_are_dropped_and_counted(
+async def test_events_beyond_the_queue_limit_are_dropped_and_counted(
     audit: Audit, metrics: Metrics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(auditing, "MOST", 10)
@@ -135,7 +135,7 @@ async def test_beyond_what_may_wait_facts_are_dropped_and_counted(
     assert dropped(metrics) == 5
 
 
-async def test_a_flood_of_one_source_drops_nothing_of_another_and_keeps_it_waiting_for_one_fact(
+async def test_a_flood_of_one_source_drops_no_event_of_another_and_delays_it_by_one(
     audit: Audit, bus: RecordingBus, metrics: Metrics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(auditing, "MOST", 10)
@@ -151,7 +151,7 @@ async def test_a_flood_of_one_source_drops_nothing_of_another_and_keeps_it_waiti
     assert names.index("s2") == 5
 
 
-async def test_a_source_that_says_something_else_each_time_is_slowed_down_and_another_is_not(
+async def test_a_source_with_ever_different_events_is_slowed_down_and_another_is_not(
     audit: Audit, bus: RecordingBus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(auditing, "EVENTS_AT_ONCE", 5.0)

@@ -73,7 +73,7 @@ def test_a_request_of_the_crates_is_understood(made: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("sent", ANSWERS, ids=lambda sent: sent.get("error", f"{sent.get('value', '')[:16]}…"))
-def test_an_answer_of_ours_was_read_by_the_crates_as_it_was_meant(sent: dict[str, Any]) -> None:
+def test_an_answer_of_trellis_is_decoded_by_the_rust_crates(sent: dict[str, Any]) -> None:
     if "error" in sent:
         assert "error" in sent["read"]
         assert list(sent["read"]) == ["error"]

@@ -85,7 +85,7 @@ async def test_a_secret_that_is_as_it_was_given_is_no_news(world: World) -> None
     assert world.events == []
 
 
-async def test_a_change_is_said_once_with_all_who_have_an_older_version(world: World) -> None:
+async def test_a_change_is_published_once_with_all_holders_of_older_versions(world: World) -> None:
     world.give("N1", "1", "shop")
     world.give("N2", "2", "bank")
     world.give("N3", "3", "new")
@@ -97,7 +97,7 @@ async def test_a_change_is_said_once_with_all_who_have_an_older_version(world: W
     assert [(group.namespace, group.lattice) for group in event.groups] == GROUPS
 
 
-async def test_a_secret_made_anew_is_another(world: World) -> None:
+async def test_a_recreated_secret_is_a_different_one(world: World) -> None:
     world.give()
     world.version = ("other", "1")
     async with running(world):
@@ -105,7 +105,7 @@ async def test_a_secret_made_anew_is_another(world: World) -> None:
     assert [event.uid for event, _ in world.events] == ["other"]
 
 
-async def test_a_secret_that_is_deleted_is_said_when_it_is_there_again(world: World) -> None:
+async def test_a_deleted_secret_is_published_when_it_returns(world: World) -> None:
     world.give()
     world.version = None
     async with running(world):
@@ -116,7 +116,7 @@ async def test_a_secret_that_is_deleted_is_said_when_it_is_there_again(world: Wo
     assert len(world.events) == 1
 
 
-async def test_a_change_that_the_bus_did_not_take_is_said_again(world: World) -> None:
+async def test_an_unpublished_change_is_published_again(world: World) -> None:
     world.give()
     world.version, world.unavailable = ("u", "2"), True
     async with running(world):
@@ -126,7 +126,7 @@ async def test_a_change_that_the_bus_did_not_take_is_said_again(world: World) ->
     assert len(world.events) == 1
 
 
-async def test_replicas_that_know_the_same_say_it_under_one_mark_and_others_under_another() -> None:
+async def test_replicas_with_equal_knowledge_publish_under_one_dedup_id_and_others_under_another() -> None:
     marks = []
     for hosts in (["N1"], ["N1"], ["N2"]):
         world = World()
@@ -151,7 +151,7 @@ async def test_what_is_remembered_is_bounded(world: World) -> None:
     assert all(len(holders.hosts) <= MOST_HOLDERS for holders in given.versions.values())
 
 
-async def test_who_was_given_a_very_old_version_is_told_of_all_the_same(world: World) -> None:
+async def test_a_holder_of_a_very_old_version_is_reported_too(world: World) -> None:
     for number in range(3 * MOST_VERSIONS):
         world.give(f"N{number}", version=str(number))
     world.version = ("u", "new")

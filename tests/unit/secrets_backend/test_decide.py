@@ -33,7 +33,7 @@ def a_link(*groups: str, grants: tuple[Grant, ...] = ()) -> ConnectionGrant:
     return ConnectionGrant(frozenset(namespace for namespace, _ in pairs), frozenset(pairs), grants)
 
 
-def test_a_namespace_whose_grant_may_have_gone_with_its_crd_gives_nothing_and_others_do() -> None:
+def test_a_namespace_whose_grant_may_be_deleted_with_its_crd_is_refused_and_others_are_not() -> None:
     link = replace(a_link("shop/default", "bank/default"), unsure=frozenset({"shop"}))
     with pytest.raises(Refusal) as refused:
         ask(link, "shop")
@@ -116,14 +116,14 @@ def test_what_is_no_name_of_an_account_is_never_made_one(name: str) -> None:
     assert refusal(SHOP, "shop", name).reason is Reason.INVALID_ACCOUNT_NAME
 
 
-def test_every_namespace_of_the_link_counts_because_a_request_does_not_say_its_lattice() -> None:
+def test_every_namespace_of_the_connection_counts_because_a_request_does_not_name_its_lattice() -> None:
     link = a_link("shop/default", "till/other")
     assert ask(link, "shop").namespace == "shop"
     assert ask(link, "till").namespace == "till"
 
 
 @pytest.mark.parametrize("namespace", ["payments", "default", "kube-system", "shop-2"])
-def test_another_namespace_is_closed_and_it_is_said_what_opens_it(namespace: str) -> None:
+def test_another_namespace_is_refused_with_the_grant_to_create(namespace: str) -> None:
     refused = refusal(SHOP, namespace)
     assert named(refused, f"namespace {namespace}", "SecretGrant", "namespace shop") is Reason.NAMESPACE_NOT_GRANTED
 
@@ -141,7 +141,7 @@ def test_a_grant_opens_the_namespace_that_it_stands_in_and_no_other() -> None:
     assert ask(link, "shop", "anybody").user == "system:serviceaccount:shop:anybody", "one's own is as open as before"
 
 
-def test_an_account_that_no_grant_has_is_refused_and_it_is_said_where_to_add_it() -> None:
+def test_an_account_without_a_grant_is_refused_with_the_field_to_edit() -> None:
     link = a_link("shop/default", grants=(a_grant("payments", serviceAccounts=["reader"]),))
     needs = ("SecretGrant payments/shop", "serviceAccounts")
     refused = refusal(link, "payments", "admin")
@@ -186,12 +186,12 @@ def test_a_grant_for_others_narrows_nothing() -> None:
     assert ask(link, "shop", "admin").user == "system:serviceaccount:shop:admin"
 
 
-def test_a_grant_for_nobody_closes_the_namespace() -> None:
+def test_a_grant_without_accounts_closes_the_namespace() -> None:
     link = a_link("shop/default", grants=(a_grant("shop", serviceAccounts=[]),))
     assert named(refusal(link, "shop", "reader"), "SecretGrant shop/shop") is Reason.ACCOUNT_NOT_GRANTED
 
 
-def test_of_several_grants_any_lets_it_through_and_the_first_by_name_is_told() -> None:
+def test_any_of_several_grants_permits_and_the_first_by_name_is_reported() -> None:
     grants = (
         a_grant("payments", "c", serviceAccounts=["one", "two"]),
         a_grant("payments", "b", serviceAccounts=["two"]),

@@ -74,7 +74,7 @@ def test_any_bytes_in_a_box_are_read_alike(text: bytes) -> None:
 
 @given(payload=st.binary(max_size=200), name=st.text(max_size=60), value=st.text(max_size=80))
 @settings(max_examples=200, deadline=None)
-def test_any_message_is_refused_if_nobody_sealed_it(payload: bytes, name: str, value: str) -> None:
+def test_any_unsealed_message_is_refused(payload: bytes, name: str, value: str) -> None:
     for headers in ({name: value}, {"WasmCloud-Host-Xkey": value}, None):
         with pytest.raises(Refusal):
             open_request(headers, payload, KEYS, NOW)

@@ -54,7 +54,7 @@ def test_links_that_are_no_more_one_account_share_nothing_any_more(cache: Cache)
         assert homes(cache, ONE) == ({"shop", "bank"} if yes else {"shop"})
 
 
-def test_a_link_that_is_gone_shares_nothing_any_more(cache: Cache) -> None:
+def test_a_closed_connection_shares_nothing(cache: Cache) -> None:
     cache.record_account(ONE, TWO, yes=True)
     assert homes(cache, ONE) == {"shop", "bank"}
     cache.connection_removed(TWO)

@@ -170,7 +170,7 @@ async def test_what_may_not_be_read_is_unknown_and_what_may_not_be_written_chang
     assert not world.kube.health.notes()
 
 
-async def test_nothing_is_written_while_grants_are_unknown_or_gone() -> None:
+async def test_nothing_is_written_while_grants_are_unknown_or_deleted() -> None:
     world = World()
     world.cache.grants_known = lambda: False
     assert await world.run() == (RECHECK, "")

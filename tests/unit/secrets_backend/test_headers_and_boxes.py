@@ -67,7 +67,7 @@ HEADERS: dict[str, tuple[Mapping[str, str] | None, ErrorName | None]] = {
 
 
 @pytest.mark.parametrize("case", HEADERS)
-def test_the_header_names_who_sealed(case: str) -> None:
+def test_the_header_names_the_sender(case: str) -> None:
     given, expected = HEADERS[case]
     opening = Opening(GOOD, given)
     if expected is None:
@@ -139,7 +139,7 @@ BOXES: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("case", BOXES)
-def test_a_box_that_does_not_open_says_nothing_of_what_is_in_it(case: str) -> None:
+def test_an_undecryptable_message_discloses_nothing(case: str) -> None:
     refused = refusal(Opening(BOXES[case], headers()), b"" if BOXES[case] == asking() else asking())
     assert refused.error is ErrorName.DECRYPTION
     assert refused.body() == b'{"error":"DecryptionError"}'

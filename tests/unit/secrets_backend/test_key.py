@@ -42,9 +42,7 @@ def rotated(kube: FakeKube, key: Key) -> KeyRing:
     return ring
 
 
-async def test_a_key_that_is_replaced_right_after_it_was_read_is_seen_by_who_doubts_it(
-    kube: FakeKube, key: Key
-) -> None:
+async def test_a_key_replaced_right_after_a_read_is_seen_by_a_later_refresh(kube: FakeKube, key: Key) -> None:
     """Another replica gave the new one to a host already, whose first request comes here."""
     await key.look()
     ring = rotated(kube, key)
@@ -52,7 +50,9 @@ async def test_a_key_that_is_replaced_right_after_it_was_read_is_seen_by_who_dou
     assert key.ring == ring
 
 
-async def test_what_nobody_can_open_costs_one_request_for_all_who_doubt_at_once(kube: FakeKube, key: Key) -> None:
+async def test_an_undecryptable_message_costs_one_request_for_all_concurrent_refreshes(
+    kube: FakeKube, key: Key
+) -> None:
     requested: list[str] = []
 
     def count(request: HttpRequest) -> bool:
@@ -64,7 +64,7 @@ async def test_what_nobody_can_open_costs_one_request_for_all_who_doubt_at_once(
     assert [path.rsplit("/", 1)[-1] for path in requested] == [names.SECRETS_KEY]
 
 
-async def test_a_key_that_is_gone_and_may_not_be_created_again_is_noted_until_it_is(kube: FakeKube) -> None:
+async def test_a_deleted_key_that_may_not_be_recreated_is_reported_until_it_is(kube: FakeKube) -> None:
     health = Health("test")
     key = Key(kube, "system", health, TIMINGS)
     await key.look()

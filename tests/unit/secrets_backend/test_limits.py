@@ -33,7 +33,7 @@ def test_a_rate_below_one_lets_one_through_at_a_time() -> None:
     assert limits.allows("M1", 2.1)
 
 
-def test_no_rate_is_no_limit_and_remembers_nobody() -> None:
+def test_without_a_rate_there_is_no_limit_and_no_memory() -> None:
     limits = Limits(0.0)
     assert all(limits.allows("M1", 0.0) for _ in range(10_000))
     assert len(limits) == 0

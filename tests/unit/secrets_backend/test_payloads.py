@@ -129,7 +129,7 @@ EMPTY = {"left out": Absent, "null": None, "empty": ""}
 
 @pytest.mark.parametrize("how", EMPTY)
 @pytest.mark.parametrize("member", MISSING)
-def test_what_is_missing_is_said_by_the_check_that_needs_it(member: str, how: str) -> None:
+def test_a_missing_field_is_reported_by_its_check(member: str, how: str) -> None:
     value = {} if how == "empty" and member in OBJECTS else EMPTY[how]
     refused = refusal(message(asking_with({member: value})))
     error, expected_text = MISSING[member]

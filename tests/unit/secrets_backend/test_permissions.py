@@ -22,7 +22,7 @@ def test_what_is_missing_is_given_by_one_command(user: str, who: str) -> None:
     assert hint == f"`trellis secrets roles -n shop {who} -s db | kubectl apply -f -`"
 
 
-def test_nobody_is_led_to_let_it_be_a_user_of_kubernetes_own() -> None:
+def test_permissions_never_suggest_to_impersonate_a_system_user() -> None:
     hint = roles_hint(Identity("system:admin", "shop", ""))
     assert "ClusterRole" in hint
     assert "`" not in hint

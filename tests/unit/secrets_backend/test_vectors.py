@@ -21,7 +21,7 @@ KINDS = {"account": Prefix.ACCOUNT, "component": Prefix.COMPONENT, "host": Prefi
 
 
 @pytest.mark.parametrize("name", CURVE_KEYS)
-def test_a_seed_of_rust_is_the_key_that_rust_says_it_is(name: str) -> None:
+def test_a_seed_of_rust_gives_the_same_key(name: str) -> None:
     key = CurveKey.from_seed(KEYS[name]["seed"])
     assert key.public == KEYS[name]["public"]
     assert key.seed() == KEYS[name]["seed"]
@@ -29,7 +29,7 @@ def test_a_seed_of_rust_is_the_key_that_rust_says_it_is(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_a_signing_seed_of_rust_has_the_public_key_that_rust_says(name: str) -> None:
+def test_a_signing_seed_of_rust_gives_the_same_public_key(name: str) -> None:
     key = SigningKey(decode_seed(KEYS[name]["seed"], KINDS[name]))
     assert encode_public(KINDS[name], key.verify_key.encode()) == KEYS[name]["public"]
 

@@ -134,7 +134,7 @@ def test_what_cannot_be_reached_gets_none_and_loses_the_one_it_had(application: 
     assert "RemoveService" in kinds(decide(replace(had, claims=(claim(application),))))
 
 
-def test_loopback_is_told() -> None:
+def test_a_loopback_address_is_reported() -> None:
     (warning,) = decide(snapshot(claim(app(capability("http", link("127.0.0.1:80"), ANY_HOST)))))
     assert isinstance(warning, Warn)
     assert (warning.group, warning.reason) == (GROUP, "LoopbackAddress")
@@ -166,7 +166,7 @@ def test_what_is_not_deployed_goes_and_what_is_not_known_stays() -> None:
     assert decide(replace(had, claims=(), unknown=frozenset({"east/1"}))) == []
 
 
-def test_a_gateway_leads_to_a_service_as_long_as_that_is_asked_for() -> None:
+def test_a_gateway_routes_to_a_service_while_requested() -> None:
     asks = {names.ANNOTATION_SERVICE_GATEWAY: "edge/front", names.ANNOTATION_SERVICE_HOSTNAMES: "a.example.com, b.c"}
     world = after(snapshot(claim(app(**asks))))
     (write,) = decide(world)
@@ -218,7 +218,7 @@ EDITS: dict[str, Callable[[dict[str, Any]], Any]] = {
 
 @pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
 @pytest.mark.parametrize("hostnames", ["", "shop.example.com"])
-def test_what_somebody_changes_in_a_route_is_put_back(edit: Callable[[dict[str, Any]], Any], hostnames: str) -> None:
+def test_edits_of_a_route_are_reverted(edit: Callable[[dict[str, Any]], Any], hostnames: str) -> None:
     world, made = routed(**{names.ANNOTATION_SERVICE_HOSTNAMES: hostnames})
     assert decide(world) == []
     spec = copy.deepcopy(dict(made.spec))
@@ -271,7 +271,7 @@ def test_an_edited_memory_is_none(text: str) -> None:
     assert read_cached_listeners(text) == ()
 
 
-def test_the_service_of_somebody_else_is_left_alone_and_told() -> None:
+def test_the_service_of_another_owner_is_left_alone_and_reported() -> None:
     (warning,) = decide(snapshot(claim(), services={"shop": foreign()}))
     assert isinstance(warning, Warn)
     assert warning.reason == "ServiceNameTaken"
@@ -345,7 +345,7 @@ def test_a_service_of_a_former_version_that_is_deleted_has_them_there_before_it_
     assert kinds(decide(replace(world, claims=()))) == ["RemoveFinalizer"], "nobody wants it any more"
 
 
-def test_another_is_made_once_a_service_that_is_deleted_is_gone() -> None:
+def test_a_deleted_service_is_recreated_after_its_deletion() -> None:
     world = after(snapshot(claim()))
     assert decide(deleted(world)) == [], "somebody else's finalizer holds it"
     assert kinds(decide(replace(world, services={}))) == ["CreateService", "WriteSlice"]
@@ -406,7 +406,7 @@ def preserved(world: Snapshot) -> Snapshot:
 
 
 @pytest.mark.parametrize("pods", [(POD,), ()], ids=["with hosts", "without"])
-def test_what_a_service_had_been_given_is_known_to_whoever_leads_next(pods: tuple[PodView, ...]) -> None:
+def test_former_endpoints_of_a_service_are_known_to_the_next_leader(pods: tuple[PodView, ...]) -> None:
     world = preserved(after(snapshot(claim(pods=pods))))
     world = replace(world, claims=(claim(app(**{names.ANNOTATION_SERVICE_TYPE: "NodePort"}), pods=pods),))
     create, *_ = decide(world)
@@ -450,7 +450,7 @@ def test_a_slice_names_no_service_that_is_none_of_the_application() -> None:
 
 
 @pytest.mark.parametrize("text", ["{", '{"application":"shop","lattice":"east/1","uid":"former","spec":{}}'])
-def test_an_uninstallation_leaves_endpoints_to_a_service_whatever_stands_on_its_slice(text: str) -> None:
+def test_an_uninstallation_keeps_the_endpoints_of_a_service_for_any_slice_content(text: str) -> None:
     had = after(snapshot(claim()))
     (piece,) = had.slices["shop"]
     world = replace(had, slices={"shop": (replace(piece, preserved=text),)}, remove_finalizers=True)
@@ -460,7 +460,7 @@ def test_an_uninstallation_leaves_endpoints_to_a_service_whatever_stands_on_its_
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", "{}", '{"application":"shop","lattice":"east/1","spec":{"ports":[1]}}']
 )
-def test_what_is_kept_may_be_edited_by_anybody(text: str) -> None:
+def test_preserved_services_may_be_edited(text: str) -> None:
     world = preserved(after(snapshot(claim())))
     (piece,) = world.slices["shop"]
     (create, *_) = decide(replace(world, slices={"shop": (replace(piece, preserved=text),)}))
@@ -498,7 +498,7 @@ def test_uninstalling_leaves_no_slice_that_outlives_its_service() -> None:
     assert kinds(decide(removed)) == ["DeleteSlice"]
 
 
-def test_what_is_asked_for_in_vain_is_told() -> None:
+def test_an_unsatisfiable_request_is_reported() -> None:
     (warning,) = decide(snapshot(refused=(Refused("NamespaceNotAllowed", "no", GROUP),)))
     assert warning == Warn(GROUP, "NamespaceNotAllowed", "no")
     assert [
@@ -549,7 +549,7 @@ def test_endpoints_are_hosts_that_meet_a_requirement() -> None:
     assert led_to(snapshot(claim(application, pods=pods, hosts=hosts))) == {"fits", "told"}
 
 
-def test_endpoints_are_hosts_that_run_the_provider_where_that_is_told() -> None:
+def test_endpoints_are_hosts_that_run_the_provider_if_known() -> None:
     second = replace(POD, name="host-2", uid="uid-2", addresses=("10.0.0.2",))
     unheard = replace(POD, name="host-3", uid="uid-3", addresses=("10.0.0.3",))
     pods = (POD, second, unheard)
@@ -566,7 +566,7 @@ def test_endpoints_are_hosts_that_run_the_provider_where_that_is_told() -> None:
     assert led_to(snapshot(claim(pods=pods, hosts=later, running=running))) == {"host-1", "host-3"}
 
 
-def test_of_an_application_with_very_many_ports_the_first_are_mirrored_and_the_number_is_told() -> None:
+def test_of_an_application_with_very_many_ports_the_first_are_reflected_and_the_number_is_reported() -> None:
     application = app()
     first = application.listeners[0]
     many = tuple(replace(first, component=f"http-{number:03}", port=1_000 + number) for number in range(PORTS_MOST + 5))

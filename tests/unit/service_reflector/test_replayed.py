@@ -125,7 +125,7 @@ def test_with_gaps_heartbeats_and_wadms_answer_end_in_the_same(messages: list[Me
     assert made(comparison, watch) == ({"http"}, {"host-1"})
 
 
-def test_a_provider_that_starts_again_is_news_though_nobody_heard_it_stop() -> None:
+def test_a_restarted_provider_is_a_change_even_if_its_stop_was_missed() -> None:
     running = ProviderHosts()
     assert running.record(PROVIDER, "N1", True, 1.0, "1")
     assert not running.record(PROVIDER, "N1", True, 1.5, "1"), "it came twice"
@@ -199,5 +199,5 @@ def test_a_provider_event_without_a_host_is_its_sources() -> None:
         ("wasmbus.evt.default.linkdef_deleted", {"data": {"source_id": PROVIDER, "name": "default"}}),
     ],
 )
-def test_garbage_and_what_says_nothing_of_it_takes_nothing_away(subject: str, data: object) -> None:
+def test_malformed_and_unrelated_messages_remove_nothing(subject: str, data: object) -> None:
     assert made(*run([*ALIVE, {"subject": subject, "data": data}])) == ({"http"}, {"host-1"})

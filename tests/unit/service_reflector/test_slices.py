@@ -36,7 +36,7 @@ def stored(wanted: Sequence[Slice]) -> list[SliceView]:
     ]
 
 
-def test_an_endpoint_tells_whether_it_is_ready_serves_or_ends() -> None:
+def test_an_endpoint_has_the_conditions_ready_serving_and_terminating() -> None:
     pods = [a_pod(1), a_pod(2, serving=False), a_pod(3, terminating=True), a_pod(4, serving=False, terminating=True)]
     (piece,) = pack("shop", [endpoint_set(pods)], [])
     assert [tuple(endpoint["conditions"].values()) for endpoint in piece.endpoints] == [

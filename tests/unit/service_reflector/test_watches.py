@@ -45,7 +45,7 @@ class World:
 
 
 @pytest.mark.parametrize("first", ["service", "slice"])
-def test_a_slice_is_kept_for_a_service_from_the_moment_on_in_which_that_is_gone(first: str) -> None:
+def test_a_slice_belongs_to_a_service_from_its_deletion_on(first: str) -> None:
     world = World()
     if first == "service":
         world.service(None, SERVICE)

@@ -12,7 +12,7 @@ from support.suite.tcp_proxy import TcpProxy
 
 
 @pytest.mark.parametrize("turns", range(6))
-def test_who_leaves_while_a_connection_is_made_leaves_none(turns: int) -> None:
+def test_a_client_that_leaves_during_a_connect_leaves_no_connection(turns: int) -> None:
     async def leave_early() -> None:
         server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
         async with TcpProxy("127.0.0.1", server.sockets[0].getsockname()[1]) as proxy:

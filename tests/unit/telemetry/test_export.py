@@ -111,7 +111,7 @@ async def test_shutdown_sends_what_is_left(collector: Collector) -> None:
     assert b"last" in collector.received.get_nowait()[1]
 
 
-async def test_a_collector_that_is_away_costs_one_warning_and_no_wait_at_the_end(
+async def test_an_unreachable_collector_costs_one_warning_and_no_wait_at_shutdown(
     events: list[structlog.typing.EventDict],
 ) -> None:
     with socket.socket() as closed:
@@ -133,7 +133,7 @@ async def test_a_collector_that_is_away_costs_one_warning_and_no_wait_at_the_end
     }
 
 
-async def test_a_collector_that_hangs_ends_the_shutdown_in_time_and_says_so(
+async def test_a_collector_that_hangs_ends_the_shutdown_in_time_and_reports_it(
     events: list[structlog.typing.EventDict],
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -146,7 +146,7 @@ async def test_a_collector_that_hangs_ends_the_shutdown_in_time_and_says_so(
 
 
 @pytest.mark.parametrize(("status", "retry_after"), [(400, ""), (503, "3600"), (503, "Wed, 21 Oct 2099 07:28:00 GMT")])
-async def test_a_refusing_collector_is_warned_of_and_its_return_told(
+async def test_a_refusing_collector_is_logged_and_its_recovery_too(
     collector: Collector, events: list[structlog.typing.EventDict], status: int, retry_after: str
 ) -> None:
     """However long it asks to wait: an hour would be an hour of dropped spans."""
@@ -184,7 +184,7 @@ class Scripted(SpanExporter):
         self.shutdowns += 1
 
 
-def test_an_outage_is_told_once_in_five_minutes_and_its_end_once(events: list[structlog.typing.EventDict]) -> None:
+def test_an_outage_is_reported_once_in_five_minutes_and_its_end_once(events: list[structlog.typing.EventDict]) -> None:
     now = [0.0]
     failure, success = SpanExportResult.FAILURE, SpanExportResult.SUCCESS
     inner = Scripted(failure, failure, failure, success, success, failure)
@@ -198,7 +198,7 @@ def test_an_outage_is_told_once_in_five_minutes_and_its_end_once(events: list[st
     assert levels == [["warning"], [], ["warning"], ["info"], [], ["warning"]]
 
 
-def test_a_password_of_the_endpoint_is_not_told(events: list[structlog.typing.EventDict]) -> None:
+def test_a_password_of_the_endpoint_is_not_reported(events: list[structlog.typing.EventDict]) -> None:
     Outage("http://u:hunter2@c").failed("x")
     assert "hunter2" not in str(events)
 

@@ -56,7 +56,7 @@ def test_a_reason_shows_no_password() -> None:
     assert "hunter2" not in str((health.readiness(), health.liveness()))
 
 
-def test_only_a_probe_makes_it_dead_and_its_answer_is_asked_anew() -> None:
+def test_only_a_probe_makes_it_dead_and_the_probe_is_evaluated_each_time() -> None:
     answers = iter(["no progress for 61 s", None])
     health = Health("node_watcher")
     health.add_liveness("watch nodes", lambda: next(answers))
@@ -90,7 +90,7 @@ def test_it_knows_for_how_long_it_has_not_been_ready() -> None:
     assert health.not_ready_seconds() == 0
 
 
-def test_the_lag_is_what_the_loop_is_late_and_is_told_once() -> None:
+def test_the_lag_is_the_delay_of_the_loop_and_is_reported_once() -> None:
     clock = Clock()
     lag = LoopLag(1.0, clock)
     clock.now += 0.5

@@ -122,7 +122,7 @@ def test_what_json_does_not_know_is_still_logged(log_format: Literal["json", "te
     assert len(err.splitlines()) == 1, "logging reported an error of its own"
 
 
-def test_libraries_log_warnings_only_until_debug_is_asked_for(capsys: Capture) -> None:
+def test_libraries_log_warnings_only_until_debug_is_requested(capsys: Capture) -> None:
     setup_logging(log_format="json", level="info")
     for name in ("nats.aio", "faststream", "aiohttp.access", "kubernetes.client"):
         logging.getLogger(name).info("chatter")
@@ -181,7 +181,7 @@ def test_text_is_one_readable_line(capsys: Capture) -> None:
     )
 
 
-def test_what_the_cluster_says_cannot_steer_the_terminal(capsys: Capture) -> None:
+def test_text_from_the_cluster_cannot_control_the_terminal(capsys: Capture) -> None:
     setup_logging(log_format="text", level="info")
     log.info("said \033[31m\nfaked line", value="\033[2J", c1="\x9b2J", name="Zürich")
     err = capsys.readouterr().err

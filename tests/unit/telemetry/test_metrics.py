@@ -44,7 +44,7 @@ def test_the_names_and_labels_are_those_of_the_dashboards() -> None:
     assert b"trellis_build_info" in generate_latest(metrics.registry)
 
 
-def test_a_callback_is_read_anew_at_each_scrape() -> None:
+def test_a_callback_is_evaluated_at_each_scrape() -> None:
     metrics, readings = Metrics(), iter([1.0, 2.0])
     metrics.watch_staleness("s", "nodes", "nodes", lambda: next(readings))
     labels = {"service": "s", "resource": "nodes", "watch": "nodes"}
@@ -63,7 +63,7 @@ def test_a_queue_made_again_replaces_the_former_which_can_no_longer_end_it() -> 
     assert sample(metrics, "trellis_queue_oldest_seconds", service="s", queue="q") is None
 
 
-def test_a_forgotten_watch_leaves_the_others() -> None:
+def test_a_removed_watch_keeps_the_others() -> None:
     metrics = Metrics()
     forget = metrics.watch_staleness("s", "jobs", "jobs in a", lambda: 1)
     metrics.watch_staleness("s", "jobs", "jobs in b", lambda: 2)

@@ -54,7 +54,7 @@ async def test_a_process_without_services_is_alive_but_not_ready(site: Site) -> 
     assert await site.get("/livez") == (200, {"ok": True, "services": {}})
 
 
-async def test_prometheus_sees_which_part_works_and_nothing_of_one_that_is_gone(site: Site) -> None:
+async def test_metrics_show_the_health_of_components_and_nothing_of_ended_ones(site: Site) -> None:
     health = Health("node_watcher")
     site.server.add(health)
     health.ready("bus")
@@ -68,7 +68,7 @@ async def test_prometheus_sees_which_part_works_and_nothing_of_one_that_is_gone(
     assert 'part="watch nodes"' not in text
 
 
-async def test_it_is_ready_when_all_services_are_and_says_who_is_not_and_why(site: Site) -> None:
+async def test_it_is_ready_when_all_services_are_and_names_the_others_with_reasons(site: Site) -> None:
     watcher, provisioner = Health("node_watcher"), Health("provisioner")
     site.server.add(watcher)
     site.server.add(provisioner)
@@ -165,7 +165,7 @@ async def test_a_port_only_ipv4_uses_is_in_use_too() -> None:
         await HealthServer(Metrics()).start(taken.getsockname()[1])
 
 
-async def test_an_address_of_another_machine_is_told_in_words() -> None:
+async def test_an_address_of_another_machine_is_reported() -> None:
     with pytest.raises(SettingsError, match=r"^TRELLIS_HEALTH_PORT: has 0, "):
         await HealthServer(Metrics()).start(0, "192.0.2.1")
 
@@ -202,7 +202,7 @@ async def test_after_a_stop_the_port_is_free_again(site: Site) -> None:
     await again.stop()
 
 
-async def test_whoever_holds_connections_open_keeps_nobody_out_and_takes_no_more_files_than_the_bound(
+async def test_idle_open_connections_block_no_client_and_use_bounded_files(
     site: Site,
 ) -> None:
     idle = [await asyncio.open_connection("127.0.0.1", site.port) for _ in range(2 * MOST_CONNECTIONS)]

@@ -60,7 +60,7 @@ async def test_services_that_see_the_same_change_are_in_one_trace_unasked() -> N
 
 
 @pytest.mark.parametrize("ratio", [0.0, 0.5, 1.0])
-async def test_whether_a_trace_is_sent_is_told_alike_by_all(ratio: float) -> None:
+async def test_the_sampling_decision_is_the_same_in_all_services(ratio: float) -> None:
     spans = InMemorySpanExporter()
     first = setup("node_watcher", span_exporters=[spans], sample_ratio=ratio)
     second = setup("provisioner", span_exporters=[spans], sample_ratio=ratio)
@@ -87,7 +87,7 @@ async def test_the_cluster_is_on_the_spans_that_begin_after_it_is_known() -> Non
     await telemetry.shutdown()
 
 
-async def test_attributes_of_the_environment_are_kept_beside_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_attributes_of_the_environment_are_kept_beside_those_of_trellis(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test,service.name=other")
     spans = InMemorySpanExporter()
     telemetry = setup("node_watcher", span_exporters=[spans])
@@ -108,9 +108,7 @@ async def test_the_sampler_of_the_environment_is_respected(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(("ratio", "sent"), [(0.0, 0), (1.0, 20)])
-async def test_the_share_of_traces_that_is_asked_for_is_sent(
-    ratio: float, sent: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_configured_share_of_traces_is_sent(ratio: float, sent: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_on" if ratio == 0 else "always_off")
     spans = InMemorySpanExporter()
     telemetry = setup("node_watcher", sample_ratio=ratio, span_exporters=[spans])
@@ -156,7 +154,7 @@ async def test_shutdown_may_be_called_again() -> None:
     await telemetry.shutdown()
 
 
-async def test_without_anyone_to_get_them_spans_are_not_recorded_but_their_ids_are_handed_on() -> None:
+async def test_without_an_exporter_spans_are_not_recorded_and_their_ids_are_propagated() -> None:
     telemetry = setup("some_service")
     with telemetry.tracer.start_as_current_span("work") as span:
         assert not span.is_recording()

@@ -94,7 +94,7 @@ def test_another_keys_story_is_another_trace(stories: TraceSpans[str], spans: In
     assert len({trace_of(span) for span in spans.get_finished_spans()}) == 2
 
 
-def test_what_is_said_between_runs_is_part_of_the_story(
+def test_events_between_runs_are_part_of_the_trace(
     stories: TraceSpans[str], telemetry: Telemetry, spans: InMemorySpanExporter
 ) -> None:
     with stories.span("a", "run", None, {}):

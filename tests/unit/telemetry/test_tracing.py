@@ -21,7 +21,7 @@ def test_outside_of_a_span_there_is_no_trace() -> None:
     assert current_trace() is None
 
 
-def test_a_span_begun_from_text_is_a_child_of_the_one_that_wrote_it() -> None:
+def test_a_span_started_from_a_traceparent_is_a_child_of_its_writer() -> None:
     tracer = TracerProvider(shutdown_on_exit=False).get_tracer("t")
     trace = TraceContext(PARENT, "vendor=x")
     with tracer.start_as_current_span("child", context=context_from(trace)) as span:

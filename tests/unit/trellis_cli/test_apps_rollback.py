@@ -73,7 +73,7 @@ def test_what_is_written_is_exactly_the_version_and_names_it() -> None:
     assert not plan.is_met_by(item)
 
 
-def test_marks_of_tools_and_of_ours_stay() -> None:
+def test_labels_of_tools_and_of_trellis_stay() -> None:
     marks = {"version": "v2", "kubectl.kubernetes.io/last-applied-configuration": "{}", "trellis.dev/undeploy": "true"}
     item = stored(annotations=marks, labels={"trellis.dev/lattice": "edge", "app.kubernetes.io/managed-by": "Helm"})
     plan = plan_rollback(item, OLD, "v1")
@@ -108,7 +108,7 @@ def test_an_apply_leaves_out_what_the_manager_never_had_and_keeps_what_it_had() 
     ],
     ids=["nobody", "kubectl apply", "from wadm", "the last of two"],
 )
-def test_it_is_written_as_whoever_applies_it(managers: tuple[Manifest, ...], manager: str) -> None:
+def test_it_is_written_with_the_field_manager_of_the_applier(managers: tuple[Manifest, ...], manager: str) -> None:
     assert plan_rollback(stored(*managers), OLD, "v1").manager == manager
 
 
@@ -144,7 +144,7 @@ def test_a_manifest_that_cannot_be_read_is_named() -> None:
         (stored(managed("kubectl", "Apply")), ""),
     ],
 )
-def test_who_would_change_it_back_is_known(item: Manifest, tool: str) -> None:
+def test_a_manager_that_would_revert_it_is_known(item: Manifest, tool: str) -> None:
     assert gitops_of(item) == tool
 
 
@@ -176,7 +176,7 @@ def test_the_version_to_go_back_to(rows: list[VersionRow], to: str | None, targe
         ([], None, ["--to"]),
     ],
 )
-def test_where_there_is_none_that_is_said(rows: list[VersionRow], to: str | None, names: list[str]) -> None:
+def test_a_missing_history_is_reported(rows: list[VersionRow], to: str | None, names: list[str]) -> None:
     with pytest.raises(RollbackError) as refused:
         target_of(rows, to)
     assert lacking(refused.value, *names) == []

@@ -131,7 +131,7 @@ async def test_certificates_are_made_once_or_taken_from_the_chart_before(kube: F
     assert secret["type"] == "kubernetes.io/tls"
 
 
-def test_a_certificate_is_for_its_names_and_signed_by_the_authority_whose_key_is_gone() -> None:
+def test_a_certificate_has_its_names_and_is_signed_by_an_authority_whose_key_is_discarded() -> None:
     made = make_certificate(["trellis-nats.lab", "*.trellis-nats-headless.lab"])
     assert set(made) == {"tls.crt", "tls.key", "ca.crt"}
     assert made["ca.crt"] != made["tls.crt"]

@@ -48,7 +48,7 @@ def test_pods_that_serve_nothing_or_ended_are_not_asked() -> None:
         ({}, ""),
     ],
 )
-def test_a_pod_that_does_not_run_says_why(status: Manifest, reason: str) -> None:
+def test_a_pod_that_does_not_run_states_the_reason(status: Manifest, reason: str) -> None:
     assert [view_pod.waits for view_pod in view_pods([pod("a", "provisioner", **status)])] == [reason]
 
 
@@ -66,7 +66,7 @@ def test_a_pod_that_does_not_run_says_why(status: Manifest, reason: str) -> None
         (None, 200, ""),
     ],
 )
-def test_a_process_that_is_not_ready_is_heard(body: object, status: int, reason: str) -> None:
+def test_a_process_that_is_not_ready_is_reported(body: object, status: int, reason: str) -> None:
     assert reasons_of(body, status) == reason
 
 

@@ -24,7 +24,7 @@ def test_every_known_breaker_has_a_row_and_so_has_what_else_a_record_holds() -> 
     ]
 
 
-def test_an_open_one_says_since_when_until_when_how_many_why_and_what_to_do() -> None:
+def test_an_open_breaker_shows_its_start_end_number_reason_and_remedy() -> None:
     document = OPEN.document()
     assert (document["since"], document["until"]) == ("1970-01-12T13:46:40Z", "1970-01-12T13:56:40Z")
     assert (document["state"], document["paused"], document["reason"]) == ("Open", 4, OPENING.reason)
@@ -33,7 +33,7 @@ def test_an_open_one_says_since_when_until_when_how_many_why_and_what_to_do() ->
     assert "…" in OPEN.advice()
 
 
-def test_one_whose_time_is_over_is_closed() -> None:
+def test_an_expired_breaker_is_closed() -> None:
     assert row_of("node-watcher", "nodes", State(opening=OPENING), NOW + 600).position is Position.CLOSED
 
 
@@ -44,7 +44,7 @@ def test_a_record_that_makes_no_sense_is_not_shown_as_closed() -> None:
     assert row.document()["since"] is None
 
 
-def test_who_closed_it_stays_when_the_leave_is_over() -> None:
+def test_the_user_who_closed_it_stays_after_the_permission_expires() -> None:
     state = State(closing=Closing(NOW, NOW + 600, "ada", permitted=frozenset("a")))
     assert row_of("s", "k", state, NOW + 1).document()["leave"] == {"what": "Paused", "until": "1970-01-12T13:56:40Z"}
     later = row_of("s", "k", state, NOW + 600).document()

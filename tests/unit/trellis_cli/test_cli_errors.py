@@ -41,7 +41,7 @@ def kube_error(kind: type[KubeError]) -> KubeError:
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )
-def test_an_outage_is_one_line_that_says_what_to_do(
+def test_an_outage_is_one_line_that_names_the_remedy(
     error: Exception, what: str, hint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended, exit_on_error():
@@ -72,7 +72,7 @@ def test_a_defect_keeps_its_traceback() -> None:
         raise ZeroDivisionError
 
 
-def test_errors_a_command_expects_are_told_too() -> None:
+def test_expected_errors_are_reported_too() -> None:
     with pytest.raises(SystemExit) as ended, exit_on_error(LookupError):
         raise LookupError("nothing there")
     assert ended.value.code == 1

@@ -14,7 +14,7 @@ def a_controller(name: str = "mirror", ready: str | None = "True", **status: Any
     return {"metadata": {"namespace": "team-a", "name": name}, "status": {"conditions": conditions, **status}}
 
 
-def test_a_row_has_what_the_status_says() -> None:
+def test_a_row_has_the_fields_of_the_status() -> None:
     status = {"state": "Suspended", "residentBytes": 0, "snapshotBytes": 8192, "wakes": 7, "wakeP99": "0.41ms"}
     fault = {"kind": "Trapped", "message": "unreachable", "time": "2026-11-22T10:00:00Z"}
     document = controller_row(a_controller(**status, calls=9, traps=1, lastFault=fault)).document()
@@ -35,7 +35,7 @@ def test_a_row_has_what_the_status_says() -> None:
     }
 
 
-def test_who_is_not_ready_says_why_and_who_was_never_looked_at_says_what_to_do() -> None:
+def test_a_controller_that_is_not_ready_states_the_reason_and_an_unevaluated_one_the_remedy() -> None:
     assert controller_row(a_controller(ready="False")).problem == "Because: so"
     assert "trellis run controller-host" in controller_row(a_controller(ready=None)).problem
 

@@ -49,7 +49,7 @@ def test_the_account_changes_nothing_and_reads_no_secret() -> None:
         assert not {"secrets", "*"} & set(rule["resources"])
 
 
-def test_the_rights_are_those_of_that_account_alone() -> None:
+def test_the_permissions_are_those_of_that_account_alone() -> None:
     [binding] = [manifest for res, manifest in make_viewer(HOME) if res.kind == "ClusterRoleBinding"]
     assert binding["roleRef"]["name"] == ACCOUNT
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": HOME}]
@@ -67,7 +67,7 @@ def test_what_is_printed_leads_to_a_token_and_is_none() -> None:
     assert words in text
 
 
-async def test_a_page_that_cannot_be_built_is_said_and_keeps_no_demo_from_running(
+async def test_a_page_that_cannot_be_built_is_reported_and_the_demo_runs(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / page.SOURCES).mkdir(parents=True)

@@ -45,7 +45,7 @@ def test_the_stream_is_closed_before_the_command_ends_because_its_reader_has() -
     assert (found.value.code, stream.intact) == (EXIT_PIPE_CLOSED, True)
 
 
-def test_an_interrupt_closes_the_stream_and_is_told() -> None:
+def test_an_interrupt_closes_the_stream_and_is_reported() -> None:
     stream = Stream()
     ended = asyncio.run(follow(stream.events(), lambda _: signal.raise_signal(signal.SIGINT)))
     assert (ended, stream.intact) == (False, True)

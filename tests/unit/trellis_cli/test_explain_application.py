@@ -76,7 +76,7 @@ def test_of_one_that_runs_the_whole_chain_is_well() -> None:
     assert "trellis explain service/web -n team" in lines[6].text
 
 
-def test_who_leads_need_not_be_known() -> None:
+def test_the_leader_may_be_unknown() -> None:
     page = explain_application(replace(WELL, beside=Beside([replace(LED.leaders[0], holder=None)])))
     assert troubles(page) == []
     assert lacking(page.lines[-1].text, "Lease") == []
@@ -250,7 +250,7 @@ def test_it_is_found_by_its_name_in_wadm() -> None:
     assert running.lines[0].text != line.text, "it is told that it shall not run"
 
 
-def test_of_one_that_is_not_there_it_is_told_who_would_have_made_it() -> None:
+def test_for_a_missing_service_its_creator_is_named() -> None:
     page = explain_no_application("web", "team", Absence(), LED)
     assert page.cause is not None
     assert lacking(page.cause.text, "Application web", "namespace team") == []
@@ -260,7 +260,7 @@ def test_of_one_that_is_not_there_it_is_told_who_would_have_made_it() -> None:
     assert "--live" in page.lines[1].text
 
 
-def test_what_came_from_wash_and_its_events_are_told() -> None:
+def test_changes_with_wash_and_their_events_are_reported() -> None:
     item = with_metadata(managedFields=[managed(names.FIELD_MANAGER_WADM)])
     event = {
         "type": "Warning",
@@ -292,7 +292,7 @@ def test_the_status_row_counts_phases_and_names_what_does_not_go_on() -> None:
 MANY = "it was deleted, together with many others"
 
 
-def test_a_deletion_that_is_held_comes_before_the_silence_of_its_hosts() -> None:
+def test_a_paused_deletion_precedes_missing_heartbeats() -> None:
     silent = GROUP | {"status": {"readyReplicas": 2, "desiredReplicas": 2, "conditions": [SILENT]}}
     held = app(conditions=[condition("Synced", "False", "MassDeletion", MANY)])
     cause = explain_application(replace(WELL, app=held, groups=[silent])).cause

@@ -63,7 +63,7 @@ ABSENCES: dict[str, tuple[str | None, Absence, list[str], str, Rank]] = {
 
 
 @pytest.mark.parametrize(("namespace", "absence", "names", "do", "rank"), ABSENCES.values(), ids=ABSENCES)
-def test_who_is_not_there_may_be_elsewhere(
+def test_a_missing_object_may_be_in_another_namespace(
     namespace: str | None, absence: Absence, names: list[str], do: str, rank: Rank
 ) -> None:
     page = Subject("Thing", "thing", "kubectl get things", "well").absent("x", namespace, absence)
@@ -74,13 +74,13 @@ def test_who_is_not_there_may_be_elsewhere(
     assert lacking(page.headline, "thing x", "well", page.cause.text) == []
 
 
-def test_what_is_told_of_an_absent_one_is_the_answer_unless_it_is_elsewhere() -> None:
+def test_the_explanation_of_a_missing_object_is_the_answer_unless_it_exists_elsewhere() -> None:
     subject, line = Subject("Thing", "thing", "things"), Line("event", "it may not be", False, rank=Rank.CAUSE)
     assert "it may not be" in subject.absent("x", "a", Absence(alike=["a/y"]), line).headline
     assert "namespace b" in subject.absent("x", "a", Absence(elsewhere=["b"]), line).headline
 
 
-def test_a_page_ends_with_who_leads_what_was_told_and_which_rights_were_lacking() -> None:
+def test_a_page_ends_with_the_leader_the_events_and_the_missing_permissions() -> None:
     beside = Beside(
         [Leader("s", "pod", "")], [EVENT, EVENT | {"involvedObject": {"uid": "v"}}], [Line("rights", "none")]
     )
@@ -138,13 +138,13 @@ async def test_of_one_that_is_not_there_the_nearest_are_named(kube: FakeKube) ->
     assert lacking(raised.value, "Node node-3", "node-1, node-2") == []
 
 
-async def test_a_kind_that_nobody_defined_is_not_taken_for_an_object_that_is_missing(kube: FakeKube) -> None:
+async def test_an_undefined_kind_is_not_a_missing_object(kube: FakeKube) -> None:
     kube.answer_next(9, lambda _: status_reply(404, "NotFound", "the server could not find the requested resource"))
     with pytest.raises(AnswerError, match=r"\bWasmController\b.*`trellis crds apply wasmcontrollers`"):
         await find(Reading(kube, "trellis-system"), WASM_CONTROLLERS, CONTROLLER, "x", None)
 
 
-async def test_where_only_one_namespace_may_be_read_nothing_is_said_of_others(kube: FakeKube) -> None:
+async def test_with_permission_for_one_namespace_others_are_not_mentioned(kube: FakeKube) -> None:
     reason = 'is forbidden: User "a" cannot list resource "wasmcloudhostconfigs" in API group "k8s.wasmcloud.dev"'
     kube.answer_next(
         9,

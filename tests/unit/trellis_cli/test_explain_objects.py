@@ -121,7 +121,7 @@ def test_a_healthy_group_is_ready_and_a_new_one_progresses() -> None:
     assert (unled.verdict.health, unled.verdict.reason) == (Health.HEALTHY, "HostsReady")
 
 
-def test_a_group_is_ready_while_wadm_is_away_and_its_page_says_so() -> None:
+def test_a_group_is_ready_while_wadm_is_unavailable_and_its_page_reports_it() -> None:
     page = explain_group(
         group(READY, REPORTING, condition("ApplicationsKnown", "Unknown", "WadmUnavailable", "no answer")),
         Beside([LEADER]),
@@ -231,7 +231,7 @@ LETTER = DeadLetter(
 )
 
 
-def test_a_letter_says_who_gave_up_on_what_and_why() -> None:
+def test_a_dead_letter_has_its_consumer_message_and_reason() -> None:
     page = explain_dead_letter(LETTER, "7")
     assert page.subject == "letter 7"
     assert lacking(page.headline, "provisioner/nodes", "1", "Undecodable: no JSON") == []

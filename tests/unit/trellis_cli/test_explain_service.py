@@ -115,7 +115,7 @@ MISSING = preserved(Undecided.GROUP_MISSING, "Services stay: they are deleted un
 TYPO = preserved(Undecided.LATTICE_UNREACHABLE, "host group g/group has another lattice", "2026-01-01T00:01:00Z")
 
 
-def test_a_service_that_is_kept_without_a_host_group_says_what_its_event_says() -> None:
+def test_a_service_preserved_without_a_host_group_shows_its_event() -> None:
     kept = replace(WELL, groups=[replace(GROUP, lattice="east/2")], beside=replace(LED, events=[MISSING, TYPO]))
     assert explain_service(kept).cause is None, "it has ready endpoints"
     kept = replace(kept, slices=[EMPTY])
@@ -163,7 +163,7 @@ def test_the_first_line_names_why_there_is_no_service(
     assert lacking(page.headline, *named) == []
 
 
-def test_what_was_told_is_no_trouble_any_more_where_it_leads_to_a_host() -> None:
+def test_an_old_event_is_no_problem_once_the_service_has_a_host() -> None:
     assert explain_service(replace(WELL, warnings=LOOPBACK)).cause is None
 
 
@@ -181,12 +181,12 @@ def test_of_many_hosts_those_that_are_no_endpoints_are_shown_and_the_rest_counte
     assert lacking(hosts[-1], "190", "1") == []
 
 
-def test_what_is_told_of_others_is_left_out() -> None:
+def test_events_of_other_objects_are_left_out() -> None:
     others = [Warned("g/group", "NoAddress", "application shopping of lattice east: no address")]
     assert troubles(explain_service(replace(WELL, warnings=others))) == []
 
 
-def test_a_text_that_somebody_edited_is_survived() -> None:
+def test_an_edited_annotation_is_tolerated() -> None:
     assert SERVICE.manifest is not None
     edited = replace(
         SERVICE, manifest={**SERVICE.manifest, "annotations": {names.ANNOTATION_CACHED_LISTENERS: "{"}, "spec": {}}
@@ -213,7 +213,7 @@ def test_services_that_lead_nowhere_are_counted_and_named() -> None:
     assert "g/0, g/1, g/2, g/3, g/4 and 4 more" in many
 
 
-def test_an_application_that_gets_no_service_is_counted_until_it_has_one_or_is_gone() -> None:
+def test_an_application_that_gets_no_service_is_counted_until_it_has_one_or_is_deleted() -> None:
     group = {"metadata": {"namespace": "g", "name": "group"}, "status": {"apps": [{"name": "shop"}]}}
     known = {"type": "ApplicationsKnown", "status": "True"}
     deleted = group | {"status": {"apps": [], "conditions": [known]}}

@@ -70,7 +70,7 @@ def test_a_process_has_in_memory_neither_what_a_terminal_or_a_kubeconfig_needs_n
     assert printed(LOADED, tmp_path) == []
 
 
-def test_whoever_interrupts_a_command_while_it_is_loaded_is_told_nothing_of_modules(
+def test_an_interrupt_during_the_import_of_a_command_prints_no_traceback(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def load() -> None:

@@ -49,7 +49,7 @@ class Slow:
         return {"metadata": {"name": name, "namespace": namespace}}
 
 
-async def test_groups_are_read_together_and_told_in_their_order() -> None:
+async def test_groups_are_read_together_and_reported_in_their_order() -> None:
     server, found = Slow(), groups()
     read = await read_groups(cast("Kube", server), found)
     assert [item.manifest for item in read] == found

@@ -134,14 +134,14 @@ def taken_over(seen: ClusterSnapshot, name: str = "node-1") -> NodeView:
     return node
 
 
-def test_a_node_of_kwasm_is_taken_over_unproved_and_its_job_goes() -> None:
+def test_a_node_of_kwasm_is_taken_over_unverified_and_its_job_goes() -> None:
     left = after(plan_kwasm, of_kwasm("node"), of_kwasm("job"))
     node = taken_over(world(*left))
     assert (node.provisioned, node.verified, node.wasm) == ("node-1", "job", None)
     assert [item["kind"] for item in left] == ["Node"]
 
 
-def test_a_node_of_kwasm_that_lists_the_handler_is_proved() -> None:
+def test_a_node_of_kwasm_that_lists_the_handler_is_verified() -> None:
     left = after(plan_kwasm, shows(of_kwasm("node"), "spin"), of_kwasm("job"), rules=WITH_HANDLER)
     node = taken_over(world(*left, rules=WITH_HANDLER))
     assert (node.provisioned, node.verified, node.wasm) == ("node-1", "handler", "ready")
@@ -153,7 +153,7 @@ def test_an_automatically_provisioned_node_is_taken_over_if_trellis_provisions_s
     taken_over(world(*left, rules=rules))
 
 
-def test_what_kwasm_installed_from_another_image_is_marked_as_that_and_said_to_be_rolled_out() -> None:
+def test_a_shim_installed_by_kwasm_from_another_image_is_labelled_and_reported_for_rollout() -> None:
     job = of_kwasm("job")
     job["spec"]["template"]["spec"]["containers"][0]["image"] = "example.com/other:1"
     node, _ = plan_kwasm(world(of_kwasm("node"), job))
@@ -204,12 +204,12 @@ def test_a_node_that_was_never_provisioned_is_no_matter_of_kwasm() -> None:
     assert plan_kwasm(world(other)) == []
 
 
-def test_a_label_that_came_with_a_shim_of_ours_is_no_matter_of_kwasm() -> None:
+def test_a_label_of_a_shim_of_trellis_is_ignored_for_kwasm() -> None:
     left = after(plan_rcm, labelled(of_kwasm("node"), spin="provisioned", **{"spin-nodes": "true"}), of_rcm("shim"))
     assert plan_kwasm(world(*left)) == []
 
 
-def test_a_job_on_a_former_node_of_that_name_says_nothing_of_this_one() -> None:
+def test_a_job_on_a_former_node_of_the_name_is_ignored() -> None:
     job = ended(of_kwasm("job"), "Failed")
     job["metadata"]["ownerReferences"][0]["uid"] = "former"
     node, _ = plan_kwasm(world(of_kwasm("node"), job))
@@ -225,7 +225,7 @@ def test_everything_of_runtime_class_manager_is_taken_over() -> None:
     assert shim["metadata"]["finalizers"] == [names.FINALIZER]
 
 
-def test_a_node_of_runtime_class_manager_that_lists_the_handler_is_proved() -> None:
+def test_a_node_of_runtime_class_manager_that_lists_the_handler_is_verified() -> None:
     left = after(plan_rcm, shows(of_rcm("node"), "spin"), of_rcm("shim"))
     node = taken_over(world(*left))
     assert (node.verified, node.wasm) == ("handler", "ready")
@@ -267,7 +267,7 @@ def test_runtime_class_manager_leaves_a_node_as_it_is(case: str) -> None:
     assert reason in step.reason
 
 
-def test_a_shim_being_deleted_that_nobody_of_ours_guards_is_left_to_a_person() -> None:
+def test_a_shim_in_deletion_without_a_finalizer_of_trellis_is_left_to_the_user() -> None:
     shim = of_rcm("shim")
     shim["metadata"]["deletionTimestamp"] = "2026-01-31T09:00:00Z"
     steps = plan_rcm(world(of_rcm("node"), shim))
@@ -357,7 +357,7 @@ def test_the_values_of_kwasms_operator_are_read_whether_it_runs_or_not(replicas:
     assert values_of([of_rcm("deployment")]) is None
 
 
-def test_values_stand_in_for_what_nobody_gave_and_are_told() -> None:
+def test_placeholders_replace_missing_values_and_are_reported() -> None:
     values = Values("Deployment kwasm/kwasm-operator", "example.com/mine:1", auto_provision=True)
     rules, [note] = with_values(RULES, values, frozenset())
     assert (rules.installer.image, rules.auto_provision) == ("example.com/mine:1", True)
@@ -375,5 +375,5 @@ def test_without_a_job_and_without_an_image_a_node_is_left() -> None:
 
 
 @pytest.mark.parametrize("values", [None, Values("Deployment a/b", None, None), Values("Deployment a/b", IMAGE, False)])
-def test_values_that_say_nothing_new_change_nothing(values: Values | None) -> None:
+def test_unchanged_values_change_nothing(values: Values | None) -> None:
     assert with_values(RULES, values, frozenset()) == (RULES, [])

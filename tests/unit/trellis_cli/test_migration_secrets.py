@@ -53,7 +53,7 @@ def plan(
     return steps
 
 
-def test_a_user_that_a_policy_names_needs_a_setting_a_grant_and_rights() -> None:
+def test_a_user_that_a_policy_names_needs_a_setting_a_grant_and_permissions() -> None:
     [step] = plan(a_role(), a_binding("jane"), apps=(an_app("jane"), an_app("jane", "till")))
     assert step.object == "RoleBinding payments/db"
     assert lacking(step.what, "jane", "Secret db", "namespace payments") == []
@@ -62,7 +62,7 @@ def test_a_user_that_a_policy_names_needs_a_setting_a_grant_and_rights() -> None
 
 
 @pytest.mark.parametrize("user", ["jane", "jane@example.com", "o'hara"])
-def test_the_grant_that_is_told_is_one(user: str) -> None:
+def test_the_suggested_grant_is_valid(user: str) -> None:
     [step] = plan(a_role(), a_binding(user), apps=(an_app(user),))
     found = re.search(r"`kubectl apply -f - <<< (.*)`$", step.reason)
     assert found is not None
@@ -72,7 +72,7 @@ def test_the_grant_that_is_told_is_one(user: str) -> None:
     assert (manifest["metadata"]["namespace"], spec.users, spec.from_[0].namespace) == ("payments", [user], "shop")
 
 
-def test_a_user_that_nobody_names_is_told_as_one_that_may_be() -> None:
+def test_an_unnamed_user_is_reported_as_possible() -> None:
     [step] = plan(a_role(), a_binding("jane"))
     assert lacking(step.reason, "jane") == []
     assert "shop/" not in step.reason
@@ -83,7 +83,7 @@ def test_a_user_that_nobody_names_is_told_as_one_that_may_be() -> None:
     [{"verbs": ["list"]}, {"resources": ["configmaps"]}, {"apiGroups": ["apps"]}],
     ids=["no get", "no Secrets", "another group"],
 )
-def test_who_reads_no_secret_is_no_matter(rule: dict[str, Any]) -> None:
+def test_a_user_without_secrets_is_ignored(rule: dict[str, Any]) -> None:
     assert plan(a_role(**rule), a_binding("jane")) == []
 
 
@@ -95,7 +95,7 @@ def test_rules_for_everything_count_as_well() -> None:
     assert lacking(step.what, "jane", "Secrets", "namespace payments") == []
 
 
-def test_who_may_read_everywhere_is_told_only_if_a_policy_names_him() -> None:
+def test_a_user_with_cluster_wide_permission_is_reported_only_if_a_policy_names_them() -> None:
     permissions = (a_role("admin", "", resourceNames=[]), a_binding("jane", "john", role="admin", namespace=""))
     [step] = plan(*permissions, apps=(an_app("jane"),))
     assert step.object == "ClusterRoleBinding admin"
@@ -115,7 +115,7 @@ def test_a_service_account_named_as_a_user_stays_one_without_a_line() -> None:
     assert "TRELLIS_SECRETS_USERS" not in step.reason
 
 
-def test_a_policy_whose_user_no_binding_names_is_told_of() -> None:
+def test_a_policy_with_an_unbound_user_is_reported() -> None:
     [step] = plan(apps=(an_app("jane", namespace=None),))
     assert step.object == "Application shop/cart"
     assert lacking(step.what, "namespace default", "user jane") == []
@@ -149,7 +149,7 @@ def test_an_account_that_a_grant_has_is_no_user_that_needs_a_line(accounts: list
     ],
     ids=["open by default", "with grants already", "not of hosts"],
 )
-def test_the_grant_that_is_told_closes_nothing_that_is_open(
+def test_the_suggested_grant_closes_no_open_access(
     hosts: tuple[str, ...], grants: tuple[Manifest, ...], accounts: list[str] | None
 ) -> None:
     [step] = plan(a_role(), a_binding("jane"), apps=(an_app("jane"),), grants=grants, hosts=hosts)
@@ -158,7 +158,7 @@ def test_the_grant_that_is_told_closes_nothing_that_is_open(
     assert json.loads(shlex.split(found[1])[0])["spec"].get("serviceAccounts") == accounts
 
 
-def test_a_binding_to_a_role_that_is_gone_gives_nothing() -> None:
+def test_a_binding_to_a_missing_role_gives_nothing() -> None:
     assert plan(a_binding("jane")) == []
 
 

@@ -85,7 +85,7 @@ def test_the_api_server_s_own_registration_of_a_definition_is_no_matter() -> Non
     assert plan_registration(Former()) == []
 
 
-def test_an_api_of_somebody_else_is_left() -> None:
+def test_an_api_of_another_owner_is_left_alone() -> None:
     found = of_operator("registration")
     found["spec"]["service"]["name"] = "kubevela-apiserver"
     [step] = plan_registration(Former(registration=found))
@@ -149,7 +149,7 @@ def test_a_service_in_deletion_loses_the_operator_s_finalizer_and_no_other() -> 
 
 
 @pytest.mark.parametrize("labels", [{}, {"app.kubernetes.io/managed-by": "Helm"}])
-def test_a_service_of_somebody_else_is_no_matter(labels: dict[str, str]) -> None:
+def test_a_service_of_another_owner_is_ignored(labels: dict[str, str]) -> None:
     found = deleting(of_operator("service", labels=labels, finalizers=["example.com/other"]))
     assert plan_services(Former(services=(found,))) == []
 
@@ -166,7 +166,7 @@ def test_a_recorded_group_is_adopted_without_a_roll(case: str, operator: str) ->
         assert kind in step.reason
 
 
-def test_leaked_credentials_cost_one_roll_and_are_not_told() -> None:
+def test_leaked_credentials_cost_one_restart_and_are_not_printed() -> None:
     found = group("full")
     steps = plan_groups(Former(groups=(found,)))
     assert by_object(steps) == {"WasmCloudHostConfig g/full": Doing.KEEP, "Deployment g/full": Doing.KEEP}
@@ -178,7 +178,7 @@ def test_leaked_credentials_cost_one_roll_and_are_not_told() -> None:
     assert ".dockerconfigjson" not in repr(found)  # nothing of a Secret is shown, as it is or encoded
 
 
-def test_a_group_without_leak_that_is_not_as_its_spec_wants_it_is_told_to_roll() -> None:
+def test_a_group_that_deviates_from_its_spec_is_restarted() -> None:
     found = group()
     host = found.children["Deployment", "minimal"]["spec"]["template"]["spec"]["containers"][1]
     host["env"].append({"name": "WASMCLOUD_CLUSTER_ISSUERS", "value": ""})  # as 0.2 wrote it
@@ -207,7 +207,7 @@ def test_a_missing_secret_or_a_foreign_child_makes_the_group_wait() -> None:
     assert by_object["Role g/minimal"].doing is Doing.LEAVE
 
 
-def test_a_spec_that_cannot_be_read_is_told_and_left() -> None:
+def test_a_spec_that_cannot_be_read_is_reported_and_left() -> None:
     found = group()
     del found.manifest["spec"]["lattice"]
     [step] = plan_groups(Former(groups=(found,)))
@@ -219,7 +219,7 @@ def test_a_group_of_host_manager_is_no_matter() -> None:
     assert plan_groups(Former(groups=(group(finalizers=[names.FINALIZER_HOSTS]),))) == []
 
 
-def test_a_group_in_deletion_is_let_go() -> None:
+def test_a_group_in_deletion_loses_its_finalizer() -> None:
     found = group(finalizers=[names.WASMCLOUD_OPERATOR, "example.com/other"])
     deleting(found.manifest)
     [step] = plan_groups(Former(groups=(found,)))
@@ -228,7 +228,7 @@ def test_a_group_in_deletion_is_let_go() -> None:
     assert step.write.ops[-1]["value"] == ["example.com/other"]
 
 
-def test_a_group_in_deletion_that_somebody_else_holds_is_no_matter() -> None:
+def test_a_group_in_deletion_with_a_finalizer_of_another_owner_is_ignored() -> None:
     found = group(finalizers=["foregroundDeletion"])
     deleting(found.manifest)
     assert plan_groups(Former(groups=(found,))) == []
@@ -292,7 +292,7 @@ def test_what_belongs_to_groups_is_no_part_of_the_operator(case: str) -> None:
     assert plan_rest(Former(services=(found["Service"], of_operator("service")), objects=objects)) == []
 
 
-def test_the_kind_is_defined_before_the_operators_api_goes_and_nobodys_definition_is_overwritten() -> None:
+def test_the_crd_is_created_before_the_operators_api_is_removed_and_no_crd_is_overwritten() -> None:
     found = of_operator("registration")
     [step] = plan_kind(Former(registration=found))
     assert (step.doing, step.object) == (Doing.DEFINE, "CustomResourceDefinition applications.core.oam.dev")

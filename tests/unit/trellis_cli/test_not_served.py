@@ -82,7 +82,7 @@ async def test_a_kind_that_is_not_defined_has_no_objects(kube: FakeKube, what: s
     await ask(kube)
 
 
-async def test_controllers_that_cannot_be_listed_are_not_told_to_be_undefined(
+async def test_unlistable_controllers_are_not_reported_as_undefined(
     kube: FakeKube, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(controllers, "connected", connection_to(kube))

@@ -129,7 +129,7 @@ def test_each_node_has_its_stage_and_the_reason() -> None:
         pytest.param({"status": BESIDE}, OTHER_CONTROLLER, id="another controller"),
     ],
 )
-def test_a_node_that_may_not_be_begun_is_held_and_says_why(changes: dict[str, Any], reason: str) -> None:
+def test_a_node_that_may_not_start_is_shown_as_waiting_with_the_reason(changes: dict[str, Any], reason: str) -> None:
     nodes = {node.name: node for node in standing(a_node("waits"), BROKEN, **changes).nodes}
     assert (nodes["waits"].stage, nodes["waits"].message) == (NodeStage.HELD, reason)
 
@@ -171,7 +171,7 @@ def test_auto_provisioned_nodes_are_known_by_the_services_count() -> None:
     assert standing(a_node("b"), shim=shim).nodes == ()
 
 
-def test_every_phase_that_stands_still_says_what_to_do() -> None:
+def test_every_stopped_phase_names_the_remedy() -> None:
     for given, _ in PHASES.values():
         found = standing_of(given)
         assert bool(found.advice) == (found.phase in {Phase.PAUSED, Phase.HALTED, Phase.DEGRADED}) or (
@@ -244,7 +244,7 @@ def test_undoing_is_to_the_version_before_or_to_the_one_that_was_named() -> None
     assert (same.ops, "already" in same.message) == ((), True)
 
 
-def test_undoing_a_paused_rollout_says_that_it_waits() -> None:
+def test_undoing_a_paused_rollout_reports_that_it_waits() -> None:
     done = undo(None)(found(revisions=(revision(1, "a"),), shim=PAUSED))
     assert done.ops
     assert "trellis rollout resume spin" in done.message
@@ -259,7 +259,7 @@ def test_undoing_a_paused_rollout_says_that_it_waits() -> None:
         pytest.param(None, {"notes": ("not yours to read",)}, "not yours to read", id="forbidden"),
     ],
 )
-def test_where_there_is_no_way_back_it_says_why(number: int | None, changes: dict[str, Any], text: str) -> None:
+def test_an_impossible_undo_states_the_reason(number: int | None, changes: dict[str, Any], text: str) -> None:
     with pytest.raises(CommandError, match=text):
         undo(number)(found(**changes))
 
@@ -272,7 +272,7 @@ def test_the_document_has_every_stage_and_the_revisions() -> None:
     assert shown["revisions"] == [{"revision": 2, "created": "2026-01-31T08:00:00Z"}]
 
 
-def test_a_node_whose_handler_is_another_shims_is_held_and_says_so() -> None:
+def test_a_node_with_the_handler_of_another_shim_is_shown_as_waiting_with_the_reason() -> None:
     rival, younger = a_shim("zzz", handler=SPIN.handler, created_at=1000), replace(SPIN, created_at=1001)
     [node] = standing(a_node("shared"), shim=younger, shims=(younger, rival)).nodes
     assert (node.stage, node.message) == (NodeStage.HELD, "HandlerConflict")

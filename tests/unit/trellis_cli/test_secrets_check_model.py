@@ -87,7 +87,7 @@ def test_every_place_that_hands_over_secrets_is_looked_at() -> None:
     assert uses_of({"metadata": {}, "spec": {}}) == []
 
 
-def test_a_secret_that_is_granted_says_by_which_rule_and_as_whom() -> None:
+def test_a_granted_secret_shows_its_rule_and_account() -> None:
     row = judge(APP, USE, around())
     assert row.well
     assert row.identity is not None
@@ -112,14 +112,14 @@ def test_a_secret_that_is_granted_says_by_which_rule_and_as_whom() -> None:
         ),
     ],
 )
-def test_a_policy_that_stops_it_says_why(policy: dict[str, Any], words: str) -> None:
+def test_a_policy_that_stops_it_states_the_reason(policy: dict[str, Any], words: str) -> None:
     row = judge(app(**policy), USE, around())
     assert not row.well
     assert row.identity is None
     assert words in texts_of(row)
 
 
-def test_a_policy_of_another_backend_is_none_of_ours() -> None:
+def test_a_policy_of_another_backend_is_ignored() -> None:
     row = judge(app(properties={"backend": "vault"}), USE, around())
     assert row.well
     assert row.steps[-1].well is None
@@ -137,7 +137,7 @@ def a_grant(place: str = "shop", **spec: Any) -> Grant:
     )
 
 
-def test_without_a_token_it_is_said_that_the_issuer_counts() -> None:
+def test_without_a_token_it_is_reported_that_the_issuer_decides() -> None:
     limited = ConnectionGrant(
         HOME.home, HOME.groups, (a_grant(serviceAccounts=["*"], entityIssuers=["A" + "C3" * 27 + "D"]),)
     )
@@ -189,7 +189,7 @@ def group(namespace: str, lattice: str = "default", **spec: Any) -> GroupView:
     return view_group({"metadata": about, "spec": {"lattice": lattice, "version": "1", **spec}})
 
 
-def test_groups_share_a_link_by_nats_and_credentials_whatever_their_lattice() -> None:
+def test_groups_with_equal_nats_and_credentials_share_a_connection_for_any_lattice() -> None:
     own = group("shop")
     others = [own, group("till", "other"), group("far", natsAddress="nats://far"), group("own", secretName="creds")]
     link = connection_grant_of(own, others, [])
@@ -201,7 +201,7 @@ def test_groups_share_a_link_by_nats_and_credentials_whatever_their_lattice() ->
     )
 
 
-def test_the_api_server_is_asked_as_whom_it_would_see() -> None:
+def test_access_reviews_use_the_identity_of_the_real_request() -> None:
     identity = Identity("system:serviceaccount:shop:reader", "shop", "")
     be, read = impersonation_review(identity, "trellis-system")["spec"], reading_review(identity, "db")["spec"]
     assert be["user"] == "system:serviceaccount:trellis-system:trellis-secrets-backend"

@@ -68,12 +68,12 @@ def test_text_from_the_cluster_is_no_markup(capsys: pytest.CaptureFixture[str]) 
     assert "'[bold]yes'" in capsys.readouterr().out
 
 
-def test_a_cluster_without_wasm_says_how_to_begin(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cluster_without_wasm_shows_the_first_step(capsys: pytest.CaptureFixture[str]) -> None:
     show(Rollout(rows_of([a_node()], {}, Ledger({})), Ledger({})), Format.TABLE, every=False)
     assert "kubectl annotate node" in capsys.readouterr().out
 
 
-def test_what_could_not_be_read_is_told_beside_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unreadable_parts_are_reported_below_the_table(capsys: pytest.CaptureFixture[str]) -> None:
     show(replace(ROLLOUT, notes=("no Jobs",)), Format.TABLE, every=False)
     out, err = capsys.readouterr()
     assert "no Jobs" not in out
@@ -171,7 +171,7 @@ def held_shim(name: str, kind: str, reason: str) -> dict[str, Any]:
         ("Degraded", "NodesFailing", False, False),
     ],
 )
-def test_a_shim_that_is_held_is_a_problem_of_the_rollout(kind: str, reason: str, stuck: bool, reported: bool) -> None:
+def test_a_halted_shim_is_a_problem_of_the_rollout(kind: str, reason: str, stuck: bool, reported: bool) -> None:
     busy = Rollout(rows_of([BUSY], {}, LEDGER), LEDGER, shims=(held_shim("spin", kind, reason),))
     part = rollout_part(busy, {"busy": "it is refused"} if stuck else {})
     assert [*part.data["shims"]] == (["spin"] if reported else [])
@@ -191,7 +191,7 @@ def test_failed_nodes_and_invalid_annotations_are_problems_and_work_is_none() ->
     assert rollout_part(busy).problem == ""
 
 
-def test_the_rollout_names_the_cause_of_the_first_node_and_what_says_more() -> None:
+def test_the_rollout_names_the_cause_of_the_first_node_and_the_command_for_details() -> None:
     problem = rollout_part(ROLLOUT).problem
     assert lacking(problem, "1 failed", "broken", "it broke", "trellis explain node/broken") == []
     part = rollout_part(ROLLOUT, {"busy": "its image cannot be pulled", "done": "what was, is no trouble any more"})
@@ -286,7 +286,7 @@ def an_event(trace_id: str = "", **envelope: Any) -> TailedEvent:
     )
 
 
-def test_a_fact_is_a_line_with_what_matters() -> None:
+def test_an_event_is_a_line_with_its_main_fields() -> None:
     line = line_of(
         an_event(
             source="/trellis/c/provisioner",
@@ -308,6 +308,6 @@ def test_a_fact_is_a_line_with_what_matters() -> None:
 
 
 @pytest.mark.parametrize("data", [None, [], "text", {}], ids=["absent", "a list", "text", "empty"])
-def test_a_message_that_is_no_fact_is_a_line_too(data: object) -> None:
+def test_a_message_that_is_no_event_is_a_line_too(data: object) -> None:
     assert line_of(an_event(data=data)).split()[1:] == ["provision.failed", "node-1", "-", "-"]
     assert "\n" not in line_of(an_event(data=data))

@@ -221,7 +221,7 @@ async def test_applications_that_v1_serves_by_a_name_and_its_suffix_are_both_app
 
 @pytest.mark.parametrize("complete", [True, False])
 @pytest.mark.parametrize("others", [[], ["till"]], ids=["the last one", "one of two"])
-async def test_objects_of_an_application_that_is_gone_are_named(
+async def test_objects_of_an_application_that_was_deleted_are_named(
     kube: FakeKube, others: list[str], complete: bool
 ) -> None:
     """Unless a lattice did not answer: its applications are unknown, and not gone."""
@@ -239,7 +239,7 @@ async def test_objects_of_an_application_that_is_gone_are_named(
     assert result.orphans == ((expected,) if complete else ())
 
 
-async def test_an_application_that_cannot_be_converted_any_more_is_not_gone(kube: FakeKube) -> None:
+async def test_an_application_that_cannot_be_converted_any_more_is_not_deleted(kube: FakeKube) -> None:
     kube.put(APPLICATIONS, application())
     await applied(kube)
     spoilt = application()
@@ -290,7 +290,7 @@ async def test_an_object_that_appears_after_the_check_is_not_changed(
     assert (found["metadata"]["labels"], found["spec"]) == ({"team": "other"}, {"replicas": 3})
 
 
-async def test_a_field_that_somebody_set_is_not_overwritten(kube: FakeKube) -> None:
+async def test_a_field_that_a_user_set_is_not_overwritten(kube: FakeKube) -> None:
     kube.put(APPLICATIONS, application())
     await applied(kube)
     [workload] = kube.objects(WORKLOAD_DEPLOYMENTS)
@@ -362,7 +362,7 @@ async def test_services_that_may_not_be_read_end_the_command(kube: FakeKube) -> 
     ("changes", "deployed"),
     [({}, True), ({"annotations": {names.ANNOTATION_UNDEPLOY: "true"}}, False), ({"phase": "Undeployed"}, False)],
 )
-def test_an_application_is_deployed_unless_it_says_otherwise(changes: Mapping[str, Any], deployed: bool) -> None:
+def test_an_application_is_deployed_by_default(changes: Mapping[str, Any], deployed: bool) -> None:
     found = application(**changes.get("annotations", {}))
     found["status"] = {"phase": changes.get("phase", "Deployed")}
     source, _ = read._of_object(found)

@@ -210,7 +210,7 @@ def test_a_cluster_without_wasmcloud_v2_has_no_sheet_for_it_and_waits_for_nothin
     assert unread({}) == sorted({*PARTS, INSTALLED}), "it is not known yet"
 
 
-def test_wasmcloud_v2_that_cannot_be_read_has_a_sheet_that_says_so() -> None:
+def test_unreadable_wasmcloud_v2_has_a_sheet_with_the_reason() -> None:
     entities = without_v2(world())
     entities[f"part/{INSTALLED}"] = part_entity(PartStatus(INSTALLED, synced=True, lacking={"": REFUSED}))
     assert {*sheets(entities)} == {*Kind}
@@ -258,7 +258,7 @@ def test_a_difference_leads_from_one_state_to_the_other(before: dict[str, Any], 
     assert not set(changed) & set(deleted)
 
 
-def test_only_the_sheets_that_are_asked_for_are_for_programs() -> None:
+def test_output_for_programs_contains_only_the_requested_sheets() -> None:
     found = chosen([Kind.SHIMS, Kind.HOST_GROUPS], world(), Wanted())
     assert list(found) == ["shim/spin", "hostgroup/team/hosts"]
 
@@ -266,7 +266,7 @@ def test_only_the_sheets_that_are_asked_for_are_for_programs() -> None:
 @pytest.mark.parametrize(
     ("value", "text"), [(None, "-"), (0, "0 B"), (1023, "1023 B"), (4096, "4.0 KiB"), (3 * 1024**4, "3072.0 GiB")]
 )
-def test_sizes_are_said_in_units(value: int | None, text: str) -> None:
+def test_sizes_have_units(value: int | None, text: str) -> None:
     assert size(value) == text
 
 
@@ -358,7 +358,7 @@ def test_a_screen_fills_the_terminal_and_no_more(kind: Kind, height: int) -> Non
     assert len(drawn(Screen(kind), world() | many, height)) == height
 
 
-def test_the_selected_line_is_on_the_screen_with_its_reason_and_what_says_more() -> None:
+def test_the_selected_line_is_on_the_screen_with_its_reason_and_the_command_for_details() -> None:
     node = world()["node/n1"]
     many = {
         f"node/m{number:04}": node | {"name": f"m{number:04}", "reason": "Waiting", "message": f"reason {number}"}

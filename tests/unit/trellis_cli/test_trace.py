@@ -85,7 +85,7 @@ def test_a_reference_to_another_trace_is_a_link_and_ids_get_their_zeros_back() -
         ({"otel.status_code": "ERROR", "otel.status_description": "Conflict: it changed"}, "Conflict: it changed"),
     ],
 )
-def test_a_failed_span_says_why(tags: dict[str, Any], error: str) -> None:
+def test_a_failed_span_states_the_reason(tags: dict[str, Any], error: str) -> None:
     (found,) = read_spans(answer(span(1, "a", tags=tags)))
     assert found.error == error
 
@@ -93,7 +93,7 @@ def test_a_failed_span_says_why(tags: dict[str, Any], error: str) -> None:
 @pytest.mark.parametrize(
     "garbage", [None, [], "x", {}, {"data": 7}, {"data": [{"spans": [{}], "processes": {}}]}, {"data": [{"spans": []}]}]
 )
-def test_what_is_no_trace_is_said_not_to_be_one(garbage: object) -> None:
+def test_an_invalid_trace_is_reported(garbage: object) -> None:
     if garbage == {"data": [{"spans": []}]}:
         assert read_spans(garbage) == []
         return
@@ -128,7 +128,7 @@ def test_a_bar_stands_where_its_span_stands_in_time() -> None:
     assert late.index("█") - whole.index("█") in {21, 22}
 
 
-def test_a_trace_of_which_a_parent_is_missing_is_shown_and_that_is_said() -> None:
+def test_a_trace_with_a_missing_parent_is_shown_and_marked() -> None:
     spans = read_spans(answer(span(1, "a"), span(3, "c", parent=2)))
     assert missing_parents(spans) == [f"{2:016x}"]
     assert lacking(notes(spans)[0], "1") == []
@@ -157,12 +157,12 @@ def test_a_trace_without_spans_is_an_empty_table() -> None:
         ("application", "shop", "team-a", "application.*.team-a.shop"),
     ],
 )
-def test_an_objects_facts_have_a_pattern(noun: str, name: str, namespace: str | None, pattern: str) -> None:
+def test_an_objects_events_have_a_pattern(noun: str, name: str, namespace: str | None, pattern: str) -> None:
     assert pattern_of(noun, name, namespace) == pattern
     assert Selection(pattern=pattern_filter(pattern, "c1")).filter == f"trellis.evt.c1.{pattern}"
 
 
-def test_every_noun_of_a_fact_about_an_object_has_a_kind() -> None:
+def test_every_noun_of_an_event_about_an_object_has_a_kind() -> None:
     assert {noun for nouns in KINDS.values() for noun in nouns} == {spec.model.noun for spec in EVENT_SPECS} - {
         "rollout"
     }

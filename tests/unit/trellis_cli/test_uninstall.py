@@ -59,19 +59,19 @@ def guard_of(kind: str) -> Any:
     return next(guard for guard in GUARDS if guard.res.kind == kind)
 
 
-def test_every_finalizer_of_ours_is_let_go_of() -> None:
+def test_every_finalizer_of_trellis_is_removed() -> None:
     ours = {value for name, value in vars(names).items() if name.startswith("FINALIZER")}
     assert {guard.finalizer for guard in GUARDS} == ours | {names.WASMCLOUD_OPERATOR_SERVICE}
 
 
-def test_only_our_finalizer_is_taken_from_the_object_as_it_was_seen() -> None:
+def test_only_the_finalizer_of_trellis_is_removed_with_a_precondition() -> None:
     ops = guard_of("Shim").removal(made(["other/one", names.FINALIZER]))
     assert [op["op"] for op in ops] == ["test", "test", "replace"]
     assert ops[1]["value"] == ["other/one", names.FINALIZER]
     assert ops[2]["value"] == ["other/one"]
 
 
-def test_a_service_of_wasmcloud_operators_is_not_ours() -> None:
+def test_a_service_of_wasmcloud_operator_is_not_managed_by_trellis() -> None:
     guard = guard_of("Service")
     assert not guard.holds(made([names.WASMCLOUD_OPERATOR_SERVICE]))
     assert guard.holds(made([names.WASMCLOUD_OPERATOR_SERVICE], MARKED))
@@ -92,7 +92,7 @@ def test_a_confined_host_manager_guards_groups_where_it_looks() -> None:
     ]
 
 
-def test_what_was_being_deleted_is_told_by_name() -> None:
+def test_objects_in_deletion_are_listed_by_name() -> None:
     row = Row(guard_of("Application"), there=2)
     row.took(made([], deletionTimestamp="2026-01-01T00:00:00Z"))
     row.took(made([]) | {"metadata": {"name": "y", "namespace": "shop"}})
@@ -113,7 +113,7 @@ def test_a_lease_is_dead_once_it_did_not_change_for_its_own_duration() -> None:
     assert leases.leader("provisioner", None, 112.0) == ""
 
 
-def test_pods_that_end_or_ended_are_in_nobodys_way() -> None:
+def test_terminating_and_ended_pods_do_not_block() -> None:
     pods = [
         {"metadata": {"name": "runs"}, "status": {"phase": "Running"}},
         {"metadata": {"name": "begins"}},
@@ -195,7 +195,7 @@ async def free(kube: FakeKube, guard: Any, seconds: float = 5.0) -> Row:
     return row
 
 
-async def test_each_object_is_let_go_once_and_a_second_run_writes_nothing() -> None:
+async def test_each_finalizer_is_removed_once_and_a_second_run_writes_nothing() -> None:
     kube = FakeKube()
     for name in ("a", "b"):
         kube.put(SHIMS, {"metadata": {"name": name, "finalizers": [names.FINALIZER, "other/one"]}})
@@ -266,7 +266,7 @@ async def test_a_slice_goes_with_the_service_that_there_is_now_and_not_with_the_
 
 
 @pytest.mark.parametrize("anothers", [False, True], ids=["no Service", "a Service of another"])
-async def test_a_slice_whose_service_is_gone_goes_with_that(*, anothers: bool) -> None:
+async def test_a_slice_of_a_deleted_service_is_deleted_with_it(*, anothers: bool) -> None:
     kube = FakeKube()
     if anothers:
         service_of(kube, team="blue")
@@ -277,7 +277,7 @@ async def test_a_slice_whose_service_is_gone_goes_with_that(*, anothers: bool) -
     assert owners(kube) in ({SLICE: [("shop", "former")]}, {}), "as soon as it is collected"
 
 
-async def test_a_slice_whose_service_may_not_be_read_is_left_alone_and_reported() -> None:
+async def test_a_slice_of_an_unreadable_service_is_left_alone_and_reported() -> None:
     kube = FakeKube()
     before = keeper_of(kube, kept_of(service_of(kube)))
     refuse_services(kube, 1, 403, "Forbidden")
@@ -287,7 +287,7 @@ async def test_a_slice_whose_service_may_not_be_read_is_left_alone_and_reported(
 
 
 @pytest.mark.parametrize(("code", "reason"), [(503, "ServiceUnavailable"), (404, "NotFound")])
-async def test_a_service_that_cannot_be_read_now_is_not_taken_for_one_that_is_gone(code: int, reason: str) -> None:
+async def test_an_unreadable_service_does_not_count_as_deleted(code: int, reason: str) -> None:
     kube = FakeKube()
     service = service_of(kube)
     before = keeper_of(kube, kept_of(service, "uid-of-the-former-one"))
@@ -317,7 +317,7 @@ async def test_a_slice_that_cannot_be_read_goes_with_the_service_of_its_label_an
     ("label", "there", "reason"),
     [("shop", False, LeftReason.SERVICE_MISSING), ("", True, LeftReason.SERVICE_UNKNOWN)],
 )
-async def test_a_slice_of_which_nothing_tells_the_service_is_left_alone_with_what_to_do(
+async def test_a_slice_without_a_known_service_is_left_alone_with_the_remedy(
     label: str, reason: LeftReason, *, there: bool
 ) -> None:
     kube = FakeKube()
@@ -331,7 +331,7 @@ async def test_a_slice_of_which_nothing_tells_the_service_is_left_alone_with_wha
 
 
 @pytest.mark.parametrize("second", [False, True])
-async def test_a_slice_without_its_label_goes_with_the_service_that_its_text_and_name_tell(*, second: bool) -> None:
+async def test_a_slice_without_its_label_belongs_to_the_service_of_its_annotation_and_name(*, second: bool) -> None:
     kube = FakeKube()
     service = names.second_service_name("shop", "east/1") if second else names.service_name("shop")
     annotations = {names.ANNOTATION_APPLICATION: "shop", names.ANNOTATION_LATTICE: "east/1"}
@@ -344,7 +344,7 @@ async def test_a_slice_without_its_label_goes_with_the_service_that_its_text_and
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
-def test_whoever_calls_it_is_told_that_a_slice_was_left_alone(
+def test_the_caller_is_informed_that_a_slice_was_left_alone(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, dry_run: bool
 ) -> None:
     kube = FakeKube()

@@ -393,7 +393,7 @@ async def test_the_login_of_the_workload_is_used_and_never_shown() -> None:
 
 
 @pytest.mark.parametrize("kube", [bare(), with_secret({}), with_secret({"auths": {"other.test": {"username": "u"}}})])
-async def test_without_the_login_the_answer_is_unknown_and_nobody_is_asked(kube: FakeKube) -> None:
+async def test_without_credentials_the_answer_is_unknown_and_no_registry_is_queried(kube: FakeKube) -> None:
     found, web = await answer(GOOD, replace(KEY, secret="pull"), kube)
     assert found.state is ImageState.UNKNOWN
     assert lacking(found.detail, "apps/pull") == []

@@ -107,7 +107,7 @@ async def test_what_an_account_may_not_read_is_unknown_and_no_problem(kube: Fake
     assert res.plural in part.unread
 
 
-async def test_whether_a_kind_is_defined_is_unknown_to_who_may_not_read_crds(kube: FakeKube) -> None:
+async def test_a_viewer_without_permission_for_crds_does_not_know_if_a_kind_is_defined(kube: FakeKube) -> None:
     def answer(request: HttpRequest) -> Reply:
         missing = f"/{HOST_CONFIGS.plural}" in request.path and DEFINITIONS.plural not in request.path
         return status_reply(404, "NotFound", "not found") if missing else denied("get", DEFINITIONS)

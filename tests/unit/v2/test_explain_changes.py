@@ -207,7 +207,7 @@ def test_an_operator_that_records_no_heartbeat_is_found_by_listening() -> None:
     assert Cluster(recording("13").snapshot(21, listened=21)).operator.state is State.WORKING
 
 
-def test_an_operator_that_is_long_gone_is_found_without_listening() -> None:
+def test_an_operator_removed_long_ago_is_found_without_messages() -> None:
     snapshot = recording("02").snapshot(6)
     later = replace(snapshot, now=snapshot.now + 200)
     found = page(later, "hello")

@@ -155,7 +155,9 @@ def dead(snapshot: Snapshot) -> str:
     ("state", "named"),
     [("CrashLoopBackOff", ("default-x", "CrashLoopBackOff", "exit code 1")), ("Ready", ("default-x", "is ready"))],
 )
-def test_the_first_line_of_a_silent_host_has_the_state_of_its_pod(state: str, named: tuple[str, ...]) -> None:
+def test_the_first_line_of_a_host_without_heartbeat_has_the_state_of_its_pod(
+    state: str, named: tuple[str, ...]
+) -> None:
     snapshot = recording("10").snapshot(60)
     silent = host(snapshot, dead(snapshot))
     found = explain_host(
@@ -165,7 +167,7 @@ def test_the_first_line_of_a_silent_host_has_the_state_of_its_pod(state: str, na
     assert lacking(found.headline, *named) == []
 
 
-def test_a_silent_host_whose_pod_was_deleted_has_no_pod() -> None:
+def test_a_host_without_heartbeat_and_with_a_deleted_pod_has_no_pod() -> None:
     recorded = recording("10").snapshot(60)
     silent = host(recorded, dead(recorded))
     living = [item for item in recorded.hosts if item.meta.name != silent.meta.name]

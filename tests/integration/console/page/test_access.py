@@ -39,7 +39,7 @@ async def test_a_token_opens_the_page_and_is_kept_nowhere_in_it(visit: Visit, ch
 
 
 @pytest.mark.thorough
-async def test_behind_a_proxy_nobody_is_asked_for_a_token(visit: Visit, chrome: Chrome, tmp_path: Path) -> None:
+async def test_behind_a_proxy_no_token_is_requested(visit: Visit, chrome: Chrome, tmp_path: Path) -> None:
     secret, jane = tmp_path / "secret", f"jane-of-{visit.own}"
     secret.write_text("s" * 40)
     visit.crowd.allow_user(jane, READ_ALL)
@@ -70,9 +70,7 @@ async def test_behind_a_proxy_nobody_is_asked_for_a_token(visit: Visit, chrome: 
 
 
 @pytest.mark.thorough
-async def test_what_is_not_allowed_is_said_in_its_place_and_nothing_of_it_is_shown(
-    visit: Visit, chrome: Chrome
-) -> None:
+async def test_a_forbidden_part_is_named_and_its_content_is_hidden(visit: Visit, chrome: Chrome) -> None:
     token = visit.crowd.person("tenant")
     visit.crowd.allow("tenant", READ_ALL, namespace=visit.crowd.namespace)
     async with visit.console() as console, chrome.window(console.url, token) as window:

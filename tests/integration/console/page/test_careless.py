@@ -65,7 +65,7 @@ async def test_letters_that_come_by_the_hundred_neither_wipe_a_field_nor_ask_for
 
 
 @pytest.mark.thorough
-async def test_who_could_not_be_logged_out_is_told_so(world: World, chrome: Chrome) -> None:
+async def test_a_failed_logout_is_reported(world: World, chrome: Chrome) -> None:
     async def unavailable(route: Route) -> None:
         await route.abort()
 
@@ -83,9 +83,7 @@ async def test_who_could_not_be_logged_out_is_told_so(world: World, chrome: Chro
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("sign", ["slept", "other network"])
-async def test_a_line_that_is_dead_after_a_sleep_is_opened_anew_at_once(
-    world: World, chrome: Chrome, sign: str
-) -> None:
+async def test_a_line_that_is_dead_after_a_sleep_is_reopened_at_once(world: World, chrome: Chrome, sign: str) -> None:
     async with chrome.window(world.url, TOKEN) as window:
         await window.sees(".live", "live")
         async with window.page.expect_request("**/api/stream?last=*", timeout=5_000):
@@ -101,7 +99,7 @@ async def test_a_line_that_is_dead_after_a_sleep_is_opened_anew_at_once(
 
 
 @pytest.mark.thorough
-async def test_a_trace_that_is_not_there_is_said_to_be_none(world: World, chrome: Chrome) -> None:
+async def test_a_missing_trace_is_reported_as_missing(world: World, chrome: Chrome) -> None:
     nothing = {"trace": "a" * 32, "whole": True, "cut": False, "link": None, "spans": []}
 
     async def answer(route: Route) -> None:

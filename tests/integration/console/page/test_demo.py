@@ -89,7 +89,7 @@ async def window(demo: Demo, chrome: Chrome) -> AsyncIterator[Window]:
         yield window
 
 
-async def test_a_node_that_is_selected_is_ready_on_the_map_and_says_why(demo: Demo, window: Window) -> None:
+async def test_a_node_that_is_selected_is_ready_on_the_map_and_states_the_reason(demo: Demo, window: Window) -> None:
     await expect(window.page.locator(".cell.kind-node")).to_have_count(10)
     await window.sees('[data-id="node/node-0000"]', "Ready")
     demo.kubectl("label", "node", "node-0009", "wasm-")
@@ -115,7 +115,7 @@ async def test_a_shim_is_rolled_out_before_ones_eyes(demo: Demo, window: Window)
     await window.in_both("demo-rollout")
 
 
-async def test_that_a_lattice_is_away_is_said_where_its_hosts_are(demo: Demo, window: Window) -> None:
+async def test_an_unreachable_lattice_is_reported_beside_its_hosts(demo: Demo, window: Window) -> None:
     demo.example("host-group")
     demo.example("hello")
     group = window.page.locator('[data-id="hostgroup/hello/hosts"]')
@@ -125,7 +125,7 @@ async def test_that_a_lattice_is_away_is_said_where_its_hosts_are(demo: Demo, wi
     await window.in_both("demo-map")
 
 
-async def test_what_the_services_say_is_seen_when_they_say_it_and_later(demo: Demo, window: Window) -> None:
+async def test_events_of_the_services_are_shown_live_and_later(demo: Demo, window: Window) -> None:
     await window.open("/events?types=node.*")
     for value in ("false", "true"):
         demo.kubectl("annotate", "--overwrite", "node", "node-0001", f"{ANNOTATION_OPT_IN}={value}")

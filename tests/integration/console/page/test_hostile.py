@@ -61,7 +61,7 @@ def fill(kube: FakeKube) -> None:
         pytest.param("/%ff%ed?q=%00%ff", ".nothing", marks=pytest.mark.thorough),
     ],
 )
-async def test_an_address_that_somebody_typed_breaks_nothing(
+async def test_an_address_that_a_user_typed_breaks_nothing(
     world: World, chrome: Chrome, address: str, shows: str
 ) -> None:
     async with chrome.window(world.url, TOKEN) as window:

@@ -42,7 +42,7 @@ async def test_what_is_deleted_goes_from_the_page(visit: Visit, chrome: Chrome) 
 
 
 @pytest.mark.thorough
-async def test_a_lost_connection_is_said_and_what_changed_meanwhile_is_there_when_it_is_back(
+async def test_a_lost_connection_is_reported_and_what_changed_meanwhile_is_there_when_it_is_back(
     visit: Visit, chrome: Chrome
 ) -> None:
     async with (
@@ -66,9 +66,7 @@ async def test_a_lost_connection_is_said_and_what_changed_meanwhile_is_there_whe
 
 
 @pytest.mark.thorough
-async def test_a_console_that_began_anew_asks_to_log_in_and_shows_everything_after(
-    visit: Visit, chrome: Chrome
-) -> None:
+async def test_a_restarted_console_requires_a_login_and_shows_everything_after(visit: Visit, chrome: Chrome) -> None:
     async with visit.console() as console:
         port = console.console.port
         async with chrome.window(console.url, visit.token) as window:
@@ -85,9 +83,7 @@ async def test_a_console_that_began_anew_asks_to_log_in_and_shows_everything_aft
 
 @pytest.mark.timeout(180)
 @pytest.mark.thorough
-async def test_a_tab_that_nobody_sees_holds_no_connection_and_knows_everything_when_it_is_seen_again(
-    visit: Visit, chrome: Chrome
-) -> None:
+async def test_a_hidden_tab_holds_no_connection_and_is_complete_when_shown(visit: Visit, chrome: Chrome) -> None:
     """Browsers have six connections to a host: streams of tabs in the background would leave none for the next."""
     seen = "(hidden) => { Object.defineProperty(document, 'hidden', { value: hidden, configurable: true }); document"
     seen += ".dispatchEvent(new Event('visibilitychange')); }"

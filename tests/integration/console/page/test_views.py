@@ -14,7 +14,7 @@ from support.suite.jaeger import Jaeger
 pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.thorough]
 
 
-async def test_the_map_leads_from_a_node_to_what_runs_on_it_and_says_why(visit: Visit, chrome: Chrome) -> None:
+async def test_the_map_leads_from_a_node_to_what_runs_on_it_and_states_the_reason(visit: Visit, chrome: Chrome) -> None:
     async with visit.console() as console, chrome.window(console.url, visit.token) as window:
         await window.page.get_by_role("searchbox").fill(visit.own)
         await expect(window.page).to_have_url(re.compile(f"q={visit.own}"))
@@ -46,7 +46,7 @@ async def test_a_rollout_is_followed_node_by_node(visit: Visit, chrome: Chrome) 
         await expect(window.page.locator(".rollout-nodes button.line")).to_have_count(1)
 
 
-async def test_events_are_seen_as_they_are_said_and_as_they_were(visit: Visit, chrome: Chrome) -> None:
+async def test_events_are_shown_live_and_as_history(visit: Visit, chrome: Chrome) -> None:
     async with visit.console() as console, chrome.window(console.url, visit.token) as window:
         bus = await visit.bus()
         await visit.publish(bus, "early", "other")
@@ -66,7 +66,7 @@ async def test_events_are_seen_as_they_are_said_and_as_they_were(visit: Visit, c
         await window.in_both("events-past")
 
 
-async def test_what_is_read_stays_where_it_is_while_more_is_said(visit: Visit, chrome: Chrome) -> None:
+async def test_the_scroll_position_stays_while_events_arrive(visit: Visit, chrome: Chrome) -> None:
     async with visit.console() as console, chrome.window(console.url, visit.token) as window:
         bus = await visit.bus()
         await visit.publish(bus, "one")
@@ -100,7 +100,7 @@ async def test_one_change_is_seen_as_a_waterfall(visit: Visit, chrome: Chrome, j
         await window.in_both("trace")
 
 
-async def test_controllers_tell_their_memory_and_their_wakes(visit: Visit, chrome: Chrome) -> None:
+async def test_controllers_show_their_memory_and_wakes(visit: Visit, chrome: Chrome) -> None:
     async with visit.console() as console, chrome.window(console.url, visit.token) as window:
         await window.open(f"/controllers?q={visit.world.namespace}")
         await window.sees(".controller .number-resident", "37.0 MiB")

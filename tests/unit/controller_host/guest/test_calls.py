@@ -170,7 +170,7 @@ def test_a_start_that_fails_is_named(modules: Modules) -> None:
         boot(modules, wat.guest(more="(func $s unreachable) (start $s)"))
 
 
-def test_a_version_that_only_the_guest_can_tell_is_asked_as_it_starts(modules: Modules) -> None:
+def test_a_version_known_only_to_the_guest_is_requested_at_start(modules: Modules) -> None:
     def version(number: int) -> bytes:
         return wat.guest(
             more=f'(func (export "abi_version") (result i32) (i32.add (i32.const {number}) (i32.const 1)))'
@@ -182,13 +182,13 @@ def test_a_version_that_only_the_guest_can_tell_is_asked_as_it_starts(modules: M
     assert refused.value.reason is RefusalReason.UNSUPPORTED_ABI
 
 
-def test_a_guest_that_traps_while_it_is_asked_for_its_version_is_named(modules: Modules) -> None:
+def test_a_guest_that_traps_on_its_version_call_is_named(modules: Modules) -> None:
     traps = wat.guest(more='(func (export "abi_version") (result i32) unreachable)')
     with pytest.raises(GuestFault, match="starting: unreachable"):
         boot(modules, traps)
 
 
-def test_nothing_of_an_instance_that_is_gone_can_be_touched(modules: Modules) -> None:
+def test_a_closed_instance_cannot_be_used(modules: Modules) -> None:
     guest = boot(modules, wat.guest())
     guest.close()
     guest.close()
@@ -305,7 +305,7 @@ def test_a_call_can_be_interrupted_from_another_thread(modules: Modules) -> None
     assert fault.value.kind is FaultKind.INTERRUPTED
 
 
-def test_a_host_that_calls_its_own_guest_is_told_so(modules: Modules) -> None:
+def test_a_call_of_the_guest_from_its_own_host_call_is_reported(modules: Modules) -> None:
     class Recursive(wat.RecordingHost):
         def call(self, request: bytes) -> bytes:
             return guest.call("reconcile", request).answer

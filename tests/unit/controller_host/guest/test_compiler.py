@@ -38,7 +38,7 @@ def test_a_module_has_no_more_than_so_many(what: str) -> None:
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 4, 5, 6, 7, 9, 10, 11])
-def test_a_count_that_there_are_no_bytes_for_is_not_begun(number: int) -> None:
+def test_a_count_larger_than_the_remaining_bytes_is_not_parsed(number: int) -> None:
     with pytest.raises(ModuleRefused) as refused:
         rewrite(MAGIC + section(number, u32(10)))
     assert refused.value.reason is RefusalReason.NOT_WASM

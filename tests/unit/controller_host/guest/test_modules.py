@@ -64,7 +64,7 @@ def test_a_module_of_another_engine_is_not_found(tmp_path: Path, monkeypatch: py
     assert Modules(tmp_path / "m").cached(sha256) is None
 
 
-def test_modules_that_nobody_uses_leave_memory_and_used_ones_stay(tmp_path: Path) -> None:
+def test_unused_modules_leave_memory_and_used_ones_stay(tmp_path: Path) -> None:
     modules = Modules(tmp_path / "m", most_in_memory=2)
     used = modules.load(distinct(0))
     for number in range(1, 6):
@@ -148,7 +148,7 @@ def files(directory: Path) -> set[str]:
     return {path.name.partition(".")[0] for path in directory.iterdir()}
 
 
-def test_sweeping_keeps_what_runs_and_what_somebody_has_just_asked_for(tmp_path: Path) -> None:
+def test_a_sweep_keeps_running_and_just_requested_modules(tmp_path: Path) -> None:
     modules = Modules(tmp_path / "m")
     runs = modules.load(distinct(1))
     old, requested = (modules.load(distinct(number)).sha256 for number in (2, 3))
@@ -164,7 +164,7 @@ def test_sweeping_keeps_what_runs_and_what_somebody_has_just_asked_for(tmp_path:
     assert files(tmp_path / "m") == {runs_again}
 
 
-def test_what_is_asked_for_while_others_sweep_is_there_or_compiled_again(tmp_path: Path) -> None:
+def test_a_module_requested_during_a_sweep_is_cached_or_recompiled(tmp_path: Path) -> None:
     modules = Modules(tmp_path / "m", most_in_memory=1)
     wasm = [distinct(number) for number in range(6)]
     over = threading.Event()

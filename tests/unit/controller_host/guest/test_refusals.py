@@ -139,14 +139,14 @@ def test_an_overly_large_module_is_refused_before_it_is_read(monkeypatch: pytest
     assert refused.value.reason is RefusalReason.TOO_LARGE
 
 
-def test_what_the_engine_finds_wrong_is_said_in_its_words(tmp_path: Path) -> None:
+def test_an_error_of_the_engine_is_reported_in_its_words(tmp_path: Path) -> None:
     wasm = wat.guest().replace(b"\x42\x00\x0b", b"\x41\x00\x0b")  # reconcile gives an i32 instead of an i64
     with pytest.raises(ModuleRefused, match="type mismatch") as refused:
         Modules(tmp_path / "modules").load(wasm)
     assert refused.value.reason is RefusalReason.NOT_WASM
 
 
-def test_a_message_is_one_printable_line_whatever_a_module_calls_its_things() -> None:
+def test_a_message_is_one_printable_line_for_any_names_in_the_module() -> None:
     name = "evil\\0a\\1b[31m" + "x" * 5000
     with pytest.raises(ModuleRefused) as refused:
         rewrite(module(f'(import "env" "{name}" (func))'))
@@ -175,7 +175,7 @@ def test_sections_for_debuggers_are_left_out_and_names_stay() -> None:
     assert b"\x04name" in rewritten.wasm
 
 
-def test_a_module_says_where_its_initial_data_is() -> None:
+def test_a_module_reports_the_location_of_its_initial_data() -> None:
     data = '(data (i32.const 100) "abc") (data (i32.const 7) "z") (data (i32.const 200) "")'
     assert rewrite(module("", f'(memory (export "memory") 1) {data}')).data_span == (7, 103)
     assert rewrite(module("", '(memory (export "memory") 1)')).data_span == (0, 0)

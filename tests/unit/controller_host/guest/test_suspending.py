@@ -67,7 +67,7 @@ def reports_pages(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
     return bool(request.param != "all is compared")
 
 
-def test_the_kernel_tells_here_what_was_changed() -> None:
+def test_the_kernel_reports_changed_pages() -> None:
     """Without this the other tests would prove the fallback twice."""
     area = mmap.mmap(-1, 4 * pages.PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     area[2 * pages.PAGE] = 1
@@ -198,7 +198,7 @@ def test_the_clock_goes_on_after_another_boot_and_does_not_stand_while_it_sleeps
     woken.close()
 
 
-def test_a_lowered_limit_is_said_and_the_snapshot_stays(modules: Modules, snapshots: Snapshots) -> None:
+def test_a_lowered_limit_is_reported_and_the_snapshot_stays(modules: Modules, snapshots: Snapshots) -> None:
     module = tape.module(modules)
     guest = tape.boot(module)
     tape.do(guest, (tape.GROW, 20, 0))
@@ -286,7 +286,7 @@ def test_a_full_disk_leaves_the_instance_awake_and_nothing_on_disk(
     assert tape.state(sleeper) == tape.state(awake)
 
 
-def test_a_full_tmpfs_ends_nobody_who_reads_what_was_never_written(tmp_path: Path) -> None:
+def test_a_full_tmpfs_does_not_end_a_reader_of_unwritten_pages(tmp_path: Path) -> None:
     separate = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--map-root-user"])]
     (tmp_path / "disk").mkdir()
     probe = [*separate, "mount", "-t", "tmpfs", "none", str(tmp_path / "disk")]

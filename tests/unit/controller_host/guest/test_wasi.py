@@ -62,7 +62,7 @@ def test_there_are_no_files_and_no_sockets(name: str, modules: Modules) -> None:
     assert ran(modules, name, *(3 for _ in abi.WASI[name].parameters)).errno == BADF
 
 
-def test_output_is_logged_a_line_at_a_time_and_what_is_begun_ends_with_the_call(modules: Modules) -> None:
+def test_output_is_logged_by_line_and_partial_lines_at_the_end_of_the_call(modules: Modules) -> None:
     vectors = struct.pack("<IIII", 300, 6, 400, 9)
     done = ran(modules, "fd_write", 1, 100, 2, 200, memory={100: vectors, 300: b"one\ntw", 400: b"o\x1b[1m\nend"})
     assert done.errno == SUCCESS
@@ -106,7 +106,7 @@ def test_a_flood_of_output_is_bounded(modules: Modules) -> None:
     assert host.lines[-1][0] == WARNING
 
 
-def test_clocks_tell_the_time_and_others_are_not_there(modules: Modules) -> None:
+def test_clocks_are_available_and_other_imports_are_not(modules: Modules) -> None:
     real = ran(modules, "clock_time_get", 0, 0, 100)
     assert int.from_bytes(real.memory(100, 8), "little") > 1_700_000_000_000_000_000
     first = int.from_bytes(ran(modules, "clock_time_get", 1, 0, 100).memory(100, 8), "little")
@@ -115,7 +115,7 @@ def test_clocks_tell_the_time_and_others_are_not_there(modules: Modules) -> None
     assert ran(modules, "clock_res_get", 9, 100).errno == INVAL
 
 
-def test_random_numbers_fill_what_was_asked_for(modules: Modules) -> None:
+def test_random_numbers_fill_the_requested_buffer(modules: Modules) -> None:
     filled = ran(modules, "random_get", 0, 50000)
     assert filled.memory(0, 50000).count(0) < 1000
     with pytest.raises(GuestFault):

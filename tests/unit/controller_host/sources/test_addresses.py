@@ -22,7 +22,7 @@ from trellis.registries.web import Web
 from unit.node_installer.servers import Answer
 
 
-async def test_a_module_from_an_address_is_what_its_checksum_says(tls: Path, tmp_path: Path) -> None:
+async def test_a_module_from_a_url_matches_its_checksum(tls: Path, tmp_path: Path) -> None:
     async with world(tls, tmp_path, files(x=WASM)) as here:
         assert await here.fetch(url=here.url(), sha256=SHA) == WASM
         refused = await here.refusal(url=here.url("/x.wasm?signature=secret"), sha256="0" * 64)
@@ -75,7 +75,7 @@ async def test_too_much_is_not_read_whether_it_is_announced_or_not(
         assert (await here.refusal(url=here.url(), sha256=SHA)).reason is SourceReason.TOO_LARGE
 
 
-async def test_a_server_nobody_vouches_for_is_not_believed(tls: Path, tmp_path: Path) -> None:
+async def test_an_untrusted_server_is_refused(tls: Path, tmp_path: Path) -> None:
     async with world(tls, tmp_path, files(x=WASM)) as here:
         believing = here.web
         here.web = Web(LOOPBACK)
@@ -86,7 +86,7 @@ async def test_a_server_nobody_vouches_for_is_not_believed(tls: Path, tmp_path: 
         assert "certificate verify failed" in refused.message
 
 
-async def test_what_is_cut_and_what_is_away_is_unavailable(tls: Path, tmp_path: Path) -> None:
+async def test_a_truncated_or_unreachable_download_is_unavailable(tls: Path, tmp_path: Path) -> None:
     async with world(tls, tmp_path, lambda _: Answer(body=WASM, cut=10)) as here:
         assert (await here.refusal(url=here.url(), sha256=SHA)).reason is SourceReason.UNAVAILABLE
         deleted = here.url()
@@ -105,7 +105,7 @@ async def test_what_is_cut_and_what_is_away_is_unavailable(tls: Path, tmp_path: 
     ],
     ids=["says nothing", "begins and goes on very slowly", "sends from one slow address to the next"],
 )
-async def test_a_fetch_ends_in_time_whatever_the_server_does(
+async def test_a_fetch_ends_in_time_for_any_behaviour_of_the_server(
     tls: Path, tmp_path: Path, tarpit: Callable[[threading.Event], Answer]
 ) -> None:
     held = threading.Event()

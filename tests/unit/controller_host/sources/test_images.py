@@ -121,7 +121,7 @@ async def test_what_a_registry_gives_by_digest_has_that_digest(tls: Path, tmp_pa
         assert missing.reason is SourceReason.NOT_FOUND
 
 
-async def test_a_blob_that_claims_to_be_too_large_is_not_asked_for(tls: Path, tmp_path: Path) -> None:
+async def test_a_blob_that_claims_to_be_too_large_is_not_requested(tls: Path, tmp_path: Path) -> None:
     registry = Registry()
     async with world(tls, tmp_path, registry.respond) as here:
         claimed = registry.blob(WASM, "application/wasm") | {"size": errors.MOST_BYTES + 1}

@@ -89,7 +89,7 @@ async def test_files_and_volumes_are_below_the_directory(tls: Path, tmp_path: Pa
         assert "TRELLIS_CONTROLLER_MODULES_DIR" in (await here.refusal(path="x", sha256=SHA)).message
 
 
-async def test_what_only_fetching_can_tell_is_fetched(tls: Path, tmp_path: Path) -> None:
+async def test_a_digest_confirms_no_source_that_needs_a_fetch(tls: Path, tmp_path: Path) -> None:
     async with world(tls, tmp_path, files(x=WASM)) as here:
         assert not await here.confirm(configMap={"name": "m", "key": "k"}, sha256=SHA)
         assert not await here.confirm(pvc={"claimName": "c", "path": "p"}, sha256=SHA)
@@ -98,7 +98,7 @@ async def test_what_only_fetching_can_tell_is_fetched(tls: Path, tmp_path: Path)
         assert not here.server.requests
 
 
-async def test_a_pipe_on_a_volume_holds_up_nobody(tls: Path, tmp_path: Path) -> None:
+async def test_a_pipe_on_a_volume_delays_no_other(tls: Path, tmp_path: Path) -> None:
     async with world(tls, tmp_path, files()) as here:
         os.mkfifo(here.folder / "pipe")
         async with asyncio.timeout(5):

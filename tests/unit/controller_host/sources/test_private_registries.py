@@ -31,7 +31,7 @@ async def test_a_private_registry_gets_the_credentials_of_its_secret(tls: Path, 
         assert [request.headers["Impersonate-User"] for request in reads] == [USER]
 
 
-async def test_credentials_that_are_missing_wrong_or_unreadable_are_said_and_not_shown(
+async def test_credentials_that_are_missing_wrong_or_unreadable_are_reported_and_not_shown(
     tls: Path, tmp_path: Path
 ) -> None:
     registry = Registry(login=LOGIN)
@@ -81,7 +81,7 @@ async def test_credentials_do_not_follow_a_redirect_to_another_host(tls: Path, t
             assert "authorization" not in store.server.requests[-1].headers
 
 
-async def test_a_registry_is_asked_whether_it_lets_who_asks_and_nothing_is_fetched(tls: Path, tmp_path: Path) -> None:
+async def test_the_registry_checks_access_of_the_requester_without_a_fetch(tls: Path, tmp_path: Path) -> None:
     registry = Registry(login=LOGIN)
     digest = registry.manifest(None, registry.blob(WASM, "application/wasm"))
     async with world(tls, tmp_path, registry.respond) as here:

@@ -61,7 +61,7 @@ async def test_a_namespace_fetches_no_more_at_a_time_than_its_share_and_all_no_m
     await here.close()
 
 
-async def test_who_is_cancelled_while_it_waits_leaves_the_share_to_the_others() -> None:
+async def test_a_cancelled_waiter_leaves_the_share_to_the_others() -> None:
     web_ = Busy()
     here = Sources(FakeKube().acting_as, web_, None)
 
@@ -82,7 +82,7 @@ async def test_who_is_cancelled_while_it_waits_leaves_the_share_to_the_others() 
     await here.close()
 
 
-async def test_names_that_nobody_answers_hold_up_no_other_name_and_no_file(
+async def test_unresolvable_names_delay_no_other_name_and_no_file(
     tls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     resolve, let, requested = socket.getaddrinfo, threading.Event(), threading.Semaphore(0)
@@ -122,7 +122,7 @@ async def test_names_that_nobody_answers_hold_up_no_other_name_and_no_file(
             await asyncio.gather(*held, return_exceptions=True)
 
 
-async def test_few_have_much_in_memory_and_who_waits_for_that_loses_no_time(
+async def test_few_large_files_are_in_memory_and_waiting_for_memory_does_not_count_as_time(
     tls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transfers, "LARGE_BYTES", len(WASM) - 1)
