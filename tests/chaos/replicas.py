@@ -19,7 +19,7 @@ from chaos import orders
 from support.cluster.api_proxy import ApiProxy
 from support.suite import stepped_clock
 from support.suite.forkserver import Child, Forkserver
-from support.suite.service_process import ask, free_port
+from support.suite.service_process import free_port, get_status
 from support.suite.tcp_proxy import TcpProxy
 
 _PAUSE_SECONDS: Final = 1.0
@@ -85,13 +85,13 @@ class Replica:
         """Ask for its life as a kubelet does; one that is not alive would be started anew."""
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
-            status, body = await ask(self.port, "/livez")
+            status, body = await get_status(self.port, "/livez")
             if status not in {0, 200}:
                 self.wrong.append(f"{self.name}-{self.starts} reports that it is not alive: {body[:300]}")
 
     async def ready(self) -> tuple[bool, str]:
         """Say whether it is ready, and why not."""
-        status, body = await ask(self.port, "/readyz")
+        status, body = await get_status(self.port, "/readyz")
         return status == 200, f"{self.name}: {status} {body[:300]}"
 
     def send(self, number: signal.Signals) -> None:

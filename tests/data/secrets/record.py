@@ -58,7 +58,7 @@ def program() -> Path:
     return make_once(target, step, how, make)
 
 
-def ask(questions: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def query(questions: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The program's answers."""
     lines = "\n".join(map(json.dumps, questions))
     ran = subprocess.run([str(program())], input=lines, capture_output=True, text=True, check=True)
@@ -68,7 +68,7 @@ def ask(questions: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def requests() -> list[dict[str, Any]]:
     """Requests that Rust sealed, with what they ask for."""
     questions = [{**question, "op": "ask", "server": KEYS.current.public} for question in QUESTIONS]
-    return [{"asked": asked, **made} for asked, made in zip(QUESTIONS, ask(questions), strict=True)]
+    return [{"asked": asked, **made} for asked, made in zip(QUESTIONS, query(questions), strict=True)]
 
 
 def answers(made: dict[str, Any]) -> list[dict[str, Any]]:
@@ -80,7 +80,7 @@ def answers(made: dict[str, Any]) -> list[dict[str, Any]]:
         payload, headers = seal_reply(request, success(secret, "f"))
         sent.append({"value": value.hex(), "header": headers[RESPONSE_KEY_HEADER], "payload": payload.hex()})
     sent += [{"error": name.value, "payload": Refusal(name, 'why "so" ✓').body().hex()} for name in ErrorName]
-    read = ask([{"op": "read", "seed": made["seed"], **item} for item in sent])
+    read = query([{"op": "read", "seed": made["seed"], **item} for item in sent])
     return [{**item, "seed": made["seed"], "read": how} for item, how in zip(sent, read, strict=True)]
 
 
@@ -96,7 +96,7 @@ def verdicts() -> list[dict[str, Any]]:
     found = [item for item in found if len(item["token"]) < LONGEST]
     good = {"entity_jwt": ENTITY_JWT, "host_jwt": HOST_JWT}
     asked = [{"op": "validate", **good, f"{item['side']}_jwt": item["token"]} for item in found]
-    return [{**item, **judged} for item, judged in zip(found, ask(asked), strict=True)]
+    return [{**item, **judged} for item, judged in zip(found, query(asked), strict=True)]
 
 
 def _module(name: str) -> ModuleType:

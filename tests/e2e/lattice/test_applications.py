@@ -36,7 +36,7 @@ async def test_an_application_is_put_deployed_undeployed_and_deleted(
             ("DaemonScaler", "deployed")
         ]
         assert (await watched.event("provider_started", host.id))["data"]["image_ref"] == "http-server"
-        inventory = (await watched.ask(f"host.get.{host.id}"))["response"]
+        inventory = (await watched.request(f"host.get.{host.id}"))["response"]
         assert [provider["id"] for provider in inventory["providers"]] == ["web-httpserver"]
 
         assert (await wadm.undeploy("web"))["result"] == "acknowledged"

@@ -61,7 +61,7 @@ class ArgoCD:
         annotations = {"argocd.argoproj.io/refresh": "hard"}
         self._api.call("PATCH", APPLICATIONS.path(NAMESPACE, "hello"), {"metadata": {"annotations": annotations}})
 
-    async def says(self, sync: str, health: str, commit: str = "") -> None:
+    async def reaches(self, sync: str, health: str, commit: str = "") -> None:
         """Wait until it says so, of a commit."""
 
         def there() -> bool:
@@ -101,30 +101,30 @@ async def test_what_is_in_git_is_in_the_cluster_and_argo_cd_knows_how_it_is(
     example = overlay(tmp_path / "over", "argocd", replaced("Application", **addresses))
     async with WadmStandIn(f"nats://{LOOPBACK}:{kept.port}", HELLO) as wadm, hosts.service(), kept.manager():
         kubectl("apply", "-k", str(example))
-        await running_argocd.says("Synced", "Progressing")
+        await running_argocd.reaches("Synced", "Progressing")
         await hosts.settled(HOSTS)
         for name in BOTH:
             await kept.synced(name)
             await wadm.publish(name, "deployed")
-        await running_argocd.says("Synced", "Healthy")
+        await running_argocd.reaches("Synced", "Healthy")
 
         await wadm.publish("hello", "failed", "no host fits")
-        await running_argocd.says("Synced", "Degraded")
+        await running_argocd.reaches("Synced", "Degraded")
         await wadm.publish("hello", "deployed")
-        await running_argocd.says("Synced", "Healthy")
+        await running_argocd.reaches("Synced", "Healthy")
 
         [pod] = hosts.pods(HOSTS)
         hosts.wait_in(pod, "ImagePullBackOff", "no such image")
-        await running_argocd.says("Synced", "Degraded")
+        await running_argocd.reaches("Synced", "Degraded")
         hosts.call("DELETE", PODS, pod["metadata"]["name"])
-        await running_argocd.says("Synced", "Healthy")
+        await running_argocd.reaches("Synced", "Healthy")
 
         # What an autoscaler sets is not in git, and stays.
         kubectl("scale", "whc", HOSTS, "-n", HELLO, "--replicas=2")
         await hosts.settled(HOSTS)
         commit = repository.change("host-group/hosts.yaml", lambda found: found["spec"].update(hostLabels={"a": "b"}))
         running_argocd.refresh()
-        await running_argocd.says("Synced", "Healthy", commit)
+        await running_argocd.reaches("Synced", "Healthy", commit)
         await hosts.settled(HOSTS)
         spec = hosts.call("GET", HOST_CONFIGS, HOSTS)["spec"]
         assert (spec["hostReplicas"], spec["hostLabels"]) == (2, {"a": "b"})
@@ -140,7 +140,7 @@ async def test_what_is_in_git_is_in_the_cluster_and_argo_cd_knows_how_it_is(
         without = repository.take_away("hello/application.yaml")
         running_argocd.refresh()
         await kept.deleted("hello")
-        await running_argocd.says("Synced", "Healthy", without)
+        await running_argocd.reaches("Synced", "Healthy", without)
         repository.bring_back("hello/application.yaml")
         running_argocd.refresh()
         await kept.synced("hello")

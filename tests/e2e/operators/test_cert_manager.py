@@ -27,7 +27,7 @@ from support.nats.buses import eventually, eventually_async
 from support.nodes.fleet import Fleet
 from support.operators.cert_manager import authority, cert_manager
 from support.operators.operator_processes import Operators
-from support.suite.service_process import ask
+from support.suite.service_process import get_status
 from support.suite.settling import settle
 from trellis.bus.connection.dial import dial
 from trellis.bus.errors import BusUnavailable
@@ -171,7 +171,7 @@ async def test_services_know_the_servers_by_what_is_issued_and_go_on_while_it_is
             await settle(client)
             await goes_on(made, fleet, watcher)
             pids = [pod.server.pid for pod in made.servers.pods]
-            for again in (installed.renew, installed.lose, partial(shorten, installed), nobody):
+            for again in (installed.renew, installed.lose, partial(shorten, installed), no_change):
                 issued = await renewed(installed, issued, again)
                 await made.follow(issued)
                 await goes_on(made, fleet, watcher)
@@ -215,7 +215,7 @@ def shorten(installed: IssuedBus) -> None:
     installed.apply(ISSUER, duration="1h", renewBefore="59m30s")
 
 
-def nobody() -> None:
+def no_change() -> None:
     """Do nothing: it is renewed because it is time."""
 
 
@@ -240,7 +240,7 @@ async def believed(made: Pods, issued: Files) -> None:
 
 async def complains(running: Running, what: str) -> bool:
     """Say whether it is not ready, and why."""
-    return what in (await ask(running.port, "/readyz"))[1]
+    return what in (await get_status(running.port, "/readyz"))[1]
 
 
 async def goes_on(made: Pods, fleet: Fleet, watcher: Running) -> None:

@@ -147,8 +147,8 @@ def test_a_shim_whose_finalizer_was_taken_goes_from_its_node_all_the_same(world:
     eventually(lambda: world.node().restarts() == restarts + 1, "containerd has forgotten it", 60)
     eventually(lambda: "forgotten" not in world.kubectl.handlers(NODE), "the node's status, too", 60)
 
-    def marks() -> list[str]:
+    def labels() -> list[str]:
         annotations = world.kubectl.get("node", NODE)["metadata"]["annotations"]
         return [key for key in annotations if key.startswith("trellis.dev/")]
 
-    eventually(lambda: not marks(), "no mark is left", 60)
+    eventually(lambda: not labels(), "no mark is left", 60)

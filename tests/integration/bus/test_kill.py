@@ -11,7 +11,7 @@ import pytest
 from nats.js import JetStreamContext
 
 from support.nats.buses import Buses, eventually, eventually_async, opted_out
-from support.suite.consuming_process import WORKERS, consuming, kill, says
+from support.suite.consuming_process import WORKERS, consuming, kill, wait_for_line
 from support.suite.network import cable
 from support.suite.tcp_proxy import TcpProxy
 from trellis.events.subjects import STREAM_DEAD, STREAM_EVENTS
@@ -77,7 +77,7 @@ async def test_silently_dropped_packets_delay_events_and_lose_none(
             await eventually(lambda: path.read_bytes().count(b"\n") > 30)
             network.cut()
             await publish_all("meanwhile")
-            await says(process, "unavailable")
+            await wait_for_line(process, "unavailable")
             assert len(set(path.read_text().split())) < 600, "else the cable was not cut"
             network.mend()
             await publish_all("after")

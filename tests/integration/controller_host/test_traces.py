@@ -17,7 +17,7 @@ import pytest
 
 from controller_host.host_calls import calling
 from support.guests.controllers_world import CONFIG_MAPS, Host, Tenant, define, prebuilt, tenant_of, until
-from support.guests.wat_guests import says
+from support.guests.wat_guests import logging_guest
 from trellis_dev.localcluster import ClusterInfo, owned_cluster
 from trellis_dev.localcluster.api import Api
 from trellis_dev.localcluster.otlp import OtlpReceiver, Span
@@ -112,7 +112,7 @@ async def test_a_guest_gets_its_span_and_no_span_contains_its_data(
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata}
     tenant.make(secret | {"data": {"token": base64.b64encode(CONTENT.encode()).decode()}})
     requested = {"op": "get", "apiVersion": "v1", "kind": "Secret"} | metadata
-    tenant.module("says", says(requested, {"error": f"the token is {CONTENT}"}))
+    tenant.module("says", logging_guest(requested, {"error": f"the token is {CONTENT}"}))
     tenant.controller("says", secretRefs=[{"name": "token"}])
     tenant.config_map("one", text=CONTENT)
     who = f"{tenant.name}/says"
@@ -169,7 +169,7 @@ async def in_jaeger(info: ClusterInfo, name: str) -> dict[str, Any]:
     """Return the trace of the call for an object from Jaeger's query API, once the write is in it."""
     url = f"{info.jaeger_url}/api/traces?service={SERVICE}&limit=20"
 
-    def ask() -> dict[str, Any] | None:
+    def query() -> dict[str, Any] | None:
         with urllib.request.urlopen(url, timeout=10) as answer:
             found = json.load(answer)["data"]
         for trace in found:
@@ -180,7 +180,7 @@ async def in_jaeger(info: ClusterInfo, name: str) -> dict[str, Any]:
         return None
 
     for _ in range(150):
-        if (trace := await asyncio.to_thread(ask)) is not None:
+        if (trace := await asyncio.to_thread(query)) is not None:
             return trace
         await asyncio.sleep(0.2)
     pytest.fail(f"Jaeger shows no whole trace of the call for {name}")

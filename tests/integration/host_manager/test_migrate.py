@@ -228,7 +228,7 @@ async def test_namespaces_can_be_deleted_again_and_a_definition_of_applications_
     assert former.api.call("POST", NAMESPACES.path(), manifest)[0] == http.HTTPStatus.CREATED
     assert former.api.call("DELETE", NAMESPACES.path(name=other))[0] in {http.HTTPStatus.OK, http.HTTPStatus.ACCEPTED}
 
-    def held() -> bool:
+    def terminating() -> bool:
         _, found = former.api.call("GET", NAMESPACES.path(name=other))
         conditions = (found.get("status") or {}).get("conditions") or ()
         return any(
@@ -236,7 +236,7 @@ async def test_namespaces_can_be_deleted_again_and_a_definition_of_applications_
             for condition in conditions
         )
 
-    await eventually(held, "the API that is down holds the namespace", seconds=PATIENCE)
+    await eventually(terminating, "the API that is down holds the namespace", seconds=PATIENCE)
     assert former.api.call("GET", applications)[0] == http.HTTPStatus.SERVICE_UNAVAILABLE
 
     done = await former.document("--yes")

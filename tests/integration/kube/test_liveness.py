@@ -40,7 +40,7 @@ async def livez(proxied: Kube) -> AsyncIterator[str]:
     await server.stop()
 
 
-async def ask(url: str) -> tuple[int, str]:
+async def get(url: str) -> tuple[int, str]:
     def get() -> tuple[int, str]:
         try:
             with urllib.request.urlopen(url, timeout=5) as answer:
@@ -69,14 +69,14 @@ async def test_a_stuck_watch_is_a_reason_for_a_restart_only_while_the_server_ans
 ) -> None:
     monkeypatch.setattr(HttpTransport, "stream", stuck)
     async with Watched(proxied, namespace, timings=SHORT):
-        assert (await ask(livez))[0] == 200
+        assert (await get(livez))[0] == 200
         await until(lambda: not proxied.health.liveness().ok, "deafness is noticed, though nobody else makes a call")
-        status, body = await ask(livez)
+        status, body = await get(livez)
         assert status == 503
         assert f"{watch_of(namespace)}: " in body
         proxy.silence()
         await until(lambda: proxied.health.liveness().ok, "the server does not answer either: an outage")
-        assert (await ask(livez))[0] == 200
+        assert (await get(livez))[0] == 200
         proxy.cut()
         proxy.resume()
         await until(lambda: not proxied.health.liveness().ok, "the server is back, the watch is not")

@@ -50,7 +50,7 @@ async def test_a_ping_reaches_the_hosts_of_both_sides(servers: tuple[NatsServer,
         ):
             await watched.event("host_heartbeat", far.id)
             assert {reply["response"]["id"] for reply in await watched.pings(2)} == {near.id, far.id}
-            await watched.ask(f"host.stop.{far.id}")
+            await watched.request(f"host.stop.{far.id}")
             await watched.event("host_stopped", far.id)
 
 

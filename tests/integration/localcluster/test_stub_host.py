@@ -94,7 +94,7 @@ async def test_many_hosts_share_a_connection_and_one_can_stop_its_heartbeat(url:
         assert len({reply["response"]["id"] for reply in await watched.pings(21)}) == 21
         others[0].components.append({"id": "app-http", "image_ref": "example.invalid/http:1"})
         await others[0].silence()
-        inventory = (await watched.ask(f"host.get.{others[0].id}"))["response"]
+        inventory = (await watched.request(f"host.get.{others[0].id}"))["response"]
         assert inventory["components"] == [{"id": "app-http", "image_ref": "example.invalid/http:1"}]
         await others[0].beat()
         assert (await watched.event("host_heartbeat", others[0].id))["data"]["components"] == inventory["components"]

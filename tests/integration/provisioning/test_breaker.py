@@ -14,7 +14,7 @@ from support.nodes.breakers import paused_by
 from support.nodes.fleet import Fleet, eventually
 from support.nodes.kubelets import kubelets
 from support.nodes.shims import Shim
-from support.suite.service_process import ask, free_port, running
+from support.suite.service_process import free_port, get_status, running
 from support.suite.typed import typed_meanwhile
 from trellis.kube.breaker import DELETION_PAUSED
 
@@ -63,10 +63,10 @@ async def test_a_mass_opt_out_is_paused_across_leaders_until_a_user_permits_it(f
         assert (row["state"], row["paused"]) == ("Open", 25)
         assert "more than 5 of 40 nodes" in row["reason"]
         assert (await trellis(fleet, "circuit-breaker", "status"))[0] == 1
-        _, metrics = await ask(port, "/metrics")
+        _, metrics = await get_status(port, "/metrics")
         assert 'trellis_circuit_breaker_open{kind="nodes",service="node_watcher"} 1.0' in metrics
         assert 'trellis_circuit_breaker_paused_total{kind="nodes",service="node_watcher"} 25.0' in metrics
-        assert (await ask(port, "/readyz"))[0] == 200
+        assert (await get_status(port, "/readyz"))[0] == 200
         assert log.read_text().count("breaker opened") == 1
         assert '"event":"failed' not in log.read_text()
         first.send_signal(signal.SIGKILL)

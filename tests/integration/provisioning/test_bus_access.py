@@ -15,7 +15,7 @@ import pytest
 from support.nats.buses import eventually_async
 from support.nats.nats_users import NatsUsers
 from support.nodes.fleet import Fleet
-from support.suite.service_process import ask, free_port, lines, running, until_status
+from support.suite.service_process import free_port, get_status, lines, running, until_status
 from support.suite.typed import Done, typed
 from trellis.bus.accounts.claim import Claim
 from trellis.bus.accounts.naming import CLAIM_STREAM, claim_subject
@@ -99,10 +99,10 @@ async def test_under_a_claimed_name_nodes_are_provisioned_nothing_is_published_a
     [name] = fleet.add("node")
     async with running(log, **fleet.environment(health_port=port)):
         await fleet.all_provisioned([name], seconds=40)
-        _, body = await ask(port, "/readyz")
+        _, body = await get_status(port, "/readyz")
         for part in (fleet.id, "uid-of-another", fleet.cluster_uid(), "TRELLIS_CLUSTER"):
             assert part in body
-        assert (await ask(port, "/livez"))[0] == 200
+        assert (await get_status(port, "/livez"))[0] == 200
         assert await publish_counts(jetstream, fleet.id) == {}
         await jetstream.publish(claim_subject(fleet.id), b"", headers={"KV-Operation": "DEL"})
         await until_status(port, "/readyz", 200)

@@ -219,13 +219,13 @@ def cases(points: list[Point], always: set[Point]) -> list[Any]:
 async def clean(scene: Scene, offset: int, nodes: list[str], installed: set[str]) -> None:
     """Wait until nothing of the Shim is left on nodes, and see that it was removed from where it was, nowhere else."""
 
-    def marks() -> dict[str, list[str]]:
+    def labels() -> dict[str, list[str]]:
         found = {
             node: [key for key in scene.fleet.annotations(node) if key.startswith("trellis.dev/")] for node in nodes
         }
         return {node: keys for node, keys in found.items() if keys}
 
-    await eventually(lambda: not marks() and not scene.fleet.jobs(), "no mark and no Job is left", seconds=SECONDS)
+    await eventually(lambda: not labels() and not scene.fleet.jobs(), "no mark and no Job is left", seconds=SECONDS)
     await eventually(lambda: not scene.fleet.ledger(), "no slot is left")
     assert {node: scene.fleet.labels(node) for node in nodes} == {node: scene.before[node] for node in nodes}
     assert scene.removals(offset) == installed & set(nodes)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from support.nodes.fleet import Fleet, eventually
-from support.suite.service_process import ask, free_port, get, lines, running, until_status
+from support.suite.service_process import free_port, get, get_status, lines, running, until_status
 from trellis.bus.publish import availability
 from trellis.runtime import service
 
@@ -37,8 +37,8 @@ async def test_a_running_process_reports_its_health_and_counts_its_work(fleet: F
         [name] = fleet.add("node")
         await fleet.all_provisioned([name])
         await fleet.quiet()
-        assert (await ask(port, "/livez"))[0] == 200
-        _, metrics = await ask(port, "/metrics")
+        assert (await get_status(port, "/livez"))[0] == 200
+        _, metrics = await get_status(port, "/metrics")
         for line in (
             'trellis_leader{service="node_watcher"} 1.0',
             'trellis_leader{service="provisioner"} 1.0',
@@ -85,7 +85,7 @@ async def test_an_api_server_that_is_unavailable_is_one_warning_and_patience(fle
         warnings = [line for line in lines(log) if line["level"] == "warning"]
         assert len(warnings) == 1
         assert warnings[0]["server"] == f"https://127.0.0.1:{nobody}"
-        assert (await ask(port, "/livez"))[0] == 200
+        assert (await get_status(port, "/livez"))[0] == 200
         assert process.returncode is None
 
 
@@ -102,7 +102,7 @@ async def test_a_bus_that_is_unavailable_is_one_warning_and_not_ready(fleet: Fle
     async with running(log, "node-watcher", **environment):
         await until_status(port, "/readyz", 503)
         await eventually(lambda: warnings_of(log, service.__name__), "work begins without the bus")
-        _, body = await ask(port, "/readyz")
+        _, body = await get_status(port, "/readyz")
         assert "bus" in body
         unavailable = warnings_of(log, availability.__name__)
         assert len(unavailable) == 1

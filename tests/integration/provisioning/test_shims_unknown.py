@@ -98,7 +98,7 @@ async def all_have(shim: Shim, nodes: list[str]) -> None:
     await shim.fleet.quiet()
 
 
-def held(fleet: Fleet, nodes: list[str]) -> list[str]:
+def paused(fleet: Fleet, nodes: list[str]) -> list[str]:
     return [node for node in nodes if DELETION_PAUSED in fleet.events(node)]
 
 
@@ -182,11 +182,11 @@ async def test_a_crd_that_is_deleted_takes_no_more_than_the_circuit_breaker_perm
         await all_have(shim, nodes)
         manifest = stored(shim)
         delete_definition(fleet)
-        await eventually(lambda: len(held(fleet, nodes)) == 3, "three are held")
+        await eventually(lambda: len(paused(fleet, nodes)) == 3, "three are held")
         await eventually(lambda: shim.condition("Degraded") == ("True", "MassDeletion"), "reported on the Shim")
         await eventually(lambda: len(recorded(fleet, nodes)) == 3, "the others are uninstalled", seconds=40)
         kept = [node for node in nodes if shim.has(node)]
-        assert kept == recorded(fleet, nodes) == held(fleet, nodes)
+        assert kept == recorded(fleet, nodes) == paused(fleet, nodes)
         remove_finalizer(shim)
         await eventually(lambda: all(map(unready_for_shims, running)), "the CRD is gone", seconds=40)
         assert all(map(shim.has, kept))
@@ -211,7 +211,7 @@ async def test_several_deletions_of_shims_at_once_are_paused_and_continue_when_a
         await all_have(other, nodes)
         shim.delete()
         other.delete()
-        await eventually(lambda: len(held(fleet, nodes)) == 2, "two are held")
+        await eventually(lambda: len(paused(fleet, nodes)) == 2, "two are held")
         await fleet.quiet()
         assert sum(map(shim.has, nodes)) == 2
         await close_breaker(fleet)
@@ -246,5 +246,5 @@ async def test_a_shim_whose_finalizer_is_removed_by_hand_stays_on_its_nodes_for_
         assert not [name for verb, resource, name in changes(fleet, offset) if resource in {"nodes", "jobs"}]
         shim.delete()
         remove_finalizer(shim)
-        await eventually(lambda: len(held(fleet, nodes)) == 2, "after the grace two are held")
+        await eventually(lambda: len(paused(fleet, nodes)) == 2, "after the grace two are held")
         assert sum(map(shim.has, nodes)) == 2

@@ -104,7 +104,7 @@ async def in_jaeger(info: ClusterInfo, node: str) -> dict[str, Any]:
     """Return the trace of a node from Jaeger's query API, once the label's write is in it."""
     url = f"{info.jaeger_url}/api/traces?service={WATCHER}&limit=20"
 
-    def ask() -> dict[str, Any] | None:
+    def query() -> dict[str, Any] | None:
         with urllib.request.urlopen(url, timeout=10) as answer:
             found = json.load(answer)["data"]
         for trace in found:
@@ -114,7 +114,7 @@ async def in_jaeger(info: ClusterInfo, node: str) -> dict[str, Any]:
         return None
 
     for _ in range(150):
-        if (trace := await asyncio.to_thread(ask)) is not None:
+        if (trace := await asyncio.to_thread(query)) is not None:
             return trace
         await asyncio.sleep(0.2)
     pytest.fail(f"Jaeger shows no whole trace of {node} ({names.ANNOTATION_OPT_IN})")

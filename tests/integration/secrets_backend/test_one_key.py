@@ -21,7 +21,7 @@ from trellis.runtime.run import Service
 pytestmark = pytest.mark.cluster
 
 
-async def ask(host: Host, world: SecretsWorld, times: int, at_once: int = 16) -> Counter[str]:
+async def request(host: Host, world: SecretsWorld, times: int, at_once: int = 16) -> Counter[str]:
     """Ask many times, some at once; return how often each value or error came."""
     found: Counter[str] = Counter()
     todo = iter(range(times))
@@ -48,7 +48,7 @@ async def test_replicas_that_begin_together_share_one_key_and_open_every_request
     async with secret_world.backend(), secret_world.backend(), secret_world.backend(), secret_world.asking() as host:
         keys = {await host.ask_key() for _ in range(30)}
         assert len(keys) == 1
-        assert await ask(host, secret_world, 3000) == {"hunter2": 3000}
+        assert await request(host, secret_world, 3000) == {"hunter2": 3000}
 
 
 @pytest.mark.thorough
@@ -65,17 +65,17 @@ async def test_a_host_that_is_older_than_a_rotation_goes_on_until_the_former_key
         async with secret_world.host() as young:
             while await young.ask_key() != new.current.public:  # noqa: ASYNC110 - another process' state
                 await asyncio.sleep(0.02)
-            assert await ask(young, secret_world, 200) == {"hunter2": 200}
-            assert await ask(old, secret_world, 200) == {"hunter2": 200}
+            assert await request(young, secret_world, 200) == {"hunter2": 200}
+            assert await request(old, secret_world, 200) == {"hunter2": 200}
             change_key(secret_world, data_of(without_previous(new)) | {names.SECRETS_PREVIOUS: None})
 
             async def dropped() -> bool:
-                return set(await ask(old, secret_world, 8)) == {"DecryptionError"}
+                return set(await request(old, secret_world, 8)) == {"DecryptionError"}
 
             async with asyncio.timeout(20):
                 while not await dropped():  # noqa: ASYNC110 - another process' state
                     await asyncio.sleep(0.1)
-            assert await ask(young, secret_world, 100) == {"hunter2": 100}
+            assert await request(young, secret_world, 100) == {"hunter2": 100}
 
 
 async def test_a_key_that_is_deleted_while_it_is_used_comes_back_the_same(secret_world: SecretsWorld) -> None:
@@ -85,7 +85,7 @@ async def test_a_key_that_is_deleted_while_it_is_used_comes_back_the_same(secret
         secret_world.api.call("DELETE", SECRETS.path(secret_world.system, names.SECRETS_KEY))
         made = await eventually(secret_world.key_secret, "the key is there again")
         assert read_ring(made) == before
-        assert await ask(host, secret_world, 20) == {"hunter2": 20}
+        assert await request(host, secret_world, 20) == {"hunter2": 20}
 
 
 @pytest.mark.thorough
@@ -98,7 +98,7 @@ async def test_a_key_that_is_spoilt_is_reported_and_left_alone_and_the_one_befor
         spoilt = base64.b64encode(b"no seed").decode()
         change_key(secret_world, {names.SECRETS_SEED: spoilt})
         await eventually(lambda: f"entry {names.SECRETS_SEED} " in reasons(service), "it is told")
-        assert await ask(host, secret_world, 20) == {"hunter2": 20}
+        assert await request(host, secret_world, 20) == {"hunter2": 20}
         assert (secret_world.key_secret() or {})["data"][names.SECRETS_SEED] == spoilt
         change_key(secret_world, good)
         await eventually(lambda: not reasons(service), "it is well again")
@@ -123,7 +123,7 @@ async def test_a_stopping_replica_answers_accepted_requests_and_the_other_contin
     async with secret_world.backend(), secret_world.asking() as host:
         async with secret_world.backend() as second:
             await eventually(lambda: second.health.readiness().ok, "the second replica is there")
-            asking = asyncio.create_task(ask(host, secret_world, 2000))
+            asking = asyncio.create_task(request(host, secret_world, 2000))
             started = host.client.stats["in_msgs"]
             await eventually(lambda: host.client.stats["in_msgs"] > started + 200, "answers come")
             assert not asking.done()

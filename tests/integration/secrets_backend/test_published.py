@@ -178,22 +178,22 @@ async def test_a_rate_limited_requester_is_informed_and_others_are_not_limited(s
 
 
 @pytest.mark.thorough
-async def test_a_secret_is_reread_for_each_request_unless_a_cache_is_requested(secret_world: SecretsWorld) -> None:
+async def test_a_secret_is_reread_for_each_request_unless_a_cache_is_configured(secret_world: SecretsWorld) -> None:
     secret_world.ready_to_ask()
 
-    async def ask(host: Host) -> Any:
+    async def request(host: Host) -> Any:
         return value(await host.get("db", "password", namespace=secret_world.namespace))
 
     async with secret_world.backend(), secret_world.asking() as host:
-        assert await ask(host) == "hunter2"
+        assert await request(host) == "hunter2"
         secret_world.secret("db", password="second")
-        assert await ask(host) == "second"
+        assert await request(host) == "second"
     async with secret_world.backend(secrets_cache_ttl=2.0), secret_world.asking() as host:
-        assert await ask(host) == "second"
+        assert await request(host) == "second"
         secret_world.secret("db", password="third")
-        assert await ask(host) == "second"
+        assert await request(host) == "second"
         async with asyncio.timeout(20):
-            while await ask(host) != "third":  # noqa: ASYNC110 - time passes by itself
+            while await request(host) != "third":  # noqa: ASYNC110 - time passes by itself
                 await asyncio.sleep(0.1)
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from support.chart.bus_secret import job_of
 from support.chart.rendered import Manifest
 from support.cluster.grants import RBAC_KINDS, SYSTEM, granted
-from support.suite.service_process import ask, free_port
+from support.suite.service_process import free_port, get_status
 from trellis.kube.resources import CONFIGMAPS, DEPLOYMENTS, SECRETS
 from trellis_dev.localcluster import ClusterInfo
 from trellis_dev.localcluster.api import Api
@@ -87,11 +87,11 @@ class Running:
     async def ready(self) -> None:
         """Wait until it is ready; fail with its reasons."""
         deadline = time.monotonic() + READY_SECONDS
-        status, body = await ask(self.port, "/readyz")
+        status, body = await get_status(self.port, "/readyz")
         while status != http.HTTPStatus.OK:
             assert time.monotonic() < deadline, f"{body}\n{self.output()}"
             await asyncio.sleep(0.2)
-            status, body = await ask(self.port, "/readyz")
+            status, body = await get_status(self.port, "/readyz")
 
     async def end(self) -> None:
         """Stop it as its kubelet would."""

@@ -69,7 +69,7 @@ _SAYS = """(module
     (i64.const {result})))"""
 
 
-def says(requested: dict[str, Any], answer: dict[str, Any]) -> bytes:
+def logging_guest(requested: dict[str, Any], answer: dict[str, Any]) -> bytes:
     """Return a module that logs what it is told, asks for one thing, and answers always the same."""
     texts = {"asked": json.dumps(requested), "answer": json.dumps(answer)}
     escaped = {name: text.replace('"', '\\"') for name, text in texts.items()}

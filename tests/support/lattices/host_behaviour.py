@@ -75,7 +75,7 @@ class Lattice:
         finally:
             await client.close()
 
-    async def ask(self, operation: str, body: object = None, *, raw: bytes | None = None) -> dict[str, Any]:
+    async def request(self, operation: str, body: object = None, *, raw: bytes | None = None) -> dict[str, Any]:
         """Return the reply to one request of the control interface."""
         given = raw if raw is not None else b"" if body is None else json.dumps(body).encode()
         reply = await self._client.request(f"wasmbus.ctl.v1.{self.name}.{operation}", given, timeout=SECONDS)
@@ -144,7 +144,7 @@ class HostBehaviour:
 
     async def test_its_inventory_matches_its_heartbeats(self, watched: Lattice, new_host: NewHost) -> None:
         host = await new_host({}, 1)
-        requested = (await watched.ask(f"host.get.{host.id}"))["response"]
+        requested = (await watched.request(f"host.get.{host.id}"))["response"]
         heartbeat = (await watched.event("host_heartbeat", host.id, nth=2))["data"]
         changing = {"uptime_human", "uptime_seconds"}
         assert set(requested) == set(heartbeat) == INVENTORY_KEYS
@@ -158,17 +158,17 @@ class HostBehaviour:
 
     async def test_labels_are_set_and_deleted_and_published(self, watched: Lattice, new_host: NewHost) -> None:
         host = await new_host({"kept": "yes"}, 30)
-        put = await watched.ask(f"label.put.{host.id}", {"key": "tier", "value": "gold"})
+        put = await watched.request(f"label.put.{host.id}", {"key": "tier", "value": "gold"})
         assert put == {"success": True, "message": "successfully put label"}
         changed = (await watched.event("labels_changed", host.id))["data"]
         assert changed["host_id"] == host.id
         assert (changed["labels"]["tier"], changed["labels"]["kept"]) == ("gold", "yes")
-        deleted = await watched.ask(f"label.del.{host.id}", {"key": "tier"})
+        deleted = await watched.request(f"label.del.{host.id}", {"key": "tier"})
         assert deleted == {"success": True, "message": "successfully deleted label"}
         assert "tier" not in (await watched.event("labels_changed", host.id, nth=2))["data"]["labels"]
-        again = await watched.ask(f"label.del.{host.id}", {"key": "tier"})
+        again = await watched.request(f"label.del.{host.id}", {"key": "tier"})
         assert again == {"success": True, "message": "successfully deleted label (no such label)"}
-        assert "tier" not in (await watched.ask(f"host.get.{host.id}"))["response"]["labels"]
+        assert "tier" not in (await watched.request(f"host.get.{host.id}"))["response"]["labels"]
 
     @pytest.mark.parametrize(
         ("operation", "body", "message"),
@@ -186,22 +186,24 @@ class HostBehaviour:
         self, watched: Lattice, new_host: NewHost, operation: str, body: bytes, message: str
     ) -> None:
         host = await new_host({}, 30)
-        assert await watched.ask(f"{operation}.{host.id}", raw=body) == {"success": False, "message": message}
-        assert (await watched.ask(f"host.get.{host.id}"))["success"] is True
+        assert await watched.request(f"{operation}.{host.id}", raw=body) == {"success": False, "message": message}
+        assert (await watched.request(f"host.get.{host.id}"))["success"] is True
 
     @pytest.mark.parametrize("named", [False, True], ids=["without a body", "with its id and a timeout"])
     async def test_a_stopped_host_publishes_its_stop_and_ends(
         self, watched: Lattice, new_host: NewHost, named: bool
     ) -> None:
         host = await new_host({"zone": "a"}, 1)
-        reply = await watched.ask(f"host.stop.{host.id}", {"host_id": host.id, "timeout": 20_000} if named else None)
+        reply = await watched.request(
+            f"host.stop.{host.id}", {"host_id": host.id, "timeout": 20_000} if named else None
+        )
         assert reply == {"success": True, "message": "successfully handled stop host"}
         event = await watched.event("host_stopped", host.id)
         assert set(event["data"]) == {"labels"}
         assert event["data"]["labels"]["zone"] == "a"
         await host.ended()
         with pytest.raises(nats.errors.NoRespondersError):
-            await watched.ask(f"host.get.{host.id}")
+            await watched.request(f"host.get.{host.id}")
 
     async def test_a_terminated_host_publishes_its_stop(self, watched: Lattice, new_host: NewHost) -> None:
         host = await new_host({}, 1)

@@ -70,11 +70,11 @@ async def consuming(url: str, cluster: str, path: Path, *, inside: Sequence[str]
     process = await asyncio.create_subprocess_exec(
         *inside, sys.executable, __file__, url, cluster, str(path), stdout=PIPE
     )
-    await says(process, "consuming")
+    await wait_for_line(process, "consuming")
     return process
 
 
-async def says(process: Process, line: str) -> None:
+async def wait_for_line(process: Process, line: str) -> None:
     """Wait until it says this."""
     assert process.stdout is not None
     async with asyncio.timeout(60):

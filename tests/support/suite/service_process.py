@@ -36,14 +36,14 @@ def get(port: int, path: str) -> tuple[int, str]:
         return 0, ""
 
 
-async def ask(port: int, path: str) -> tuple[int, str]:
+async def get_status(port: int, path: str) -> tuple[int, str]:
     return await asyncio.to_thread(get, port, path)
 
 
 async def until_status(port: int, path: str, status: int) -> str:
     async with asyncio.timeout(40):
         while True:
-            found, body = await ask(port, path)
+            found, body = await get_status(port, path)
             if found == status:
                 return body
             await asyncio.sleep(0.1)

@@ -86,19 +86,19 @@ class Operator:
                     return found[nth - 1]
                 await self._arrived.wait()
 
-    async def ask(self, host: str, command: str, payload: bytes = b"{}") -> Msg:
+    async def request(self, host: str, command: str, payload: bytes = b"{}") -> Msg:
         """Return the reply of a host."""
         return await self._client.request(f"runtime.host.{host}.{command}", payload, timeout=SECONDS)
 
     async def status(self, host: str, command: str, request: Mapping[str, Any]) -> Json:
         """Return the status of a workload in the reply to a command."""
-        reply = await self.ask(host, f"workload.{command}", json.dumps(request).encode())
+        reply = await self.request(host, f"workload.{command}", json.dumps(request).encode())
         found: Json = json.loads(reply.data)["workloadStatus"]
         return found
 
     async def counts(self, host: str) -> Json:
         """Return the counts of components and workloads in a heartbeat of now."""
-        found = json.loads((await self.ask(host, "heartbeat")).data)
+        found = json.loads((await self.request(host, "heartbeat")).data)
         return {name: found[name] for name in ("componentCount", "workloadCount") if name in found}
 
     async def subjects_in_order(self, host: str, *requests: tuple[str, bytes]) -> list[str]:
@@ -217,7 +217,7 @@ class HostBehaviour:
         for exchange in talk["exchanges"]:
             request = exchange["request"] if "workload" in exchange["request"] else request
             payload = json.dumps(translated(exchange["request"], translate)).encode()
-            reply = await operator.ask(host.id, exchange["command"], payload)
+            reply = await operator.request(host.id, exchange["command"], payload)
             assert is_indented(reply.data)
             assert reply.headers is None
             found, recorded = json.loads(reply.data), exchange["reply"]
@@ -288,7 +288,7 @@ class HostBehaviour:
     @pytest.mark.parametrize("payload", [b"", b"{}"], ids=["empty", "object"])
     async def test_heartbeat_is_answered(self, operator: Operator, new_host: NewHost, payload: bytes) -> None:
         host = await new_host(SECONDS)
-        reply = await operator.ask(host.id, "heartbeat", payload)
+        reply = await operator.request(host.id, "heartbeat", payload)
         assert is_indented(reply.data)
         assert is_indented(HOST["heartbeats"]["answered"].encode())
         assert reply.headers is None
@@ -361,11 +361,11 @@ class HostBehaviour:
         hosts = [await new_host(SECONDS) for _ in range(2)]
         assert hosts[0].id != hosts[1].id
         for host in hosts:
-            check_heartbeat((await operator.ask(host.id, "heartbeat")).data, host)
+            check_heartbeat((await operator.request(host.id, "heartbeat")).data, host)
 
     async def test_ended_host_has_no_responder(self, operator: Operator, new_host: NewHost) -> None:
         host, witness = await new_host(SECONDS), await new_host(SECONDS)
         await host.kill()
         with pytest.raises(nats.errors.NoRespondersError):
-            await operator.ask(host.id, "heartbeat")
-        check_heartbeat((await operator.ask(witness.id, "heartbeat")).data, witness)
+            await operator.request(host.id, "heartbeat")
+        check_heartbeat((await operator.request(witness.id, "heartbeat")).data, witness)

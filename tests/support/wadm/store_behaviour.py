@@ -134,7 +134,7 @@ def manifest(name: str, version: str, note: str = "") -> dict[str, Any]:
 class StoreBehaviour:
     """Tests of what is seen."""
 
-    async def test_every_command_to_wadm_is_recorded(self, world: World) -> None:
+    async def test_every_command_to_wadm_is_observed(self, world: World) -> None:
         async with followed(world.address) as seen:
             await seen.synced()
             await seen.wadm.put(manifest("web", "v1"))

@@ -15,7 +15,7 @@ from trellis.crds.application import Application
 from trellis.lattice.domain.projection import Projection, project
 
 
-def held(name: str = "web", **metadata: Any) -> Projection:
+def projection(name: str = "web", **metadata: Any) -> Projection:
     """Return what wadm holds."""
     manifest = {
         "apiVersion": "core.oam.dev/v1beta1",
@@ -41,7 +41,7 @@ def merged(target: Any, patch: Any) -> Any:
 
 @pytest.mark.parametrize("name", ["web", "Web_1"])
 def test_a_new_object_shows_what_wadm_holds(name: str) -> None:
-    wadm = held(name, labels={"team": "a"})
+    wadm = projection(name, labels={"team": "a"})
     made = make_application("team", names.application_object(name), "red", wadm, "w1")
     Application.model_validate(made)
     server = {"uid": "u", "resourceVersion": "1", "managedFields": []}
@@ -53,7 +53,7 @@ def test_a_new_object_shows_what_wadm_holds(name: str) -> None:
 
 
 def test_a_lattice_whose_name_is_no_value_of_a_label_is_not_named() -> None:
-    made = make_application("team", "web", "x" * 64, held(), "w1")
+    made = make_application("team", "web", "x" * 64, projection(), "w1")
     assert names.LABEL_LATTICE not in made["metadata"]["labels"]
 
 
@@ -64,7 +64,7 @@ def test_an_object_that_is_given_a_manifest_has_nothing_of_its_own_left() -> Non
     )
     former["spec"]["policies"] = [{"name": "p", "type": "t", "properties": {"a": "b"}}]
     former["spec"]["unknown"] = {"kept": True}
-    wadm = held()
+    wadm = projection()
     patch = make_spec_patch(former, wadm, "w1", 3)
     after = merged(copy.deepcopy(former), patch)
     view = view_application(after)
@@ -79,5 +79,5 @@ def test_an_object_that_is_given_a_manifest_has_nothing_of_its_own_left() -> Non
 def test_an_object_that_cannot_be_read_is_given_a_manifest_all_the_same() -> None:
     broken = stored()
     broken["spec"]["components"][0]["type"] = "module"
-    wadm = held()
+    wadm = projection()
     assert view_application(merged(broken, make_spec_patch(broken, wadm, "w1", 0))).object.digest == wadm.digest

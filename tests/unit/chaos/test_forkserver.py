@@ -15,13 +15,13 @@ from support.suite.forkserver import Forkserver, forkserver
 MODULE = "support.suite.forked_child"
 
 
-def says(log: Path) -> str:
+def content(log: Path) -> str:
     return log.read_text() if log.exists() else ""
 
 
 async def until_logged(log: Path) -> None:
     async with asyncio.timeout(30):
-        while not says(log).endswith("\n"):  # noqa: ASYNC110 (a process writes it)
+        while not content(log).endswith("\n"):  # noqa: ASYNC110 (a process writes it)
             await asyncio.sleep(0.02)
 
 
@@ -30,7 +30,7 @@ async def test_each_has_variables_arguments_a_log_and_an_end_of_its_own(tmp_path
         first = await made.have({"NAME": "first"}, ["run", "3"], tmp_path / "first")
         second = await made.have({}, ["0"], tmp_path / "second")
         assert [await first.wait(), await second.wait()] == [3, 0]
-    assert [says(tmp_path / "first"), says(tmp_path / "second")] == ["first run 3\n", "nobody 0\n"]
+    assert [content(tmp_path / "first"), content(tmp_path / "second")] == ["first run 3\n", "nobody 0\n"]
 
 
 async def test_a_killed_process_is_reported_with_its_signal(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ class World:
         self.users.append(user)
         return self.kube
 
-    async def ask(self, **fields: Any) -> Any:
+    async def call(self, **fields: Any) -> Any:
         return orjson.loads(await asyncio.to_thread(self.calls.call, orjson.dumps(fields)))
 
 
@@ -64,31 +64,31 @@ def a_config_map(name: str = "a", **data: str) -> dict[str, Any]:
 
 
 async def test_what_is_written_is_read_back_as_the_account(world: World) -> None:
-    created = await world.ask(op="create", object=a_config_map(x="1"))
+    created = await world.call(op="create", object=a_config_map(x="1"))
     assert created["object"]["data"] == {"x": "1"}
-    assert await world.ask(op="get", **PLACE, name="a") == {"object": created["object"]}
-    listed = await world.ask(op="list", **PLACE)
+    assert await world.call(op="get", **PLACE, name="a") == {"object": created["object"]}
+    listed = await world.call(op="list", **PLACE)
     assert [item["metadata"]["name"] for item in listed["items"]] == ["a"]
-    applied = await world.ask(op="apply", object=a_config_map("b", y="1"))
+    applied = await world.call(op="apply", object=a_config_map("b", y="1"))
     assert applied["object"]["data"] == {"y": "1"}
-    patched = await world.ask(op="patch", **PLACE, name="b", type="merge", patch={"data": {"y": "2"}})
+    patched = await world.call(op="patch", **PLACE, name="b", type="merge", patch={"data": {"y": "2"}})
     assert patched["object"]["data"] == {"y": "2"}
-    assert await world.ask(op="delete", **PLACE, name="b", uid=patched["object"]["metadata"]["uid"]) == {}
+    assert await world.call(op="delete", **PLACE, name="b", uid=patched["object"]["metadata"]["uid"]) == {}
     assert set(world.users) == {ACCOUNT.user}
 
 
 async def test_a_refusal_is_reported_in_the_servers_words(world: World) -> None:
-    found = await world.ask(op="get", **PLACE, name="nobody")
+    found = await world.call(op="get", **PLACE, name="nobody")
     assert found == {"error": {"code": 404, "reason": "NotFound", "message": 'configmaps "nobody" not found'}}
 
 
 async def test_a_missing_kind_is_reported(world: World) -> None:
-    found = await world.ask(op="get", **PLACE | {"kind": "Nothing"}, name="x")
+    found = await world.call(op="get", **PLACE | {"kind": "Nothing"}, name="x")
     assert (found["error"]["code"], found["error"]["reason"]) == (404, "NotFound")
 
 
 async def test_a_namespaced_kind_needs_a_namespace(world: World) -> None:
-    found = await world.ask(op="get", apiVersion="v1", kind="ConfigMap", name="x")
+    found = await world.call(op="get", apiVersion="v1", kind="ConfigMap", name="x")
     assert found["error"]["reason"] == "InvalidRequest"
     assert found["error"]["message"].startswith("namespace: ")
     assert not [request for request in world.kube.api.requests if "configmaps" in request.path]
@@ -98,14 +98,14 @@ async def test_a_403_is_passed_on_and_the_answer_of_the_review_forgotten(world: 
     world.kube.answer_next(
         1, lambda _: status_reply(403, "Forbidden", "you may not"), when=lambda item: "a" in item.path
     )
-    found = await world.ask(op="get", **PLACE, name="a")
+    found = await world.call(op="get", **PLACE, name="a")
     assert found == {"error": {"code": 403, "reason": "Forbidden", "message": "you may not"}}
     assert world.forbidden == [ACCOUNT.user]
 
 
 async def test_a_flood_of_requests_is_refused_locally_and_reported() -> None:
     world = World(rate=2)
-    answers = [await world.ask(op="get", **PLACE, name="a") for _ in range(4)]
+    answers = [await world.call(op="get", **PLACE, name="a") for _ in range(4)]
     assert [answer["error"]["reason"] for answer in answers] == ["NotFound", "NotFound", "TooManyCalls", "TooManyCalls"]
     assert len(world.users) == 2
 
@@ -125,9 +125,9 @@ async def test_an_answer_beyond_the_limit_is_too_large(world: World) -> None:
     huge = {"metadata": {"namespace": "team-a"}, "data": {"x": "y" * (MOST_BYTES // 4)}}
     for number in range(5):
         world.kube.put(CONFIGMAPS, huge | {"metadata": {"namespace": "team-a", "name": f"c{number}"}})
-    found = await world.ask(op="list", **PLACE)
+    found = await world.call(op="list", **PLACE)
     assert (found["error"]["code"], found["error"]["reason"]) == (0, "TooLarge")
-    assert len((await world.ask(op="list", **PLACE, limit=2))["items"]) == 2
+    assert len((await world.call(op="list", **PLACE, limit=2))["items"]) == 2
 
 
 async def test_a_server_that_does_not_answer_is_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,7 +141,7 @@ async def test_a_server_that_does_not_answer_is_a_timeout(monkeypatch: pytest.Mo
         raise AssertionError
 
     monkeypatch.setattr(world.kube, "ask", never)
-    found = await world.ask(op="get", **PLACE, name="a")
+    found = await world.call(op="get", **PLACE, name="a")
     assert (found["error"]["code"], found["error"]["reason"]) == (0, "Timeout")
     async with asyncio.timeout(5):
         await ended.wait()  # nothing of it goes on
@@ -152,7 +152,7 @@ async def test_a_request_that_ends_with_the_host_is_answered(world: World, monke
         raise asyncio.CancelledError
 
     monkeypatch.setattr(world.kube, "ask", cancelled)
-    found = await world.ask(op="get", **PLACE, name="a")
+    found = await world.call(op="get", **PLACE, name="a")
     assert (found["error"]["code"], found["error"]["reason"]) == (0, "Unavailable")
 
 
@@ -166,13 +166,13 @@ async def test_a_call_that_waited_long_enough_is_not_kept_waiting(monkeypatch: p
     monkeypatch.setattr(FakeKube, "ask", slow)
     for _ in range(2):  # each call of the guest has its own time
         world.calls.begin(None)
-        assert (await world.ask(op="get", **PLACE, name="a"))["error"]["reason"] == "NotFound"
-        assert (await world.ask(op="get", **PLACE, name="a"))["error"]["reason"] == "Timeout"
+        assert (await world.call(op="get", **PLACE, name="a"))["error"]["reason"] == "NotFound"
+        assert (await world.call(op="get", **PLACE, name="a"))["error"]["reason"] == "Timeout"
 
 
 async def test_a_host_that_stops_asks_nothing_more(world: World) -> None:
     world.calling.stop()
-    found = await world.ask(op="get", **PLACE, name="a")
+    found = await world.call(op="get", **PLACE, name="a")
     assert found["error"]["reason"] == "Unavailable"
     assert world.users == []
 
@@ -181,7 +181,7 @@ async def test_an_event_that_repeats_is_counted_up(world: World) -> None:
     world.kube.put(CONFIGMAPS, a_config_map())
     fields = {"op": "event", "regarding": PLACE | {"name": "a", "uid": "u"}, "reason": "Mirrored", "message": "done"}
     for _ in range(3):
-        assert await world.ask(**fields) == {}
+        assert await world.call(**fields) == {}
     [event] = world.kube.objects(EVENTS)
     assert (event["count"], event["reason"], event["type"]) == (3, "Mirrored", "Normal")
     assert event["involvedObject"]["name"] == "a"
@@ -196,10 +196,10 @@ async def test_the_contents_of_a_secret_are_in_no_log_and_no_span(
     world.kube.answer_next(
         1, lambda _: status_reply(422, "Invalid", f'data: Invalid value: "{planted}"'), when=lambda _: True
     )
-    refused = await world.ask(op="create", object=secret | {"data": {"p": planted}})
+    refused = await world.call(op="create", object=secret | {"data": {"p": planted}})
     assert planted in refused["error"]["message"]
-    await world.ask(op="create", object=secret | {"data": {"p": planted}})
-    await world.ask(op="get", apiVersion="v1", kind="Secret", namespace="team-a", name="s")
+    await world.call(op="create", object=secret | {"data": {"p": planted}})
+    await world.call(op="get", apiVersion="v1", kind="Secret", namespace="team-a", name="s")
     text = "".join(span.to_json() for span in world.spans.get_finished_spans())
     assert "call create Secret" in text
     assert planted not in text
@@ -210,7 +210,7 @@ async def test_the_contents_of_a_secret_are_in_no_log_and_no_span(
 async def test_a_request_is_a_span_of_the_guests_trace(world: World) -> None:
     with world.telemetry.tracer.start_as_current_span("guest") as span:
         world.calls.begin(trace.set_span_in_context(span))
-        await world.ask(op="get", **PLACE, name="nobody")
+        await world.call(op="get", **PLACE, name="nobody")
     spans = {item.name: item for item in world.spans.get_finished_spans()}
     assert {"guest", "call get ConfigMap", "kubernetes GET configmaps"} <= set(spans)
     called, kube = spans["call get ConfigMap"], spans["kubernetes GET configmaps"]
@@ -224,9 +224,9 @@ async def test_words_that_a_guest_makes_up_are_in_no_metric(world: World) -> Non
     world.kube.put(CONFIGMAPS, a_config_map())
     for number in range(300):
         made_up = "".join("abcdefghij"[int(digit)] for digit in str(number))
-        await world.ask(op="patch", **PLACE, name="a", type="merge", patch={}, subresource=made_up)
-        await world.ask(op=made_up, **PLACE, name=made_up)
-    await world.ask(op="patch", **PLACE, name="a", type="merge", patch={}, subresource="status")
+        await world.call(op="patch", **PLACE, name="a", type="merge", patch={}, subresource=made_up)
+        await world.call(op=made_up, **PLACE, name=made_up)
+    await world.call(op="patch", **PLACE, name="a", type="merge", patch={}, subresource="status")
     samples = [sample for metric in world.telemetry.metrics.registry.collect() for sample in metric.samples]
     resources = {sample.labels["resource"] for sample in samples if sample.name == "trellis_kube_requests_total"}
     assert resources == {"configmaps/other", "configmaps/status"}
@@ -260,7 +260,7 @@ async def test_what_a_guest_logs_is_bounded_and_what_was_left_out_is_counted(
 async def test_events_of_a_guest_are_bounded(world: World) -> None:
     regarding = {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "team-a", "name": "a", "uid": "u"}
     answers = [
-        await world.ask(op="event", regarding=regarding, type="Normal", reason="Said", message=f"m {number}")
+        await world.call(op="event", regarding=regarding, type="Normal", reason="Said", message=f"m {number}")
         for number in range(40)
     ]
     refused = [answer["error"]["reason"] for answer in answers if "error" in answer]
@@ -285,7 +285,7 @@ async def test_a_call_of_the_guest_knows_whether_something_was_refused(
         9, lambda _: status_reply(status, reason, expected_text), when=lambda item: item.method == "POST"
     )
     world.calls.begin(None)
-    await world.ask(op="create", object=a_config_map())
+    await world.call(op="create", object=a_config_map())
     assert world.calls.refused is refused
     world.calls.begin(None)
     assert not world.calls.refused

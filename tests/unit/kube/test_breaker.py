@@ -74,7 +74,7 @@ def target(n: int) -> Deletion:
     return Deletion("nodes", f"node-{n}", f"uid-{n}", "taking labels away", "v1", "Node")
 
 
-def held(world: World) -> set[str]:
+def paused_names(world: World) -> set[str]:
     """Return the names of what is held; there are no more of them than are named."""
     opening = world.state().opening
     assert opening is not None
@@ -225,10 +225,10 @@ async def test_paused_deletions_are_existing_objects_still_to_be_deleted(world: 
     breaker.withdraw("nodes", "uid-9")
     assert await breaker.admit(target(9)) is not None, "it is to go again"
     running = asyncio.create_task(breaker.run())
-    await until(lambda: len(held(world)) == 5, "those that are gone or not to go are left out")
-    assert held(world) == {f"node-{n}" for n in range(5, 10)}
+    await until(lambda: len(paused_names(world)) == 5, "those that are gone or not to go are left out")
+    assert paused_names(world) == {f"node-{n}" for n in range(5, 10)}
     assert await breaker.admit(target(10)) is not None, "it stays open"
-    await until(lambda: "node-10" in held(world), "held again")
+    await until(lambda: "node-10" in paused_names(world), "held again")
     running.cancel()
 
 
@@ -239,9 +239,9 @@ async def test_paused_deletions_stay_while_the_existing_objects_are_unknown(worl
     running = asyncio.create_task(breaker.run())
     reads = len(world.kube.api.requests)
     await until(lambda: len(world.kube.api.requests) > reads + 2, "it was looked at")
-    assert len(held(world)) == 3
+    assert len(paused_names(world)) == 3
     world.present = {"uid-5": "node-5", "uid-6": "node-6"}
-    await until(lambda: held(world) == {"node-6"}, "known by now")
+    await until(lambda: paused_names(world) == {"node-6"}, "known by now")
     running.cancel()
 
 

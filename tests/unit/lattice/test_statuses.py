@@ -89,7 +89,7 @@ class Lattice:
         del self.models[name]
         self.statuses.models_changed([name])
 
-    def says(self, name: str, status: Status) -> None:
+    def publishes(self, name: str, status: Status) -> None:
         assert self._handler is not None
         self.answers[name] = status
         published_at = {"status": {"type": status.status, "message": status.message}, "version": "", "components": []}
@@ -121,9 +121,9 @@ async def lattice() -> AsyncIterator[Lattice]:
 async def test_the_status_of_one_version_does_not_apply_to_another(lattice: Lattice) -> None:
     lattice.stores("web", "v2", v1=ONE, v2=OTHER)
     assert lattice.statuses.find("web") is None
-    lattice.says("web", RECONCILING)
+    lattice.publishes("web", RECONCILING)
     assert lattice.statuses.find("web") == RECONCILING
-    lattice.says("web", DEPLOYED)
+    lattice.publishes("web", DEPLOYED)
     assert lattice.statuses.find("web") == DEPLOYED
     assert lattice.received_at == ["web", "web"]
 
@@ -135,7 +135,7 @@ async def test_an_equivalent_version_keeps_the_status(lattice: Lattice) -> None:
 
 async def test_an_equal_status_received_again_applies_to_the_new_version(lattice: Lattice) -> None:
     lattice.stores("web", "v2", v1=ONE, v2=OTHER)
-    lattice.says("web", DEPLOYED)
+    lattice.publishes("web", DEPLOYED)
     assert lattice.statuses.find("web") == DEPLOYED
     assert lattice.received_at == ["web"]
 
@@ -155,11 +155,11 @@ async def test_the_status_of_a_deleted_application_does_not_apply_to_the_next_of
 ) -> None:
     lattice.deletes("web")
     lattice.stores("web", "", v1=OTHER)
-    lattice.says("web", DEPLOYED)  # wadm's own stream has it still
+    lattice.publishes("web", DEPLOYED)  # wadm's own stream has it still
     lattice.stores("web", "v1", v1=OTHER)
     assert lattice.statuses.find("web") is None
-    lattice.says("web", Status("undeployed", "Manifest has been undeployed"))  # of the former one, late
-    lattice.says("web", RECONCILING)
+    lattice.publishes("web", Status("undeployed", "Manifest has been undeployed"))  # of the former one, late
+    lattice.publishes("web", RECONCILING)
     assert lattice.statuses.find("web") == RECONCILING
 
 
@@ -181,7 +181,7 @@ async def answered_late(lattice: Lattice) -> None:
     lattice.requested.clear()
     lattice.stores("new", "v1", v1=ONE)
     await eventually(lambda: lattice.requested == ["new"])
-    lattice.says("new", RECONCILING)
+    lattice.publishes("new", RECONCILING)
     release.set()
     lattice.stores("later", "v1", v1=ONE)
     await eventually(lambda: lattice.statuses.find("later") is not None)
@@ -190,7 +190,7 @@ async def answered_late(lattice: Lattice) -> None:
 
 async def test_a_list_never_replaces_a_status_received_after_its_request(lattice: Lattice) -> None:
     answered = lattice.statuses.asking()
-    lattice.says("web", RECONCILING)
+    lattice.publishes("web", RECONCILING)
     answered({"web": DEPLOYED, "api": Status("failed")})
     assert (lattice.statuses.find("web"), lattice.statuses.find("api")) == (RECONCILING, Status("failed"))
     assert lattice.received_at == ["web", "api"]
@@ -265,7 +265,7 @@ class TestAnswering:
 async def test_of_what_is_no_application_nothing_is_kept_and_of_one_that_comes_it_is_asked() -> None:
     async with known(StatusTimings(unconfirmed=0.2)) as lattice:
         for number in range(1000):
-            lattice.says(f"made-up-{number}", Status("deployed", "x" * 1000))
+            lattice.publishes(f"made-up-{number}", Status("deployed", "x" * 1000))
         assert lattice.statuses._statuses.keys() == {"web"}
         lattice.stores("made-up-7", "v1", v1=ONE)
         await eventually(lambda: lattice.statuses.find("made-up-7") is not None)
@@ -278,11 +278,11 @@ async def test_the_memory_for_statuses_is_bounded_and_evicted_ones_are_requested
     for number in range(20):
         lattice.stores(f"app-{number}", "v1", v1=ONE)
     for number in range(20):
-        lattice.says(f"app-{number}", Status("deployed", "x" * 1000))
+        lattice.publishes(f"app-{number}", Status("deployed", "x" * 1000))
         assert sum(item.characters for item in lattice.statuses._statuses.values()) <= 5_000
         assert lattice.statuses._characters == sum(item.characters for item in lattice.statuses._statuses.values())
     assert lattice.statuses.find("app-19") is not None, "the newest is kept"
-    lattice.says("app-3", Status("deployed", "x" * 4_000))
+    lattice.publishes("app-3", Status("deployed", "x" * 4_000))
     lattice.deletes("app-3")
     assert lattice.statuses._characters == sum(item.characters for item in lattice.statuses._statuses.values())
 
@@ -293,7 +293,7 @@ async def test_the_status_of_an_undeployed_application_is_not_requested_and_of_a
         lattice.stores("put", "", v1=ONE)
         lattice.stores("silent", "v1", v1=ONE)
         lattice.stores("heard", "v1", v1=ONE)
-        lattice.says("heard", RECONCILING)
+        lattice.publishes("heard", RECONCILING)
         await eventually(lambda: lattice.statuses.find("silent") is not None)
         assert lattice.requested == ["silent"]
 
@@ -347,7 +347,7 @@ async def test_a_received_status_ends_the_requests_for_it() -> None:
         lattice.errors["unreadable"] = WadmRefusedError(Refusal.FAILED, "no manifest")
         lattice.stores("unreadable", "v1", v1=ONE)
         await eventually(lambda: "unreadable" in lattice.requested)
-        lattice.says("unreadable", DEPLOYED)
+        lattice.publishes("unreadable", DEPLOYED)
         assert lattice.statuses._pause() == 600.0
         lattice.deletes("unreadable")
         assert lattice.statuses._missed == {}

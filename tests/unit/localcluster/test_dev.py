@@ -74,20 +74,20 @@ def test_images_are_built_from_a_checkout_and_from_nothing_else(tmp_path: Path) 
     assert lacking(result.stderr, str(tmp_path), "deploy/images/services.Dockerfile") == []
 
 
-def held(name: str, seconds_ago: float = 1.0) -> Manifest:
+def lease(name: str, seconds_ago: float = 1.0) -> Manifest:
     renewed = NOW - timedelta(seconds=seconds_ago)
     return taken(new_lease(name, "trellis-system"), identity="pod-1", duration=10, now=renewed)
 
 
 def test_services_run_whose_leases_are_renewed() -> None:
     leases = [
-        held("trellis-provisioner"),
-        held("trellis-node-watcher"),
-        held("trellis-host-manager", seconds_ago=11.0),
-        released(held("trellis-service-reflector"), now=NOW),
+        lease("trellis-provisioner"),
+        lease("trellis-node-watcher"),
+        lease("trellis-host-manager", seconds_ago=11.0),
+        released(lease("trellis-service-reflector"), now=NOW),
         new_lease("trellis-application-manager", "trellis-system"),
-        held("trellis-nodes"),
-        held("kube-scheduler"),
+        lease("trellis-nodes"),
+        lease("kube-scheduler"),
     ]
     assert leading(leases, NOW) == ["node-watcher", "provisioner"]
 

@@ -60,7 +60,7 @@ def test_a_node_without_a_target_is_reported_once() -> None:
         pytest.param(cache_of(""), opted_in(a_node(operating_system="windows")), id="it is no Linux node"),
     ],
 )
-def test_without_a_bus_nothing_is_published(of: Cache, node: NodeView) -> None:
+def test_a_node_with_a_source_without_opt_in_or_of_another_system_causes_no_warning(of: Cache, node: NodeView) -> None:
     assert not Gather(cast("Kube", None), of)._unserved(node)
 
 

@@ -104,7 +104,7 @@ class Bench:
             )
         )
 
-    async def ask(self, *, age: float = 0.0, lost: bool = False, **changes: Any) -> dict[str, Any]:
+    async def request(self, *, age: float = 0.0, lost: bool = False, **changes: Any) -> dict[str, Any]:
         """Return what a host reads in the answer, {} if there is none; ``changes`` of the request, by their paths."""
         host = Host("", server=self.key.ring.current.public, entity=self.entity)
         host.tokens = (host.issuer.token(host.entity.public), host.issuer.token(host.host.public))
@@ -156,7 +156,7 @@ class Bench:
 
 async def test_a_secret_is_read_as_the_account_of_the_policy() -> None:
     server = Server()
-    assert value(await Bench(server).ask()) == PLANTED
+    assert value(await Bench(server).request()) == PLANTED
     assert server.requested == [("system:serviceaccount:shop:reader", ("shop", "db"))]
 
 
@@ -168,7 +168,7 @@ async def test_a_fault_inside_is_an_answer_that_holds_nothing_of_the_secret(
 
     monkeypatch.setattr(module, "success", broken)
     bench = Bench(Server())
-    answer = await bench.ask()
+    answer = await bench.request()
     assert list(answer["error"]) == ["Other"]
     shown = capsys.readouterr()
     spans = [span.to_json() for span in bench.spans.get_finished_spans()]
@@ -199,7 +199,7 @@ async def test_no_secret_is_retained_after_the_answer(requested: dict[str, Any],
     gc.collect()
     gc.disable()  # what only the collector finds is there for as long as it pleases
     try:
-        assert outcome in (await bench.ask(**requested) or {"": None})
+        assert outcome in (await bench.request(**requested) or {"": None})
         assert [item() for item in held] == [None]
     finally:
         gc.enable()
@@ -208,10 +208,10 @@ async def test_no_secret_is_retained_after_the_answer(requested: dict[str, Any],
 async def test_a_claim_of_another_tenants_entity_uses_none_of_its_rate() -> None:
     bench = Bench(Server(), rate=1e-9)
     bench.grant = ConnectionGrant(frozenset({"evil"}), frozenset({("evil", "default")}))
-    assert "PolicyError" in (await bench.ask())["error"]
-    assert "TRELLIS_SECRETS_ENTITY_RATE" in (await bench.ask())["error"]["Other"]
+    assert "PolicyError" in (await bench.request())["error"]
+    assert "TRELLIS_SECRETS_ENTITY_RATE" in (await bench.request())["error"]["Other"]
     bench.grant = GRANT
-    assert value(await bench.ask()) == PLANTED
+    assert value(await bench.request()) == PLANTED
 
 
 POLICY = "context__application__policy"
@@ -239,7 +239,7 @@ AMISS: dict[str, tuple[dict[str, Any], str, tuple[str, str, str]]] = {
 async def test_an_invalid_request_of_a_known_client_is_an_event_with_its_requester(case: str) -> None:
     changes, error, (namespace, name, entry) = AMISS[case]
     bench = Bench(server := Server())
-    answer = await bench.ask(**changes)
+    answer = await bench.request(**changes)
     assert error in answer["error"]
     assert not server.requested
     (event,) = bench.denied
@@ -260,27 +260,27 @@ async def test_an_invalid_request_of_a_known_client_is_an_event_with_its_request
 )
 async def test_an_unknown_client_causes_no_event(changes: dict[str, Any]) -> None:
     bench = Bench(Server())
-    assert "error" in await bench.ask(**changes)
+    assert "error" in await bench.request(**changes)
     assert len(bench.audit) == 0
 
 
 async def test_a_client_with_too_many_invalid_requests_is_informed_and_gets_no_details() -> None:
     bench = Bench(Server(), rate=1e-9)
-    assert "PolicyError" in (await bench.ask(**{POLICY: ""}))["error"]
-    assert "TRELLIS_SECRETS_ENTITY_RATE" in (await bench.ask(**{POLICY: ""}))["error"]["Other"]
+    assert "PolicyError" in (await bench.request(**{POLICY: ""}))["error"]
+    assert "TRELLIS_SECRETS_ENTITY_RATE" in (await bench.request(**{POLICY: ""}))["error"]["Other"]
     assert [event.error for event in bench.denied] == ["PolicyError", "Other"]
 
 
 async def test_a_long_message_is_truncated_to_the_limit_of_an_event() -> None:
     trouble = NotFound(CALL, status=404, reason="NotFound", message="x" * 5000)
     bench = Bench(Server(trouble))
-    await bench.ask()
+    await bench.request()
     assert [event.message for event in bench.denied] == ["x" * 1024]
 
 
 async def test_a_span_has_the_requester_the_lattices_and_the_result() -> None:
     bench = Bench(Server())
-    await bench.ask()
+    await bench.request()
     about = {"trellis.application": "app", "trellis.entity": bench.entity.public, "trellis.lattices": ("shop/default",)}
     assert bench.attributes == about | {"trellis.outcome": "granted"}
 
@@ -302,7 +302,7 @@ async def test_a_span_has_the_result_and_nothing_of_an_exception(
     server: Server, requested: dict[str, Any], outcome: str
 ) -> None:
     bench = Bench(server)
-    await bench.ask(**requested)
+    await bench.request(**requested)
     assert bench.attributes["trellis.outcome"] == outcome
     (span,) = bench.spans.get_finished_spans()
     assert not span.events
@@ -312,13 +312,13 @@ async def test_a_span_has_the_result_and_nothing_of_an_exception(
 async def test_an_expired_request_is_answered_without_a_read() -> None:
     server = Server()
     bench = Bench(server)
-    assert list((await bench.ask(age=Timings().answer + 1))["error"]) == ["Other"]
+    assert list((await bench.request(age=Timings().answer + 1))["error"]) == ["Other"]
     assert not server.requested
 
 
 async def test_an_unsendable_answer_is_counted_and_not_published_as_granted() -> None:
     bench = Bench(Server())
-    assert await bench.ask(lost=True) == {}
+    assert await bench.request(lost=True) == {}
     assert bench.dropped("lost") == 1
     assert len(bench.audit) == 0
 

@@ -36,12 +36,12 @@ def a_link(*groups: str, grants: tuple[Grant, ...] = ()) -> ConnectionGrant:
 def test_a_namespace_whose_grant_may_be_deleted_with_its_crd_is_refused_and_others_are_not() -> None:
     link = replace(a_link("shop/default", "bank/default"), unsure=frozenset({"shop"}))
     with pytest.raises(Refusal) as refused:
-        ask(link, "shop")
+        decision(link, "shop")
     assert refused.value.error is ErrorName.UPSTREAM
-    assert ask(link, "bank").namespace == "bank"
+    assert decision(link, "bank").namespace == "bank"
 
 
-def ask(
+def decision(
     link: ConnectionGrant,
     namespace: str,
     impersonate: str | None = None,
@@ -61,7 +61,7 @@ def refusal(
     entity: Token = ENTITY,
 ) -> Refusal:
     with pytest.raises(Refusal) as refused:
-        ask(link, namespace, impersonate, users=users, entity=entity)
+        decision(link, namespace, impersonate, users=users, entity=entity)
     assert refused.value.error is ErrorName.POLICY
     return refused.value
 
@@ -76,24 +76,24 @@ SHOP = a_link("shop/default")
 
 
 def test_a_namespace_with_hosts_of_the_lattice_is_open_by_default_to_its_own_accounts() -> None:
-    identity = ask(SHOP, "shop", "reader")
+    identity = decision(SHOP, "shop", "reader")
     assert (identity.user, identity.namespace) == ("system:serviceaccount:shop:reader", "shop")
     assert "namespace shop" in identity.rule
 
 
 def test_while_secret_grants_cannot_be_listed_nothing_is_granted_and_it_is_no_error_of_the_policy() -> None:
     with pytest.raises(Refusal) as refused:
-        ask(replace(SHOP, known=False), "shop", "reader")
+        decision(replace(SHOP, known=False), "shop", "reader")
     assert refused.value.error is ErrorName.UPSTREAM
 
 
 @pytest.mark.parametrize("impersonate", [None, ""])
 def test_without_a_name_it_is_the_account_that_is_made_for_it(impersonate: str | None) -> None:
-    assert ask(SHOP, "shop", impersonate).user == "system:serviceaccount:shop:wasmcloud-secrets"
+    assert decision(SHOP, "shop", impersonate).user == "system:serviceaccount:shop:wasmcloud-secrets"
 
 
 def test_an_account_may_be_named_as_the_user_that_it_is() -> None:
-    assert ask(SHOP, "shop", "system:serviceaccount:shop:reader").user == "system:serviceaccount:shop:reader"
+    assert decision(SHOP, "shop", "system:serviceaccount:shop:reader").user == "system:serviceaccount:shop:reader"
 
 
 @pytest.mark.parametrize(
@@ -118,8 +118,8 @@ def test_what_is_no_name_of_an_account_is_never_made_one(name: str) -> None:
 
 def test_every_namespace_of_the_connection_counts_because_a_request_does_not_name_its_lattice() -> None:
     link = a_link("shop/default", "till/other")
-    assert ask(link, "shop").namespace == "shop"
-    assert ask(link, "till").namespace == "till"
+    assert decision(link, "shop").namespace == "shop"
+    assert decision(link, "till").namespace == "till"
 
 
 @pytest.mark.parametrize("namespace", ["payments", "default", "kube-system", "shop-2"])
@@ -134,11 +134,12 @@ def test_a_link_without_groups_is_granted_nothing() -> None:
 
 def test_a_grant_opens_the_namespace_that_it_stands_in_and_no_other() -> None:
     link = a_link("shop/default", grants=(a_grant("payments", serviceAccounts=["reader"]),))
-    assert ask(link, "payments", "reader") == Identity(
+    assert decision(link, "payments", "reader") == Identity(
         "system:serviceaccount:payments:reader", "payments", "SecretGrant payments/shop: serviceAccounts"
     )
     assert named(refusal(link, "ledger", "reader"), "namespace ledger") is Reason.NAMESPACE_NOT_GRANTED
-    assert ask(link, "shop", "anybody").user == "system:serviceaccount:shop:anybody", "one's own is as open as before"
+    own = decision(link, "shop", "anybody")
+    assert own.user == "system:serviceaccount:shop:anybody", "the own namespace stays open"
 
 
 def test_an_account_without_a_grant_is_refused_with_the_field_to_edit() -> None:
@@ -152,7 +153,7 @@ def test_an_account_without_a_grant_is_refused_with_the_field_to_edit() -> None:
 
 def test_a_grant_may_have_any_account_but_no_user_by_that() -> None:
     link = a_link("shop/default", grants=(a_grant("payments", serviceAccounts=["*"]),))
-    assert ask(link, "payments", "whoever").user == "system:serviceaccount:payments:whoever"
+    assert decision(link, "payments", "whoever").user == "system:serviceaccount:payments:whoever"
     for user in ("jane@example.com", "*"):
         assert named(refusal(link, "payments", user), user, "namespace payments") is Reason.USER_NOT_GRANTED
 
@@ -164,26 +165,26 @@ def test_a_grant_may_have_any_account_but_no_user_by_that() -> None:
 def test_a_grant_is_for_the_groups_that_it_names(source: str, is_for: bool) -> None:
     link = a_link("shop/default", grants=(a_grant("payments", source=source, serviceAccounts=["*"]),))
     if is_for:
-        assert ask(link, "payments").namespace == "payments"
+        assert decision(link, "payments").namespace == "payments"
     else:
         assert refusal(link, "payments").reason is Reason.NAMESPACE_NOT_GRANTED
 
 
 def test_lattices_on_one_link_share_what_one_of_them_is_granted() -> None:
     link = a_link("shop/a", "shop/b", grants=(a_grant("payments", source="shop/b", serviceAccounts=["*"]),))
-    assert ask(link, "payments").namespace == "payments"
+    assert decision(link, "payments").namespace == "payments"
 
 
 def test_a_grant_in_a_namespace_of_the_link_narrows_what_it_is_given_by_default() -> None:
     link = a_link("shop/default", grants=(a_grant("shop", serviceAccounts=["reader"]),))
-    assert ask(link, "shop", "reader").rule == "SecretGrant shop/shop: serviceAccounts"
+    assert decision(link, "shop", "reader").rule == "SecretGrant shop/shop: serviceAccounts"
     refused = refusal(link, "shop", "admin")
     assert named(refused, "shop/admin", "SecretGrant shop/shop") is Reason.ACCOUNT_NOT_GRANTED
 
 
 def test_a_grant_for_others_narrows_nothing() -> None:
     link = a_link("shop/default", grants=(a_grant("shop", source="till", serviceAccounts=["reader"]),))
-    assert ask(link, "shop", "admin").user == "system:serviceaccount:shop:admin"
+    assert decision(link, "shop", "admin").user == "system:serviceaccount:shop:admin"
 
 
 def test_a_grant_without_accounts_closes_the_namespace() -> None:
@@ -198,8 +199,8 @@ def test_any_of_several_grants_permits_and_the_first_by_name_is_reported() -> No
         a_grant("payments", "a", source="till", serviceAccounts=["three"]),
     )
     link = a_link("shop/default", grants=grants)
-    assert ask(link, "payments", "one").rule == "SecretGrant payments/c: serviceAccounts"
-    assert ask(link, "payments", "two").rule == "SecretGrant payments/b: serviceAccounts"
+    assert decision(link, "payments", "one").rule == "SecretGrant payments/c: serviceAccounts"
+    assert decision(link, "payments", "two").rule == "SecretGrant payments/b: serviceAccounts"
     refused = refusal(link, "payments", "three")
     assert named(refused, "SecretGrant payments/b", "SecretGrant payments/c") is Reason.ACCOUNT_NOT_GRANTED
     assert "payments/a" not in refused.message
@@ -210,7 +211,7 @@ USERS = a_link("shop/default", grants=(a_grant("payments", users=["jane", "jane@
 
 @pytest.mark.parametrize("user", ["jane", "jane@example.com"])
 def test_a_user_is_impersonated_as_it_is_if_both_lists_have_it(user: str) -> None:
-    assert ask(USERS, "payments", user, users=frozenset({user})) == Identity(
+    assert decision(USERS, "payments", user, users=frozenset({user})) == Identity(
         user, "payments", "SecretGrant payments/shop: users"
     )
 
@@ -228,8 +229,8 @@ def test_a_user_of_the_platforms_list_alone_is_refused_and_the_grant_is_named() 
 def test_a_user_of_one_list_alone_is_an_account_of_that_name_where_accounts_are_granted() -> None:
     """Otherwise the platform's list would change whom a namespace's policies mean."""
     link = a_link("shop/default", grants=(a_grant("payments", serviceAccounts=["*"]),))
-    assert ask(link, "payments", "john", users=frozenset({"john"})).user == "system:serviceaccount:payments:john"
-    assert ask(SHOP, "shop", "john", users=frozenset({"john"})).user == "system:serviceaccount:shop:john"
+    assert decision(link, "payments", "john", users=frozenset({"john"})).user == "system:serviceaccount:payments:john"
+    assert decision(SHOP, "shop", "john", users=frozenset({"john"})).user == "system:serviceaccount:shop:john"
 
 
 def test_a_user_needs_a_grant_also_in_ones_own_namespace() -> None:
@@ -240,20 +241,20 @@ def test_a_user_needs_a_grant_also_in_ones_own_namespace() -> None:
 def test_an_account_of_another_namespace_is_a_user_like_any_other() -> None:
     user = "system:serviceaccount:ops:reader"
     link = a_link("shop/default", grants=(a_grant("payments", users=[user]),))
-    assert ask(link, "payments", user, users=frozenset({user})).user == user
+    assert decision(link, "payments", user, users=frozenset({user})).user == user
     assert named(refusal(link, "payments", user), "TRELLIS_SECRETS_USERS") is Reason.USER_NOT_ALLOWED
 
 
 def test_the_account_by_default_is_never_taken_for_a_user() -> None:
     name = "wasmcloud-secrets"
     link = a_link("shop/default", grants=(a_grant("payments", users=[name], serviceAccounts=["*"]),))
-    assert ask(link, "payments", users=frozenset({name})).user == f"system:serviceaccount:payments:{name}"
-    assert ask(link, "payments", name, users=frozenset({name})).user == name
+    assert decision(link, "payments", users=frozenset({name})).user == f"system:serviceaccount:payments:{name}"
+    assert decision(link, "payments", name, users=frozenset({name})).user == name
 
 
 def test_only_entities_of_the_issuers_that_a_grant_names_are_let_through() -> None:
     link = a_link("shop/default", grants=(a_grant("payments", serviceAccounts=["*"], entityIssuers=[ISSUER]),))
-    assert ask(link, "payments").namespace == "payments"
+    assert decision(link, "payments").namespace == "payments"
     stranger = Token(issuer=OTHER_ISSUER, subject=ENTITY.subject, name=None)
     refused = refusal(link, "payments", entity=stranger)
     assert named(refused, OTHER_ISSUER, "entityIssuers", "SecretGrant payments/shop") is Reason.ISSUER_NOT_GRANTED
@@ -262,7 +263,7 @@ def test_only_entities_of_the_issuers_that_a_grant_names_are_let_through() -> No
 def test_issuers_count_for_users_too() -> None:
     link = a_link("shop/default", grants=(a_grant("payments", users=["jane"], entityIssuers=[ISSUER]),))
     stranger = Token(issuer=OTHER_ISSUER, subject=ENTITY.subject, name=None)
-    assert ask(link, "payments", "jane", users=frozenset({"jane"})).user == "jane"
+    assert decision(link, "payments", "jane", users=frozenset({"jane"})).user == "jane"
     refused = refusal(link, "payments", "jane", users=frozenset({"jane"}), entity=stranger)
     assert refused.reason is Reason.ISSUER_NOT_GRANTED
 
@@ -273,7 +274,7 @@ def test_each_grant_has_issuers_of_its_own() -> None:
         a_grant("payments", "b", serviceAccounts=["two"], entityIssuers=[OTHER_ISSUER]),
     )
     link = a_link("shop/default", grants=grants)
-    assert ask(link, "payments", "one").rule.startswith("SecretGrant payments/a")
+    assert decision(link, "payments", "one").rule.startswith("SecretGrant payments/a")
     refused = refusal(link, "payments", "two")
     assert named(refused, "payments/two", "SecretGrant payments/a") is Reason.ACCOUNT_NOT_GRANTED
 
@@ -284,7 +285,7 @@ def test_a_grant_that_cannot_be_read_closes_its_namespace_rather_than_open_it(sp
     link = a_link("shop/default", grants=(unreadable,))
     assert named(refusal(link, "shop"), "SecretGrant shop/odd") is Reason.GRANT_INVALID
     readable = a_link("shop/default", grants=(unreadable, a_grant("shop", serviceAccounts=["*"])))
-    assert ask(readable, "shop").rule == "SecretGrant shop/shop: serviceAccounts"
+    assert decision(readable, "shop").rule == "SecretGrant shop/shop: serviceAccounts"
 
 
 def test_no_message_grows_with_the_number_of_grants() -> None:

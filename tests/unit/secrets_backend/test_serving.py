@@ -31,7 +31,7 @@ class World:
         self.worked.append(incoming.payload)
 
 
-def ask(serving: Serving, payload: bytes) -> None:
+def request(serving: Serving, payload: bytes) -> None:
     subject = "wasmcloud.secrets.v1alpha1.kube.get"
     serving._take(IncomingRequest(subject, payload, None, time.monotonic(), "r", cast("UserClient", SimpleNamespace())))
 
@@ -45,13 +45,13 @@ async def test_what_is_asked_over_a_new_connection_waits_until_its_account_is_kn
         serving._connection.since = since
         looking = asyncio.create_task(serving._know_account())
         for number in range(3):
-            ask(serving, b"%d" % number)
+            request(serving, b"%d" % number)
         for _ in range(10):
             await asyncio.sleep(0)
         assert not world.worked
         world.found.set()
         await looking
-        ask(serving, b"3")
+        request(serving, b"3")
         await asyncio.gather(*serving._working)
         assert sorted(world.worked) == [b"0", b"1", b"2", b"3"]
 
@@ -59,6 +59,6 @@ async def test_what_is_asked_over_a_new_connection_waits_until_its_account_is_kn
 async def test_what_came_before_the_connection_is_there_waits_for_it() -> None:
     world = World()
     serving = Serving(ADDRESS, cast("Environment", cast("Any", world)))
-    ask(serving, b"early")
+    request(serving, b"early")
     await asyncio.sleep(0)
     assert (world.worked, serving.in_progress) == ([], 1)
