@@ -271,7 +271,7 @@ def test_values_of_a_former_chart_have_no_console() -> None:
 
 
 def test_the_values_of_the_page_are_values() -> None:
-    page = (CHART.parents[2] / "docs/console.md").read_text()
+    page = (CHART.parents[2] / "docs/console/run.md").read_text()
     blocks = [yaml.safe_load(item) for item in re.findall(r"```yaml values\n(.*?)```", page, re.DOTALL)]
     assert len(blocks) == 3
     for values in blocks:

@@ -1,4 +1,4 @@
-"""docs/console.md is the contract of the console: its fields, addresses and words are those of the code."""
+"""docs/console/api.md is the contract of the console: its fields, addresses and words are those of the code."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ from trellis.read_model.tables.rollout import NodeStage, Phase
 from trellis.telemetry.health import Health
 from trellis.v2.timings import V2Timings
 
-PAGE = (Path(__file__).parents[2] / "docs" / "console.md").read_text()
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "console.md").read_text() + (DOCS / "console/api.md").read_text()
 COMMON = {"kind", "namespace", "name", "health", "reason", "message"}
 
 
@@ -112,7 +113,7 @@ async def test_each_address_is_documented_and_answers() -> None:
     link = BusConnection("nats://127.0.0.1:1", None, cluster, feed, Health("c"))
     router = web.Application().router
     Routes(settings, None, None, feed, link, None).add_to(router)  # type: ignore[arg-type]
-    page = section("HTTP API")
+    page = section("HTTP API of the console")
     for resource in router.resources():
         path = re.sub(r"/\{.*", "", resource.canonical)
         assert f"{path}" in page, path

@@ -1,4 +1,4 @@
-"""What docs/controllers.md says of reasons: each that there is, and none that there is not."""
+"""docs/controllers/conditions.md documents each reason of the code, and no other."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from controller_host.module.preparing import ReferenceReason
 from controller_host.report.status import FETCHING, PENDING
 from trellis.registries.domain.errors import SourceReason
 
-PAGE = (Path(__file__).parents[2] / "docs" / "controllers.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "controllers" / "conditions.md").read_text()
 ACCEPTED = {
     *SourceReason,
     *refusals.RefusalReason,

@@ -1,4 +1,4 @@
-"""What docs/controllers.md shows is so: its controller is one, its commands exist, its tables are whole."""
+"""The pages about controllers: their example is valid, their commands exist, their tables are complete."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from support.suite.pages import DOCS, table
 from trellis.crds.wasm_controllers import WasmController
 from trellis.telemetry.metrics import Metrics
 
-PAGE = DOCS / "controllers.md"
-TEXT = PAGE.read_text()
+RUNNING = DOCS / "controllers/running.md"
+PAGES = [DOCS / "controllers.md", *sorted((DOCS / "controllers").glob("*.md"))]
+TEXT = "\n".join(path.read_text() for path in PAGES)
 ROOT = DOCS.parent
 COMMANDS = [line for block in re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL) for line in block.splitlines()]
 """All lines of its shell blocks."""
@@ -66,7 +67,7 @@ def test_every_command_of_the_page_exists(line: str) -> None:
 
 def test_its_settings_are_those_of_the_service_with_their_defaults() -> None:
     settings = Settings()
-    documented = {row[0].strip("`"): row[1].strip("`") for row in table(PAGE, "variable")}
+    documented = {row[0].strip("`"): row[1].strip("`") for row in table(RUNNING, "variable")}
     own = {name for name in type(settings).model_fields if name.startswith("controller_")} | {"sources_interval"}
     assert set(documented) == {f"TRELLIS_{name.upper()}" for name in own}
     assert tuple(documented["TRELLIS_CONTROLLER_RESOURCES"].split(",")) == settings.controller_resources

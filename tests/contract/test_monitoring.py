@@ -21,7 +21,7 @@ from trellis_tools.monitoring.panels import ROWS
 ROOT = Path(__file__).parents[2]
 RULES = yaml.safe_load((ROOT / "deploy/monitoring/rules.yaml").read_text())
 ALERTS: list[dict[str, Any]] = [rule for group in RULES["groups"] for rule in group["rules"]]
-PAGE = (ROOT / "docs/observability.md").read_text()
+PAGE = (ROOT / "docs/observability/alerts.md").read_text()
 OF_SCRAPING = {"namespace", "pod", "le"}
 """Labels that no metric has by itself."""
 _SELECTOR = re.compile(r"\b((?:trellis|process)_[a-z_]+)(?:\{([^}]*)\})?")
@@ -81,7 +81,7 @@ def test_an_alert_states_the_problem_its_severity_and_only_known_causes(rule: di
 def test_each_alert_has_its_place_on_the_page_and_no_other_has() -> None:
     names = [rule["alert"] for rule in ALERTS]
     assert len(names) == len(set(names))
-    assert re.findall(r"^### (\w+)$", PAGE, re.MULTILINE) == names, "in the order of the rules"
+    assert re.findall(r"^## (\w+)$", PAGE, re.MULTILINE) == names, "in the order of the rules"
 
 
 def test_every_metric_is_on_the_dashboard() -> None:

@@ -1,4 +1,4 @@
-"""What docs/secrets.md shows is so: its grants are grants, its policies are let through by them, its commands exist."""
+"""The pages about Secrets: their grants are valid and permit their policies, and their commands exist."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from trellis.names import ANNOTATION_RESTART_ON, ANNOTATION_RESTARTED_FOR, RESTA
 from trellis_cli.secrets.model import RuleInputs, judge, uses_of
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs/secrets.md").read_text()
+PAGES = [ROOT / "docs/secrets.md", *sorted((ROOT / "docs/secrets").glob("*.md"))]
+PAGE = "\n".join(path.read_text() for path in PAGES)
 APPLICATIONS = {
     name: yaml.safe_load(text) for name, text in re.findall(r"```yaml application (\w+)\n(.*?)```", PAGE, re.DOTALL)
 }

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs/security.md").read_text(encoding="utf-8")
+PAGES = [ROOT / "docs/security.md", *sorted((ROOT / "docs/security").glob("*.md"))]
+PAGE = "\n".join(path.read_text(encoding="utf-8") for path in PAGES)
 TEST = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
 BOUND = re.compile(r"`([a-z0-9_.]+):(_?[A-Z_]+|Timings\.[a-z_]+)`")
 """A constant, or the production value of a field of timings."""
@@ -18,7 +19,8 @@ UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 def rows(heading: str) -> list[list[str]]:
     """Return the cells of each row of the tables below a heading, without their heads."""
-    part = PAGE.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    below = re.split(rf"^##? {heading}$", PAGE, maxsplit=1, flags=re.MULTILINE)[-1]
+    part = re.split(r"^##? ", below, maxsplit=1, flags=re.MULTILINE)[0]
     lines = [line for line in part.splitlines() if line.startswith("|") and not line.startswith("|---")]
     found = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     return [row for row in found if "Test" not in row]

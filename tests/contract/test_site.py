@@ -27,7 +27,7 @@ PAGES = sorted(
     [DOCS / f"{name}.md" for name in ("quickstart", "index", "concepts", "install", "releases", "security")]
     + [
         path
-        for folder in ("services", "operations", "migration", "installation")
+        for folder in ("services", "operations", "migration", "installation", "security")
         for path in (DOCS / folder).glob("*.md")
     ]
 )

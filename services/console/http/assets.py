@@ -46,7 +46,7 @@ class Assets:
                 503, "the page is not built", "build it in a checkout with `trellis dev page`, which requires node"
             )
         if body is None:
-            raise RefusedError(404, "not found", "docs/console.md lists the addresses")
+            raise RefusedError(404, "not found", "docs/console/api.md lists the addresses")
         kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
         charset = "utf-8" if kind.startswith("text/") or kind.endswith(("javascript", "json")) else None
         lasting = _LASTING.fullmatch(name) is not None

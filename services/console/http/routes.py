@@ -1,4 +1,4 @@
-"""Routes of the console, as docs/console.md describes them; none changes the cluster.
+"""Routes of the console, as docs/console/api.md describes them; none changes the cluster.
 
 In: requests. Out: JSON and streams, read with the identity of the viewer. Called by ``app``. Invariant: every route
 except login and logout is a GET.

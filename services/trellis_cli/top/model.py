@@ -1,6 +1,6 @@
 """The model of `trellis top`: sheets of entities, sorted and filtered.
 
-Pure. In: entities as in the console (docs/console.md). Out: rows, counts, notes on missing permissions. Called by
+Pure. In: entities as in the console (docs/console/api.md). Out: rows, counts, notes on missing permissions. Called by
 ``top`` and ``top.views``. Invariant: an unreadable sheet has a note and is not shown as empty.
 """
 

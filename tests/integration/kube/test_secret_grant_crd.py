@@ -98,7 +98,7 @@ def test_a_good_grant_is_kept_as_it_is_and_read_by_the_model(api: Api, name: str
 
 def shown() -> list[dict[str, Any]]:
     """Return the grants of the documentation and of the example."""
-    page = (ROOT / "docs/secrets.md").read_text()
+    page = "\n".join(path.read_text() for path in sorted((ROOT / "docs/secrets").glob("*.md")))
     found = [yaml.safe_load(text) for text in re.findall(r"```yaml grant\n(.*?)```", page, re.DOTALL)]
     return [*found, manifest("secret", SECRET_GRANTS.kind)]
 

@@ -228,7 +228,7 @@ async def messages(response: aiohttp.ClientResponse) -> AsyncIterator[Message]:
 
 
 class Page:
-    """What a page knows, kept as docs/console.md says."""
+    """What a page knows, kept as docs/console/api.md says."""
 
     def __init__(self) -> None:
         self.entities: dict[str, Any] = {}

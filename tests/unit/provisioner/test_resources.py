@@ -63,7 +63,7 @@ def test_the_job_that_takes_the_last_shim_away_though_pods_use_it(golden: Golden
 
 @pytest.mark.parametrize("removes", [False, True])
 def test_no_installer_has_a_token_and_each_privilege_is_documented(removes: bool) -> None:
-    """Of docs/security.md, "Installer privileges": nothing may come to it unseen."""
+    """Of docs/security/privileges.md, "Installer privileges": nothing may come to it unseen."""
     ours = Task(Target((("spin-v2", DIGEST),)), handlers=("spin",), spec=InstallSpec((SPIN,)), removes=removes)
     for task in (OLD, ours):
         pod = make_installer_job(LEGACY, a_node(), task, 1, TRACE)["spec"]["template"]["spec"]

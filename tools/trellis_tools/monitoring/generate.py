@@ -1,7 +1,7 @@
 """Writes the monitoring files, or checks them: ``make generate``, ``make verify``.
 
 In: the root of the repository. Out: the dashboard of the chart, to which ``deploy/monitoring`` links, and the table of
-metrics in ``docs/observability.md``, or an exit status with the reasons.
+metrics in ``docs/observability/metrics.md``, or an exit status with the reasons.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from trellis_tools.monitoring.dashboard import make_dashboard
 from trellis_tools.monitoring.metrics_table import with_table
 
 CHART: Final = Path("deploy/helm/trellis/monitoring")
-PAGE: Final = Path("docs/observability.md")
+PAGE: Final = Path("docs/observability/metrics.md")
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -1,6 +1,6 @@
 """Entities of the console and of ``trellis top``: one flat object each, with an id, health, reason and message.
 
-Pure. In: views and their health. Out: entities, as docs/console.md describes them. Called by ``composing``.
+Pure. In: views and their health. Out: entities, as docs/console/api.md describes them. Called by ``composing``.
 Invariants: an id is ``kind/[namespace/]name``; a reference is an id; text from the cluster has no passwords of URLs and
 is bounded.
 """

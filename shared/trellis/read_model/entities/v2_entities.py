@@ -1,6 +1,6 @@
 """Entities of wasmCloud v2: host groups, hosts, Workloads, WorkloadDeployments, Artifacts and Services.
 
-Pure. In: views in their cluster. Out: entities, as docs/console.md describes them. Called by ``composing_v2``.
+Pure. In: views in their cluster. Out: entities, as docs/console/api.md describes them. Called by ``composing_v2``.
 Invariants: health comes from ``trellis.v2.explain``, as on pages; numbers of a host come from its heartbeat only, and
 are None without one: its status has "unknown" and 0 most of the time.
 """

@@ -1,4 +1,4 @@
-/* Types of the entities that the server sends, as docs/console.md describes them. */
+/* Types of the entities that the server sends, as docs/console/api.md describes them. */
 
 export const HEALTHS = ["Degraded", "Missing", "Unknown", "Progressing", "Suspended", "Healthy", "Not opted in"] as const;
 /** The most urgent first. */

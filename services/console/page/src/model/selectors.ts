@@ -1,6 +1,6 @@
 /* Relations of entities, and the filters of views.
 
-   Pure. In: the model, filters. Out: rows and related ids. Called by views. Source of the relations: docs/console.md,
+   Pure. In: the model, filters. Out: rows and related ids. Called by views. Source of the relations: docs/console/api.md,
    "Entities". */
 
 import { HEALTHS, idOf, STAGES } from "./entities.ts";
