@@ -70,8 +70,7 @@ class Cluster:
     @cached_property
     def starting(self) -> list[WorkloadView]:
         """Workloads that their hosts have been starting for longer than usual: an image is being pulled."""
-        settle = self.snapshot.timings.settle
-        return [item for item in self.workloads if item.starting and self.older(item.chosen.since, settle)]
+        return [item for item in self.workloads if self.is_starting(item)]
 
     @cached_property
     def _hosts(self) -> Mapping[str, list[HostView]]:
@@ -298,6 +297,12 @@ class Cluster:
         """Return whether a time is known, and further in the past than ``than`` seconds."""
         age = self.age(since)
         return age is not None and age > than
+
+    def is_starting(self, workload: WorkloadView) -> bool:
+        """Return whether a host has been starting a Workload for longer than usual, and the operator waits for it."""
+        timings, since = self.snapshot.timings, workload.chosen.since
+        waits = self.older(since, timings.settle) and not self.older(since, timings.start + timings.slack)
+        return workload.starting and waits
 
     def last_heartbeat(self, host: HostView) -> float | None:
         """Return the Unix time of the last known heartbeat of a host, received or recorded by the operator."""

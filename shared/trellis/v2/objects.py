@@ -86,8 +86,16 @@ def view_conditions(status: Json) -> dict[str, Condition]:
             since = seconds(text(item, "lastTransitionTime"))
             # 10,000 Workloads have 50,000 conditions of a few types.
             state = sys.intern(text(item, "status"))
-            found[kind] = Condition(sys.intern(kind), state, message(item), since)
+            new, old = Condition(sys.intern(kind), state, message(item), since), found.get(kind)
+            if old is None or _supersedes(new, old):
+                found[kind] = new
     return found
+
+
+def _supersedes(new: Condition, old: Condition) -> bool:
+    """Return whether a further condition of one type counts: the newer one does, of equally old ones a problem."""
+    times = (new.since or 0.0, old.since or 0.0)
+    return times[0] > times[1] or (times[0] == times[1] and not new.true)
 
 
 def condition(conditions: Conditions, kind: str) -> Condition:

@@ -42,6 +42,11 @@ class Judgement:
     hosts: int = 0
     age: float | None = None
 
+    @property
+    def away(self) -> bool:
+        """True if nothing updates conditions, or if it is not known that something does: heartbeats are missing."""
+        return self.state in {State.UNAVAILABLE, State.CUT_OFF, State.HEARTBEATS_MISSING}
+
 
 def judge(snapshot: Snapshot, hosts: Mapping[str, list[HostView]], silent: bool) -> Judgement:
     """Return the state of the operator; ``hosts``: Hosts by ID; ``silent``: the heartbeats of all are missing."""

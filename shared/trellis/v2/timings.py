@@ -30,6 +30,8 @@ class V2Timings:
     """Time after which a Workload that is not operational is replaced, with another name and UID."""
     pull: float = 30.0
     """Timeout of a host for an image. Meanwhile it answers nothing and sends no heartbeat."""
+    start: float = 60.0
+    """Timeout of the operator for the reply of a host to a start."""
 
     @property
     def silence(self) -> float:

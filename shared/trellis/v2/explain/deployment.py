@@ -23,7 +23,6 @@ from trellis.v2.explain.text import in_seconds, unknown
 from trellis.v2.explain.workload import WANTED, healthy, manifest_of, workload_cause
 from trellis.v2.fields import listed
 from trellis.v2.objects import condition
-from trellis.v2.operator import State
 from trellis.v2.reasons import Reason
 from trellis.v2.snapshot import Part, Snapshot
 from trellis.v2.workloads import WorkloadView
@@ -162,8 +161,7 @@ def _observed(cluster: Cluster, deployment: DeploymentView, current: ReplicaSetV
 
 def _not_observed(cluster: Cluster, text: str) -> Line:
     do = "check that the runtime-operator runs and watches this namespace: it acts on a change within a second"
-    unavailable = cluster.operator.state in {State.UNAVAILABLE, State.CUT_OFF, State.HEARTBEATS_MISSING}
-    rank = Rank.SYMPTOM if unavailable else Rank.CAUSE
+    rank = Rank.SYMPTOM if cluster.operator.away else Rank.CAUSE
     return Line("observed", text, False, do, rank, Reason.NOT_OBSERVED, Health.PROGRESSING)
 
 

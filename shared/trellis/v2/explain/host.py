@@ -87,12 +87,22 @@ def _heartbeat(cluster: Cluster, host: HostView) -> Line:
 def _conditions(cluster: Cluster, host: HostView) -> Iterator[Line]:
     for reported in (host.reporting, host.ready):
         if not reported.status:
-            yield Line(reported.type.lower(), "not evaluated yet", well=False, reason=Reason.WAITING)
+            yield _not_evaluated(cluster, host, reported.type)
         else:
             yield Line(reported.type.lower(), reported.message or reported.status, well=True if reported.true else None)
     trouble = host_trouble(cluster, host)
     if trouble is not None and trouble.reason == Reason.HOST_NOT_READY:
         yield Line("host", trouble.text, False, "", Rank.CAUSE, Reason.HOST_NOT_READY)
+
+
+def _not_evaluated(cluster: Cluster, host: HostView, kind: str) -> Line:
+    timings, age = cluster.snapshot.timings, cluster.age(host.meta.created)
+    text = f"the operator has not evaluated {kind} of Host {host.meta.name}"
+    if age is None or age <= timings.host_look + timings.slack:
+        return Line(kind.lower(), f"{text} yet", well=False, reason=Reason.WAITING)
+    do = "check that the runtime-operator runs, and read its log"
+    rank = Rank.SYMPTOM if cluster.operator.away else Rank.CAUSE
+    return Line(kind.lower(), f"{text} for {in_seconds(age)}", False, do, rank, Reason.NOT_OBSERVED, Health.UNKNOWN)
 
 
 def _running(cluster: Cluster, host: HostView) -> Iterator[Line]:

@@ -6,6 +6,8 @@ Invariant: a Host is Ready for up to a minute after its process ended, so its he
 
 from __future__ import annotations
 
+from typing import Final
+
 from trellis.read_model.explain.page import Line, Rank
 from trellis.read_model.health import Health
 from trellis.v2.cluster import Cluster
@@ -14,12 +16,17 @@ from trellis.v2.explain.pods import pod_beside
 from trellis.v2.explain.text import host_named, hosts_there, in_seconds, unknown
 from trellis.v2.fields import listed
 from trellis.v2.hosts import HostView
+from trellis.v2.objects import Condition
 from trellis.v2.operator import State
 from trellis.v2.reasons import Reason
 from trellis.v2.silence import Silence
 from trellis.v2.snapshot import Part
 from trellis.v2.start_failures import registry_of
 from trellis.v2.workloads import WorkloadView
+
+_CHECK_OPERATOR: Final = (
+    "check that the runtime-operator runs and watches this namespace; it starts one Workload at a time"
+)
 
 
 def host_trouble(cluster: Cluster, host: HostView) -> Line | None:
@@ -107,9 +114,7 @@ def timed_out(cluster: Cluster, workload: WorkloadView, message: str) -> Line:
 
 def starting_on(cluster: Cluster, workload: WorkloadView) -> Line | None:
     """Return the step for a Workload that its host has been starting for longer than usual, None for any other one."""
-    if cluster.operator.state is State.UNAVAILABLE:
-        return None  # nothing records the end of a start
-    if not workload.starting or not cluster.older(workload.chosen.since, cluster.snapshot.timings.settle):
+    if not cluster.is_starting(workload):
         return None
     images = sorted({part.image for part in workload.spec.parts if part.image})
     registries = sorted({registry_of(image) or image for image in images})
@@ -137,39 +142,34 @@ def waiting_operator(cluster: Cluster, workload: WorkloadView) -> Line:
         if line is not None:
             text = f"the operator waits, it starts one Workload at a time: {line.text}"
             return Line("operator", text, False, line.do, Rank.CAUSE, line.reason, Health.PROGRESSING)
-    waits = Line("operator", "the operator has not reconciled it yet", well=False, reason=Reason.WAITING)
-    return _not_reconciled(cluster, workload, timings.settle) or waits
-
-
-def forgotten(cluster: Cluster, workload: WorkloadView) -> Line | None:
-    """Return the step for a Workload whose next step the operator has not started for too long, None if it has time."""
-    timings = cluster.snapshot.timings
-    return _not_reconciled(cluster, workload, timings.workload_look + timings.pull + timings.slack)
-
-
-def _not_reconciled(cluster: Cluster, workload: WorkloadView, longest: float) -> Line | None:
-    age = cluster.age(workload.changed)
-    if age is None or age <= longest:
-        return None
+    age = cluster.age(workload.meta.created)
+    if age is None or age <= timings.settle:
+        return Line("operator", "the operator has not reconciled it yet", well=False, reason=Reason.WAITING)
     text = f"the operator has not reconciled it for {in_seconds(age)}"
-    do = "check that the runtime-operator runs and watches this namespace; it starts one Workload at a time"
-    rank = Rank.SYMPTOM if cluster.operator.state is State.UNAVAILABLE else Rank.CAUSE
-    return Line("operator", text, False, do, rank, Reason.NOT_OBSERVED, Health.UNKNOWN)
+    return _not_observed(cluster, "operator", text)
 
 
-def host_gone(cluster: Cluster, workload: WorkloadView) -> Line | None:
-    """Return the step for a Workload that runs by its conditions, and whose Host was deleted; None for any other one.
+def waiting(cluster: Cluster, workload: WorkloadView, reported: Condition) -> Line:
+    """Return the step for a condition that is neither True nor False: progress, until it has lasted for too long."""
+    timings, about = cluster.snapshot.timings, reported.type.lower()
+    named = f"{reported.type} of Workload {workload.meta.key}"
+    message = f": {reported.message}" if reported.message else ""
+    if not reported.status:
+        age = cluster.age(workload.changed)
+        if age is None or age <= timings.start + timings.slack or cluster.starting:
+            return Line(about, f"waiting for {named}", well=False, reason=Reason.WAITING)
+        return _not_observed(cluster, about, f"the operator has not evaluated {named} for {in_seconds(age)}")
+    age = cluster.age(reported.since)
+    if age is None or age <= timings.start + timings.workload_look + timings.slack:
+        return Line(about, f"{named} is {reported.status}{message}", well=False, reason=Reason.WAITING)
+    text = f"{named} has been {reported.status} for {in_seconds(age)}{message}"
+    rank = Rank.SYMPTOM if cluster.operator.away else Rank.CAUSE
+    return Line(about, text, False, _CHECK_OPERATOR, rank, Reason.NOT_READY, Health.UNKNOWN)
 
-    The operator deletes the Workloads of a Host that it deletes, at the latest when it reconciles them next.
-    """
-    timings, state = cluster.snapshot.timings, cluster.operator.state
-    if not workload.host_id or not cluster.snapshot.knows_all(Part.HOSTS) or state is not State.WORKING:
-        return None
-    if not cluster.older(workload.changed, timings.settle):
-        return None
-    text = f"its host {workload.host_id} has no Host any more; hosts: {hosts_there(cluster)}"
-    do = f"the operator replaces the Workload within {in_seconds(timings.workload_look)}, on another host"
-    return Line("host", text, False, do, Rank.CAUSE, Reason.HOST_NOT_FOUND)
+
+def _not_observed(cluster: Cluster, about: str, text: str) -> Line:
+    rank = Rank.SYMPTOM if cluster.operator.away else Rank.CAUSE
+    return Line(about, text, False, _CHECK_OPERATOR, rank, Reason.NOT_OBSERVED, Health.UNKNOWN)
 
 
 def _named(host: HostView) -> str:

@@ -48,7 +48,7 @@ def host_selection(cluster: Cluster, workload: WorkloadView, reported: Condition
         do = "remove environment from the template, or permit it in the operator (-allow-shared-hosts)"
         return Line("host", reported.message, False, do, Rank.CAUSE, Reason.ENVIRONMENT_DENIED)
     if _UNSUITABLE not in reported.message:
-        return _waiting(reported) if reported.status != "False" else _as_it_says(reported, Reason.NOT_READY)
+        return _as_it_says(reported, Reason.NOT_READY)
     if not cluster.snapshot.knows(Part.HOSTS):
         text = f"{reported.message}; the Hosts are unknown: {unknown(cluster, Part.HOSTS)}"
         return Line("host", text, False, "", Rank.CAUSE, Reason.HOSTS_UNKNOWN)
@@ -67,8 +67,6 @@ def placement(cluster: Cluster, workload: WorkloadView, reported: Condition) -> 
         return timed_out(cluster, workload, reported.message)
     if _MISSING.search(reported.message) or "materializing" in reported.message:
         return configuration(cluster, workload, reported)
-    if reported.status != "False":
-        return _waiting(reported)
     return _as_it_says(reported, Reason.START_FAILED)
 
 
@@ -125,10 +123,6 @@ def _none_ready(cluster: Cluster, spec: TemplateView, namespace: str, fitting: S
         return Line("host", text, False, do, Rank.CAUSE, Reason.NO_HOST_MATCHES)
     text = f"Host {ready[0].meta.name} matches now; the operator reconciles it again within {look}"
     return Line("host", text, well=False, reason=Reason.WAITING)
-
-
-def _waiting(reported: Condition) -> Line:
-    return Line(reported.type, reported.message or f"waiting for {reported.type}", well=False, reason=Reason.WAITING)
 
 
 def _as_it_says(reported: Condition, reason: Reason) -> Line:

@@ -15,7 +15,6 @@ from trellis.read_model.health import Health
 from trellis.v2.cluster import Cluster
 from trellis.v2.explain.text import in_seconds, unknown
 from trellis.v2.hosts import HostView
-from trellis.v2.operator import State
 from trellis.v2.pods import STARTING, HostPod
 from trellis.v2.reasons import Reason
 from trellis.v2.snapshot import Part
@@ -73,7 +72,7 @@ def _without_host(cluster: Cluster, pod: HostPod) -> Line | None:
         f"check in its log that it reaches the NATS of the runtime-operator: `kubectl logs -n {pod.meta.namespace} "
         f"{pod.meta.name} --all-containers`; --host-name has to be the IP address of the pod"
     )
-    if cluster.operator.state in {State.UNAVAILABLE, State.CUT_OFF, State.HEARTBEATS_MISSING}:
+    if cluster.operator.away:
         # Nothing registers hosts then.
         return Line("pod", text, False, do, Rank.SYMPTOM, Reason.POD_WITHOUT_HOST, Health.UNKNOWN)
     return _cause(text, do, Reason.POD_WITHOUT_HOST)

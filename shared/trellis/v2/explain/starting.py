@@ -42,9 +42,7 @@ def sync(cluster: Cluster, workload: WorkloadView, reported: Condition) -> Line:
         return unanswered(cluster, workload, reported.message)
     if DEADLINE in reported.message:
         return timed_out(cluster, workload, reported.message)
-    if reported.status == "False":
-        return Line("sync", reported.message or "no message", False, "", Rank.CAUSE, Reason.START_FAILED)
-    return Line("sync", reported.message or "its host has not confirmed it yet", well=False, reason=Reason.WAITING)
+    return Line("sync", reported.message or "no message", False, "", Rank.CAUSE, Reason.START_FAILED)
 
 
 def _not_operational(cluster: Cluster, workload: WorkloadView, state: WorkloadState, reported: Condition) -> Line:

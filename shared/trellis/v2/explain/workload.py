@@ -14,7 +14,7 @@ from trellis.read_model.explain.page import Explanation, Line, Rank
 from trellis.read_model.explain.subject import Beside, Subject, cause_of
 from trellis.read_model.health import Health, Verdict
 from trellis.v2.cluster import Cluster
-from trellis.v2.explain.hosting import forgotten, host_gone, host_trouble, starting_on, waiting_operator
+from trellis.v2.explain.hosting import host_trouble, starting_on, waiting, waiting_operator
 from trellis.v2.explain.operator import operator_lines
 from trellis.v2.explain.placement import configuration, host_selection, placement
 from trellis.v2.explain.routing import Routed, placed_on, routing_lines
@@ -87,7 +87,7 @@ def step_lines(cluster: Cluster, workload: WorkloadView) -> Iterator[Line]:
             yield Line("replacement", f"its WorkloadReplicaSet replaces it, with another name, after {again}")
         return
     host = cluster.host(workload.host_id)
-    trouble = host_trouble(cluster, host) if host is not None else host_gone(cluster, workload)
+    trouble = host_trouble(cluster, host) if host is not None else None
     yield trouble or Line("host", placed_on(cluster, workload), well=True if host is not None else None)
 
 
@@ -98,10 +98,8 @@ def _unmet(cluster: Cluster, workload: WorkloadView) -> Line:
         return waiting_operator(cluster, workload)
     if (starting := starting_on(cluster, workload)) is not None:
         return starting
-    if not unmet.status and (line := forgotten(cluster, workload)) is not None:
-        return line
-    if not unmet.status:
-        return Line(unmet.type.lower(), f"waiting for {unmet.type}", well=False, reason=Reason.WAITING)
+    if unmet.status != "False":
+        return waiting(cluster, workload, unmet)
     match unmet.type:
         case "Config":
             return configuration(cluster, workload, unmet)
