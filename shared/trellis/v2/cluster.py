@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import cached_property
 from typing import Any, TypeVar
 
+from trellis.v2.clock import operator_lead
 from trellis.v2.deployments import ArtifactView, DeploymentView, ReplicaSetView
 from trellis.v2.host_groups import HostGroup, host_groups
 from trellis.v2.host_messages import LastHeartbeat
@@ -65,7 +66,24 @@ class Cluster:
     @cached_property
     def operator(self) -> Judgement:
         """State of the operator."""
-        return judge(self.snapshot, self._hosts, self.all_silent)
+        seen: dict[str, float] = {}
+        for host in self.hosts:
+            if (time := self._recorded(host)) is not None:
+                seen[host.id] = max(time, seen.get(host.id, time))
+        return judge(self.snapshot, seen, self.all_silent)
+
+    @cached_property
+    def clock_lead(self) -> float:
+        """Seconds that the clock of the operator is ahead of that of the API server; 0 if no difference is known."""
+        return operator_lead(self.hosts, self.snapshot.now, self.snapshot.timings)
+
+    @cached_property
+    def unregistered(self) -> int:
+        """Number of hosts that sent a heartbeat and have no Host; 0 if the Hosts are not known."""
+        messages = self.snapshot.messages
+        if messages is None or not self.snapshot.knows(Part.HOSTS):
+            return 0
+        return sum(host_id not in self._hosts for host_id in messages.hosts)
 
     @cached_property
     def starting(self) -> list[WorkloadView]:
@@ -287,7 +305,15 @@ class Cluster:
         return self.missed(host) or self.older(self.last_heartbeat(host), self.snapshot.timings.silence)
 
     def _recorded_meanwhile(self, host: HostView, seconds: float) -> bool:
-        return host.last_seen is not None and not self.older(host.last_seen, seconds - self.snapshot.timings.slack)
+        recorded = self._recorded(host)
+        return recorded is not None and not self.older(recorded, seconds - self.snapshot.timings.slack)
+
+    def _recorded(self, host: HostView) -> float | None:
+        return self.by_server(host.last_seen)
+
+    def by_server(self, time: float | None) -> float | None:
+        """Return a time that the operator wrote by the clock of the API server, as all other times; Unix seconds."""
+        return None if time is None else time - self.clock_lead
 
     def age(self, since: float | None) -> float | None:
         """Return the seconds since a time, at least 0; None if it is not known."""
@@ -300,14 +326,20 @@ class Cluster:
 
     def is_starting(self, workload: WorkloadView) -> bool:
         """Return whether a host has been starting a Workload for longer than usual, and the operator waits for it."""
-        timings, since = self.snapshot.timings, workload.chosen.since
+        timings, since = self.snapshot.timings, self.by_server(workload.chosen.since)
         waits = self.older(since, timings.settle) and not self.older(since, timings.start + timings.slack)
         return workload.starting and waits
+
+    def changed(self, workload: WorkloadView) -> float | None:
+        """Return the Unix time of the last known change of a Workload, None if not known."""
+        reported = max((item.since for item in workload.conditions.values() if item.since is not None), default=None)
+        times = (workload.meta.created, self.by_server(reported))
+        return max((time for time in times if time is not None), default=None)
 
     def last_heartbeat(self, host: HostView) -> float | None:
         """Return the Unix time of the last known heartbeat of a host, received or recorded by the operator."""
         last = self.last_message(host.id)
-        times = [time for time in (host.last_seen, last.at if last else None) if time is not None]
+        times = [time for time in (self._recorded(host), last.at if last else None) if time is not None]
         return max(times, default=None)
 
 

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from trellis.v2.hosts import HostView
-from trellis.v2.objects import condition
 from trellis.v2.snapshot import Part, Snapshot
 
 DEADLINE: Final = "context deadline exceeded"
@@ -48,44 +46,64 @@ class Judgement:
         return self.state in {State.UNAVAILABLE, State.CUT_OFF, State.HEARTBEATS_MISSING}
 
 
-def judge(snapshot: Snapshot, hosts: Mapping[str, list[HostView]], silent: bool) -> Judgement:
-    """Return the state of the operator; ``hosts``: Hosts by ID; ``silent``: the heartbeats of all are missing."""
+def judge(snapshot: Snapshot, seen: Mapping[str, float], silent: bool) -> Judgement:
+    """Return the state of the operator.
+
+    Args:
+        snapshot: all that was read.
+        seen: last recorded heartbeat by the ID of the host, in Unix seconds by the clock of the API server.
+        silent: the heartbeats of all Hosts are missing.
+    """
     if not snapshot.knows(Part.HOSTS):
         return Judgement(State.UNKNOWN)
-    recorded, unrecorded = _heartbeats(snapshot, hosts)
-    if recorded:
-        return Judgement(State.WORKING, recorded)
-    if unrecorded:
-        return Judgement(State.CUT_OFF if _deadlines(snapshot) else State.UNAVAILABLE, unrecorded)
-    ages = [max(snapshot.now - host.last_seen, 0.0) for host in snapshot.hosts if host.last_seen is not None]
-    if not ages:
-        return Judgement(State.UNKNOWN)
-    age, timings = min(ages), snapshot.timings
-    if age <= timings.silence and not silent:
+    found, timed_out = _heartbeats(snapshot, seen), len(_timed_out(snapshot))
+    if found.recorded:
+        return Judgement(State.WORKING, found.recorded)
+    if found.unrecorded:
+        return Judgement(State.CUT_OFF if timed_out else State.UNAVAILABLE, found.unrecorded)
+    age = max(snapshot.now - max(seen.values()), 0.0) if seen else None
+    timings = snapshot.timings
+    if age is not None and age <= timings.silence and not silent:
         return Judgement(State.WORKING, age=age)
-    if _deadlines(snapshot) and len(hosts) > 1:
+    if found.unregistered:
+        return Judgement(State.UNAVAILABLE, found.unregistered)
+    if age is None:
+        return Judgement(State.UNKNOWN)
+    if timed_out > 1:
         return Judgement(State.CUT_OFF, age=age)
     if age > timings.expired:
         return Judgement(State.UNAVAILABLE, age=age)
     return Judgement(State.HEARTBEATS_MISSING if silent else State.UNKNOWN, age=age)
 
 
-def _heartbeats(snapshot: Snapshot, hosts: Mapping[str, list[HostView]]) -> tuple[int, int]:
-    """Return the number of hosts whose received heartbeat is recorded, and of those whose one is not."""
+@dataclass(frozen=True, slots=True)
+class _Heartbeats:
+    """Numbers of hosts whose received heartbeat is recorded, is not recorded, or has no Host to be recorded in."""
+
+    recorded: int = 0
+    unrecorded: int = 0
+    unregistered: int = 0
+
+
+def _heartbeats(snapshot: Snapshot, seen: Mapping[str, float]) -> _Heartbeats:
     timings = snapshot.timings
-    recorded = unrecorded = 0
+    recorded = unrecorded = unregistered = 0
     for host_id, last in snapshot.messages.hosts.items() if snapshot.messages is not None else ():
         due = snapshot.now - last.at > timings.settle
-        times = [host.last_seen for host in hosts.get(host_id, ()) if host.last_seen is not None]
-        if times and last.at - max(times) <= timings.slack:
+        known = seen.get(host_id)
+        if known is None:
+            unregistered += due
+        elif last.at - known <= timings.slack:
             recorded += 1
         else:
-            unrecorded += due or bool(times and last.at - max(times) > timings.heartbeat + timings.slack)
-    return recorded, unrecorded
+            unrecorded += due or last.at - known > timings.heartbeat + timings.slack
+    return _Heartbeats(recorded, unrecorded, unregistered)
 
 
-def _deadlines(snapshot: Snapshot) -> bool:
-    """Return whether a request of the operator to a host timed out."""
-    hosts = (host.reporting for host in snapshot.hosts)
-    workloads = (condition(item.conditions, "Sync") for item in snapshot.workloads)
-    return any(DEADLINE in found.message for found in (*hosts, *workloads))
+def _timed_out(snapshot: Snapshot) -> set[str]:
+    """Return the IDs of the hosts that did not answer the operator in time.
+
+    A host without power or network is one of them until NATS closes its connection.
+    """
+    hosts = {host.id for host in snapshot.hosts if DEADLINE in host.reporting.message}
+    return hosts | {item.host_id for item in snapshot.workloads if DEADLINE in item.condition("Sync").message}

@@ -102,12 +102,6 @@ class WorkloadView:
         return self.unmet is None
 
     @property
-    def changed(self) -> float | None:
-        """Unix seconds of its last known change, None if not known."""
-        times = [self.meta.created, *(item.since for item in self.conditions.values())]
-        return max((time for time in times if time is not None), default=None)
-
-    @property
     def chosen(self) -> Condition:
         """It has a host."""
         return self.condition("HostSelection")

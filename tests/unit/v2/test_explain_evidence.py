@@ -8,6 +8,8 @@ import pytest
 
 from support.v2.manifests import (
     ALL,
+    DEADLINE,
+    NOW,
     Manifest,
     condition,
     make_host,
@@ -22,10 +24,12 @@ from trellis.v2.cluster import Cluster
 from trellis.v2.explain.deployment import explain_deployment
 from trellis.v2.explain.host import explain_host
 from trellis.v2.explain.workload import explain_workload
+from trellis.v2.host_messages import HostMessages, LastHeartbeat
+from trellis.v2.messages import HostHeartbeat
 from trellis.v2.objects import view_conditions
 from trellis.v2.operator import State
 from trellis.v2.reasons import Reason
-from trellis.v2.snapshot import Snapshot
+from trellis.v2.snapshot import Part, Snapshot
 
 HOUR = 3600.0
 
@@ -102,3 +106,77 @@ def test_of_two_conditions_of_one_type_the_newer_one_counts(reverse: bool) -> No
     assert found["Sync"].status == "False"
     same = [condition("Sync", "True"), condition("Sync", "False", "x")]
     assert view_conditions({"conditions": same[:: -1 if reverse else 1]})["Sync"].status == "False"
+
+
+def deadline(name: str, host: str) -> Manifest:
+    return make_workload(name, [*steps(*ALL[:3]), condition("Sync", "False", DEADLINE)], host=host)
+
+
+def test_a_timeout_of_one_host_is_not_the_connection_of_the_operator() -> None:
+    """A host that lost its power is connected to NATS for some more minutes, so requests to it time out."""
+    one = make_snapshot([make_host(seen=70)], [deadline("w1", "id-h1")], messages=HostMessages(21.0))
+    assert Cluster(one).operator.state is State.SILENT
+    assert outcome(workload_page(one)) == (Reason.HEARTBEATS_STOPPED, Health.UNKNOWN)
+    hosts = [make_host("h1", seen=70), make_host("h2", seen=68)]
+    both = make_snapshot(hosts, [deadline("w1", "id-h1"), deadline("w2", "id-h2")])
+    assert Cluster(both).operator.state is State.CUT_OFF
+
+
+def beats(count: int, age: float) -> HostMessages:
+    found = {f"other-{n}": LastHeartbeat(HostHeartbeat(f"other-{n}"), 1, NOW - age) for n in range(count)}
+    return HostMessages(16.0, found)
+
+
+def test_heartbeats_of_hosts_without_a_host_object_are_no_evidence_while_others_are_recorded() -> None:
+    recorded = make_snapshot([make_host(seen=3)], [make_workload()], messages=beats(50, age=8))
+    assert Cluster(recorded).operator.state is State.WORKING
+    page = workload_page(recorded)
+    assert page.cause is None
+    assert any("50" in line.text for line in page.lines if line.about == "nats")
+    none = make_snapshot([], messages=beats(2, age=8))
+    assert Cluster(none).operator.state is State.UNAVAILABLE
+
+
+@pytest.mark.parametrize("page", [workload_page, deployment_page])
+def test_a_workload_on_a_host_that_does_not_exist_is_not_healthy(page: Any) -> None:
+    lost = [make_workload(host="id-gone", age=2 * HOUR)]
+    for hosts in ([make_host("h2")], []):
+        assert outcome(page(make_snapshot(hosts, lost))) == (Reason.HOST_NOT_FOUND, Health.UNKNOWN)
+    hidden = make_snapshot([], lost, unread={Part.HOSTS: "forbidden"})
+    assert outcome(page(hidden)) == (None, Health.HEALTHY)
+    placed = make_workload(host="id-new", conditions=steps(*ALL, age=2))
+    assert outcome(page(make_snapshot([make_host("h2")], [placed]))) == (None, Health.HEALTHY)
+
+
+def lagging(seen: float, by: float, name: str = "h1", created: float = HOUR) -> Manifest:
+    """Return a Host as an operator writes it whose clock is ``by`` seconds behind that of the API server."""
+    conditions = steps("Reporting", "Ready", age=created - 1 + by)
+    return make_host(name, seen + by, created=created, conditions=conditions)
+
+
+def test_an_operator_with_another_clock_works_and_its_hosts_do() -> None:
+    for by in (50.0, 2 * HOUR):
+        snapshot = make_snapshot([lagging(5, by), lagging(10, by, "h2")], [make_workload()])
+        assert Cluster(snapshot).operator.state is State.WORKING
+        assert outcome(workload_page(snapshot)) == (None, Health.HEALTHY)
+        assert [line.about for line in workload_page(snapshot).lines].count("clock") == 1
+
+
+def test_the_silence_of_a_host_is_found_with_another_clock() -> None:
+    for by in (2 * HOUR, -2 * HOUR):
+        snapshot = make_snapshot([lagging(70, by), lagging(5, by, "h2")])
+        silent, other = (explain_host(snapshot, host, Beside()) for host in snapshot.hosts)
+        assert outcome(silent)[0] == Reason.HEARTBEAT_MISSING
+        assert outcome(other) == (None, Health.HEALTHY)
+
+
+def test_an_operator_with_another_clock_that_ended_does_not_work() -> None:
+    snapshot = make_snapshot([lagging(HOUR, HOUR), lagging(HOUR, HOUR, "h2")])
+    assert Cluster(snapshot).operator.state is State.UNAVAILABLE
+
+
+def test_conditions_of_a_restored_host_are_no_evidence_of_another_clock() -> None:
+    restored = make_host(seen=5, created=10, conditions=steps("Reporting", "Ready", age=9000))
+    assert Cluster(make_snapshot([restored])).clock_lead == 0
+    dead = make_snapshot([make_host(seen=50, created=10, conditions=steps("Reporting", "Ready", age=9000))])
+    assert Cluster(dead).clock_lead == 0

@@ -73,6 +73,25 @@ def heartbeat_missing(cluster: Cluster, host: HostView) -> Line | None:
     return Line("host", text, False, f"{check}; {due}", Rank.CAUSE, Reason.HEARTBEAT_MISSING)
 
 
+def placed(cluster: Cluster, workload: WorkloadView) -> Line:
+    """Return the step for the host of a Workload whose conditions are all True."""
+    host, since = cluster.host(workload.host_id), cluster.by_server(workload.condition("Placement").since)
+    age = cluster.age(since)
+    text = f"on host {host_named(cluster, workload.host_id)}{f' for {in_seconds(age)}' if age is not None else ''}"
+    if host is not None:
+        return host_trouble(cluster, host) or Line("host", text, well=True)
+    # A Host that was registered just now can be missing in a list that is older than the Workload.
+    if not (cluster.snapshot.knows_all(Part.HOSTS) and cluster.older(since, cluster.snapshot.timings.settle)):
+        return Line("host", text)
+    text = (
+        f"host {workload.host_id or 'without an ID'} of Workload {workload.meta.key} does not exist, so nothing shows "
+        f"that it runs; hosts: {hosts_there(cluster)}"
+    )
+    do = "check that the runtime-operator runs: it deletes the Workloads of a deleted Host, and places their successors"
+    rank = Rank.SYMPTOM if cluster.operator.away else Rank.CAUSE
+    return Line("host", text, False, do, rank, Reason.HOST_NOT_FOUND, Health.UNKNOWN)
+
+
 def unanswered(cluster: Cluster, workload: WorkloadView, message: str) -> Line:
     """Return the step for a host that does not answer the operator; ``message``: that of the condition."""
     host_id = workload.host_id or workload.spec.host_id
@@ -118,7 +137,7 @@ def starting_on(cluster: Cluster, workload: WorkloadView) -> Line | None:
         return None
     images = sorted({part.image for part in workload.spec.parts if part.image})
     registries = sorted({registry_of(image) or image for image in images})
-    age = cluster.age(workload.chosen.since) or 0.0
+    age = cluster.age(cluster.by_server(workload.chosen.since)) or 0.0
     text = (
         f"host {host_named(cluster, workload.host_id)} has been waiting for registry {listed(registries, 3)} "
         f"for {in_seconds(age)} (images of Workload {workload.meta.key}: {listed(images, 3)})"
@@ -155,11 +174,11 @@ def waiting(cluster: Cluster, workload: WorkloadView, reported: Condition) -> Li
     named = f"{reported.type} of Workload {workload.meta.key}"
     message = f": {reported.message}" if reported.message else ""
     if not reported.status:
-        age = cluster.age(workload.changed)
+        age = cluster.age(cluster.changed(workload))
         if age is None or age <= timings.start + timings.slack or cluster.starting:
             return Line(about, f"waiting for {named}", well=False, reason=Reason.WAITING)
         return _not_observed(cluster, about, f"the operator has not evaluated {named} for {in_seconds(age)}")
-    age = cluster.age(reported.since)
+    age = cluster.age(cluster.by_server(reported.since))
     if age is None or age <= timings.start + timings.workload_look + timings.slack:
         return Line(about, f"{named} is {reported.status}{message}", well=False, reason=Reason.WAITING)
     text = f"{named} has been {reported.status} for {in_seconds(age)}{message}"

@@ -29,7 +29,15 @@ def operator_lines(cluster: Cluster) -> list[Line]:
         lines.append(heartbeats_stopped(cluster, Rank.SERVICE))
     elif found.age is not None:
         lines.append(Line("operator", f"state of the runtime-operator unknown: {_evidence(found)}"))
-    return lines + _nats(cluster)
+    return lines + _clock(cluster) + _nats(cluster)
+
+
+def _clock(cluster: Cluster) -> list[Line]:
+    if not (lead := cluster.clock_lead):
+        return []
+    direction = "ahead of" if lead > 0 else "behind"
+    text = f"the clock of the runtime-operator is {in_seconds(abs(lead))} {direction} that of the API server"
+    return [Line("clock", f"{text}: the times that it wrote are corrected for this page")]
 
 
 def cut_off(cluster: Cluster, rank: Rank) -> Line:
@@ -68,6 +76,8 @@ def _nats(cluster: Cluster) -> list[Line]:
         return [Line("nats", f"NATS of the hosts not read: {messages.error}")]
     more = f", {messages.dropped} messages beyond the bounds dropped" if messages.dropped else ""
     text = f"heartbeats of {len(messages.hosts)} hosts in {in_seconds(messages.seconds)}{more}"
+    if cluster.unregistered:
+        text += f"; {cluster.unregistered} of them have no Host"
     if cluster.other_nats:
         text += (
             "; the operator recorded heartbeats meanwhile, so this is another NATS or account than that of the operator"

@@ -15,7 +15,7 @@ from typing import Final
 from trellis.read_model.explain.page import Line, Rank
 from trellis.read_model.health import Health
 from trellis.v2.cluster import Cluster
-from trellis.v2.explain.text import host_named, in_seconds, unknown
+from trellis.v2.explain.text import unknown
 from trellis.v2.fields import listed
 from trellis.v2.hosts import HostView
 from trellis.v2.images import image_key
@@ -87,7 +87,7 @@ def _no_endpoints(cluster: Cluster, routed: Routed, service: RoutedService, *, t
     wrong = [(host, reason) for host in hosts if (reason := unroutable(host.address))]
     if wrong:
         return refused_address(wrong[0][0], wrong[0][1], f"Service {key} has no endpoints")
-    changes = [time for item in routed.workloads if (time := item.changed) is not None]
+    changes = [time for item in routed.workloads if (time := cluster.changed(item)) is not None]
     newest, created = max(changes, default=None), service.meta.created
     if not there and newest is not None and created is not None and created > newest:
         if not cluster.older(created, settle):
@@ -181,10 +181,3 @@ def _is_http(item: Interface, name: str) -> bool:
 
 def _wrong(about: str, text: str, do: str, reason: Reason) -> Line:
     return Line(about, text, False, do, Rank.CAUSE, reason, Health.DEGRADED)
-
-
-def placed_on(cluster: Cluster, workload: WorkloadView) -> str:
-    """Return the host of a Workload and since when, for users."""
-    age = cluster.age(workload.condition("Placement").since)
-    since = f" for {in_seconds(age)}" if age is not None else ""
-    return f"on host {host_named(cluster, workload.host_id)}{since}"

@@ -14,10 +14,10 @@ from trellis.read_model.explain.page import Explanation, Line, Rank
 from trellis.read_model.explain.subject import Beside, Subject, cause_of
 from trellis.read_model.health import Health, Verdict
 from trellis.v2.cluster import Cluster
-from trellis.v2.explain.hosting import host_trouble, starting_on, waiting, waiting_operator
+from trellis.v2.explain.hosting import placed, starting_on, waiting, waiting_operator
 from trellis.v2.explain.operator import operator_lines
 from trellis.v2.explain.placement import configuration, host_selection, placement
-from trellis.v2.explain.routing import Routed, placed_on, routing_lines
+from trellis.v2.explain.routing import Routed, routing_lines
 from trellis.v2.explain.starting import sync
 from trellis.v2.explain.text import in_seconds
 from trellis.v2.objects import Meta
@@ -86,9 +86,7 @@ def step_lines(cluster: Cluster, workload: WorkloadView) -> Iterator[Line]:
             again = in_seconds(cluster.snapshot.timings.replaced)
             yield Line("replacement", f"its WorkloadReplicaSet replaces it, with another name, after {again}")
         return
-    host = cluster.host(workload.host_id)
-    trouble = host_trouble(cluster, host) if host is not None else None
-    yield trouble or Line("host", placed_on(cluster, workload), well=True if host is not None else None)
+    yield placed(cluster, workload)
 
 
 def _unmet(cluster: Cluster, workload: WorkloadView) -> Line:
