@@ -63,7 +63,7 @@ def test_a_start_without_an_end_is_no_pull_but_an_operator_that_does_not_work(pa
 
 def test_a_start_without_an_end_does_not_explain_the_silence_of_its_host() -> None:
     snapshot = make_snapshot([make_host(seen=90)], [make_workload(conditions=starting(HOUR), age=HOUR)])
-    assert Cluster(snapshot).operator.state is State.SILENT
+    assert Cluster(snapshot).operator.state is State.HEARTBEATS_MISSING
     assert outcome(explain_host(snapshot, snapshot.hosts[0], Beside()))[0] == Reason.HEARTBEATS_STOPPED
 
 
@@ -115,7 +115,7 @@ def deadline(name: str, host: str) -> Manifest:
 def test_a_timeout_of_one_host_is_not_the_connection_of_the_operator() -> None:
     """A host that lost its power is connected to NATS for some more minutes, so requests to it time out."""
     one = make_snapshot([make_host(seen=70)], [deadline("w1", "id-h1")], messages=HostMessages(21.0))
-    assert Cluster(one).operator.state is State.SILENT
+    assert Cluster(one).operator.state is State.HEARTBEATS_MISSING
     assert outcome(workload_page(one)) == (Reason.HEARTBEATS_STOPPED, Health.UNKNOWN)
     hosts = [make_host("h1", seen=70), make_host("h2", seen=68)]
     both = make_snapshot(hosts, [deadline("w1", "id-h1"), deadline("w2", "id-h2")])

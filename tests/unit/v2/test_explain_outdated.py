@@ -5,8 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
-
 from trellis.read_model.explain.page import Explanation
 from trellis.read_model.explain.subject import Beside
 from trellis.read_model.health import Health
@@ -14,7 +12,6 @@ from trellis.v2.deployments import view_deployment, view_replica_set
 from trellis.v2.explain.deployment import explain_deployment
 from trellis.v2.explain.host import explain_host
 from trellis.v2.explain.service import explain_routed_service
-from trellis.v2.explain.workload import explain_workload
 from trellis.v2.hosts import view_host
 from trellis.v2.reasons import Reason
 from trellis.v2.routes import view_service, view_slice
@@ -93,10 +90,6 @@ def of_deployment(found: Snapshot) -> Explanation:
     return explain_deployment(found, found.deployments[0], Beside())
 
 
-def of_workload(found: Snapshot) -> Explanation:
-    return explain_workload(found, found.workloads[0], Beside())
-
-
 def reason(page: Explanation) -> str | None:
     return page.cause.reason if page.cause is not None else None
 
@@ -134,35 +127,6 @@ def test_workloads_that_admission_refuses_have_its_message() -> None:
     assert page.verdict.health is Health.DEGRADED
 
 
-@pytest.mark.parametrize("of", [of_workload, of_deployment])
-def test_a_start_that_nothing_records_is_not_a_slow_registry(of: Any) -> None:
-    starts = workload(condition("Config", age=HOUR), condition("HostSelection", age=HOUR), age=HOUR)
-    page = of(snapshot([host(seen=HOUR)], [starts], [replica_set()], [deployment()]))
-    assert page.cause is not None
-    assert page.cause.reason == Reason.OPERATOR_UNAVAILABLE
-    assert page.verdict.health is Health.UNKNOWN
-
-
-def test_a_step_that_is_not_begun_for_long_is_not_progress() -> None:
-    unknown = [condition("Other", age=10 * HOUR)]
-    page = of_workload(snapshot([host()], [workload(*unknown, age=10 * HOUR)], [replica_set()], [deployment()]))
-    assert reason(page) == Reason.NOT_OBSERVED
-    page = of_workload(snapshot([host()], [workload(condition("Config", age=5), age=5)], [replica_set()], []))
-    assert reason(page) == Reason.WAITING
-
-
-def test_a_workload_whose_host_was_deleted_is_not_healthy() -> None:
-    gone = snapshot([host("h2")], [workload(host_id="id-h1")], [replica_set()], [deployment()])
-    assert reason(of_workload(gone)) == Reason.HOST_NOT_FOUND
-    assert of_deployment(gone).verdict.health is Health.DEGRADED
-
-
-def test_the_silence_of_the_only_host_is_not_that_of_nats() -> None:
-    timed_out = [*(condition(step) for step in STEPS[:3]), condition("Sync", "False", "context deadline exceeded")]
-    page = of_workload(snapshot([host(seen=70)], [workload(*timed_out)], [replica_set()], [deployment()]))
-    assert reason(page) == Reason.HEARTBEATS_STOPPED
-
-
 def test_a_host_that_the_operator_did_not_delete_in_time_is_reported_so() -> None:
     for seen, late in ((100, False), (360, True)):
         found = snapshot([host(seen=seen), host("h2")], [], [], [])
@@ -195,4 +159,4 @@ def test_endpoints_that_outlive_ready_workloads_are_shown() -> None:
     page = explain_routed_service(found, service, Beside())
     assert page.verdict.health is Health.UNKNOWN
     assert "10.0.0.1" in "".join(line.text for line in page.lines)
-    assert reason(page) == Reason.NATS_UNREACHABLE
+    assert reason(page) == Reason.HEARTBEATS_STOPPED
