@@ -45,7 +45,7 @@ class _Listener:
     """Time at which the token was published to all."""
     answering: set[_Listener] = field(default_factory=set)
     """Connections that are already answering the token published to all."""
-    news: asyncio.Event = field(default_factory=asyncio.Event)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def has_received(self, other: _Listener) -> bool:
         """Return whether the other's token was received here, over the current connections."""
@@ -117,9 +117,9 @@ class Accounts:
             await self._publish_token(mine, self._all)
             mine.published_at = time.monotonic()
             while not self._all_share_account(mine):
-                mine.news.clear()
+                mine.changed.clear()
                 async with asyncio.timeout(min(self._timings.silence, until - time.monotonic())):
-                    await mine.news.wait()
+                    await mine.changed.wait()
         except (TimeoutError, NatsUnavailableError):
             return False
         return True
@@ -147,8 +147,8 @@ class Accounts:
         mine.received[other] = mine.connection.since, other.since
         if mine.shares_account_with(other):
             self._cache.record_account(mine.address, other.address, yes=True)
-            mine.news.set()
-            other.news.set()
+            mine.changed.set()
+            other.changed.set()
         elif subject == self._all and mine.published_at < other.since and mine not in other.answering:
             other.answering.add(mine)
             task = asyncio.create_task(self._answer(mine, other), name="answer in an account")

@@ -134,7 +134,7 @@ class Cache:
     def all_keys(self) -> set[str]:
         """Return every key to reconcile."""
         keys = {key for lattice_id in self.followers.lattice_ids for key in self.keys_of(lattice_id, None)}
-        ours = (service for service in self.services.values() if service.application or service.peers)
+        ours = (service for service in self.services.values() if service.application or service.of_other_controller)
         keys |= {f"{item.namespace}/{item.application or item.name}" for item in ours}
         return keys | set(self.published) | set(self.preserved_slices)
 
@@ -233,7 +233,7 @@ class Cache:
         """Return the Services of an application and those with one of its names; edited ones lost their annotations."""
         plain = names.service_name(name)
         second = (f"{namespace}/{names.second_service_name(name, claim.lattice)}" for claim in claims)
-        edited = [key for key in second if (item := self.services.get(key)) is not None and item.peers]
+        edited = [key for key in second if (item := self.services.get(key)) is not None and item.of_other_controller]
         keys = {*self.by_key.get(f"{namespace}/{name}", ()), f"{namespace}/{plain}", *edited}
         return {
             item.name: item

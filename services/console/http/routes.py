@@ -144,7 +144,7 @@ class Routes:
 
     async def _send_events(self, outlet: Outlet, wanted: Filter, permissions: ReviewedPermissions, at: int) -> None:
         while True:
-            news = self.feed.news.next
+            changed = self.feed.changes.next
             items, missed = self.feed.after(at)
             if missed and at:
                 await outlet.write([message("gap", {})])
@@ -154,7 +154,7 @@ class Routes:
                     await outlet.write([message("event", item.document, message_id(self.feed.epoch, at))])
                 await outlet.check()
             if not items:
-                await outlet.wait(news)
+                await outlet.wait(changed)
 
     async def past_events(self, request: web.Request) -> web.StreamResponse:
         """Return a page of stored events."""

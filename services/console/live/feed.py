@@ -144,7 +144,7 @@ class Feed:
     """The last items. ``epoch``: distinguishes these indexes from those of another process."""
 
     epoch: str = field(default_factory=lambda: secrets.token_hex(8))
-    news: ChangeSignal = field(default_factory=ChangeSignal)
+    changes: ChangeSignal = field(default_factory=ChangeSignal)
     newest: int = 0
     """Index of the newest item, including dropped ones."""
     _items: deque[Item] = field(default_factory=deque)
@@ -157,7 +157,7 @@ class Feed:
         self._bytes += item.size
         while len(self._items) > EVENTS_KEPT or self._bytes > EVENTS_BYTES:
             self._bytes -= self._items.popleft().size
-        self.news.notify()
+        self.changes.notify()
 
     def after(self, index: int) -> tuple[list[Item], bool]:
         """Return the items after an index, and whether some were dropped in between."""

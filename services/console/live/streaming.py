@@ -78,15 +78,15 @@ class Outlet:
         if self._request.transport is not None:
             self._request.transport.abort()
 
-    async def wait(self, news: asyncio.Event) -> None:
-        """Wait for news, with :meth:`check` in between; raises CutError after the last message of the stream."""
+    async def wait(self, changed: asyncio.Event) -> None:
+        """Wait for a change, with :meth:`check` in between; raises CutError after the last message of the stream."""
         waiting = {
-            asyncio.create_task(news.wait()),
+            asyncio.create_task(changed.wait()),
             asyncio.create_task(self._visit.over.wait()),
             asyncio.create_task(self._stopping.wait()),
         }
         try:
-            while not news.is_set():
+            while not changed.is_set():
                 await self.check()
                 due = min(self._until, self._written_at + self._timings.heartbeat)
                 seconds = max(0.0, due - asyncio.get_running_loop().time())
@@ -99,8 +99,8 @@ class Outlet:
     async def check(self) -> None:
         """End the stream if it is due; send a heartbeat if nothing was sent for a while.
 
-        Callers also call it for each news: with frequent news of which none is for this page, only the heartbeat shows
-        that the connection is alive.
+        Callers also call it for each change: with frequent changes of which none is for this page, only the heartbeat
+        shows that the connection is alive.
         """
         for over, reason in (
             (self._visit.over.is_set(), self._visit.reason),
@@ -139,14 +139,14 @@ async def send_model(outlet: Outlet, audience: Audience, last_id: str) -> None:
     await outlet.write([message("hello", {"epoch": audience.epoch, "full": resumed is None})])
     delta = resumed or journal.since(0)
     while True:
-        news = audience.news.next
+        changed = audience.changes.next
         if delta is not None and (delta.revision > delta.since or not delta.since):
             await outlet.write(delta_messages(audience.epoch, delta, PIECE_BYTES))
             revision = delta.revision
         if audience.over:
             await outlet.end("again")
         if journal.revision == revision:
-            await outlet.wait(news)
+            await outlet.wait(changed)
         delta = journal.since(revision) if revision else journal.since(0)
         if delta is None:
             # The page was slower than the history of the journal: send the full model.

@@ -17,7 +17,7 @@ from typing import Final
 from uuid import uuid4
 
 from host_manager.domain.v2.decide import decide, forget_deleted, knows_enough
-from host_manager.domain.v2.published import EVENTS, Published, stories_of, story_of
+from host_manager.domain.v2.published import EVENTS, Published, object_of, objects_of
 from host_manager.domain.v2.trust import silent_namespaces
 from host_manager.timings import Timings
 from host_manager.v2.gather import V2Cache
@@ -70,8 +70,8 @@ class V2Reconciler:
         try:
             await self._recall()
             due = decide(cluster, self.cache.published, self.cache.trust, unknown)
-            for story, events in groupby(due, key=story_of):
-                await self._publish(story, events)
+            for key, events in groupby(due, key=object_of):
+                await self._publish(key, events)
         except BusUnavailable:
             return self.timings.publish
         forget_deleted(cluster, self.cache.published, unknown)
@@ -102,33 +102,33 @@ class V2Reconciler:
                     published.note(event)
             cache.published, cache.recalled = published, number
 
-    async def _publish(self, story: str, events: Iterable[EventData]) -> None:
+    async def _publish(self, key: str, events: Iterable[EventData]) -> None:
         """Publish consecutive events about one object, in one trace.
 
         Raises:
             BusUnavailable: an event is not stored; those before it are.
         """
-        with linked(self.telemetry, f"observe {story}", (), {"trellis.object": story}):
+        with linked(self.telemetry, f"observe {key}", (), {"trellis.object": key}):
             for event in events:
                 try:
                     await self.bus.publish(event, dedup=self._dedup(event))
                 except EventRefused as error:
-                    _log.warning("event about wasmCloud v2 not published", object=story, reason=str(error))
+                    _log.warning("event about wasmCloud v2 not published", object=key, reason=str(error))
                 self.cache.published.note(event)
-                self.cache.stored[story] = self.cache.stored.get(story, 0) + 1
+                self.cache.stored[key] = self.cache.stored.get(key, 0) + 1
 
     def _dedup(self, event: EventData) -> str:
         """Return the ID: the same for a retry, another one if the same state returns."""
         # Messages contain ages, which change until the retry.
         content = event.model_dump_json(exclude={"message", "workloads"}).encode()
         digest = hashlib.sha256(content).hexdigest()[:12]
-        number = self.cache.stored.get(story_of(event), 0)
+        number = self.cache.stored.get(object_of(event), 0)
         return f"{event.noun}.{event.event_name}.{digest}.{self.term}.{number}"
 
     def _forget_counts(self, cluster: Cluster) -> None:
         """Drop the counts of deleted objects. A later object of the same name has another UID, so another ID."""
-        there, stored = stories_of(cluster.snapshot), self.cache.stored
-        self.cache.stored = {story: stored[story] for story in stored if story in there}
+        there, stored = objects_of(cluster.snapshot), self.cache.stored
+        self.cache.stored = {key: stored[key] for key in stored if key in there}
 
     def _report_operator(self, cluster: Cluster) -> None:
         """Log once that the operator does not work, and once that it does again."""

@@ -105,7 +105,7 @@ def _service_names(snapshot: Snapshot) -> dict[str, str]:
         if service.application
     }
     there = snapshot.services.get(plain)
-    foreign = there is not None and not there.application and not there.peers
+    foreign = there is not None and not there.application and not there.of_other_controller
     without = [
         claim
         for claim in snapshot.claims
@@ -185,12 +185,12 @@ def _reflect(snapshot: Snapshot, claim: Claim, name: str) -> Iterator[Action]:
         return
     # Endpoints of Trellis are written before those of another controller are deleted.
     yield from slices
-    patch = make_service_patch(target, there.manifest or {}, adopting=there.peers)
+    patch = make_service_patch(target, there.manifest or {}, adopting=there.of_other_controller)
     if patch:
         yield PatchService(target, there, patch, f"application {claim.application.name} is at {target.version}")
     yield from route_actions(target, there.uid, snapshot.routes.get(name))
     annotations = (there.manifest or {}).get("annotations") or {}
-    if there.peers or annotations.get(names.ANNOTATION_ADOPTING):
+    if there.of_other_controller or annotations.get(names.ANNOTATION_ADOPTING):
         yield DropOthers(name)
 
 
@@ -265,7 +265,7 @@ def _removals(snapshot: Snapshot, service_names: dict[str, str]) -> Iterator[Act
                 yield from _remove_finalizer(service, "Unpublished", message)
             else:
                 yield RemoveService(service, "Unpublished", message, _deletion(service))
-        elif service.deleting and (snapshot.terminating or (service.peers and snapshot.sure)):
+        elif service.deleting and (snapshot.terminating or (service.of_other_controller and snapshot.sure)):
             yield from _remove_finalizer(service, "NamespaceTerminating", "no Service is to exist here")
     for name, pieces in snapshot.slices.items():
         there = snapshot.services.get(name)

@@ -76,7 +76,7 @@ def status(
     `{"shim", "generation", "revision", "phase", "message", "advice", "desired", "counts": {"Updated": 3, …}, "nodes":
     [{"name", "stage", "attempt", "message"}], "revisions": [{"revision", "created"}], "notes"}`, with --watch one a
     line. `phase` is Complete, Progressing, Paused, Halted, Degraded or Removing; `stage` is Updated, InProgress,
-    Failed, Held, Waiting or Removing.
+    Failed, Blocked, Waiting or Removing.
     """
     with exit_on_error():
         settings = client_settings(kubeconfig=kubeconfig, context=context)

@@ -24,14 +24,14 @@ _STYLES: Final = {
     NodeStage.UPDATED: "green",
     NodeStage.IN_PROGRESS: "cyan",
     NodeStage.FAILED: "bold red",
-    NodeStage.HELD: "yellow",
+    NodeStage.BLOCKED: "yellow",
     NodeStage.WAITING: "",
     NodeStage.REMOVING: "dim",
 }
 _STAGE_TEXTS: Final = {
     NodeStage.IN_PROGRESS: "in progress",
     NodeStage.FAILED: "failed",
-    NodeStage.HELD: "held",
+    NodeStage.BLOCKED: "blocked",
     NodeStage.WAITING: "waiting",
     NodeStage.REMOVING: "to be removed",
 }

@@ -41,7 +41,7 @@ from trellis_cli.controllers.model import PART as CONTROLLERS
 from trellis_cli.controllers.model import UNKNOWN as CONTROLLERS_UNKNOWN
 from trellis_cli.controllers.table import read_controllers
 from trellis_cli.explain.grant import BACKEND
-from trellis_cli.status.mirrors import Mirrors, counted, unreached
+from trellis_cli.status.reflected_services import ReflectedServices, counted, unreached
 from trellis_cli.status.row import Part, with_leader
 from trellis_cli.status.rows import (
     HOSTS,
@@ -51,7 +51,7 @@ from trellis_cli.status.rows import (
     bus_part,
     claim_part,
     hosts_part,
-    mirrors_part,
+    reflected_services_part,
     rollout_part,
     secrets_part,
     service_part,
@@ -93,7 +93,7 @@ class Status:
     breakers: Part
     hosts: Part
     applications: Part
-    mirrors: Part
+    reflected_services: Part
     secrets: Part
     controllers: Part
     bus: Part
@@ -103,7 +103,7 @@ class Status:
     @property
     def parts(self) -> tuple[Part, ...]:
         """All rows."""
-        kinds = (self.hosts, self.applications, self.mirrors, self.secrets, self.controllers)
+        kinds = (self.hosts, self.applications, self.reflected_services, self.secrets, self.controllers)
         other = () if self.wasmcloud_v2 is None else (self.wasmcloud_v2,)
         return (self.kubernetes, *self.services, self.rollout, self.breakers, *kinds, *other, self.bus)
 
@@ -123,7 +123,7 @@ class Status:
             "circuit_breakers": self.breakers.document(),
             "hosts": self.hosts.document(),
             "applications": self.applications.document(),
-            "reflected_services": self.mirrors.document(),
+            "reflected_services": self.reflected_services.document(),
             "secrets": self.secrets.document(),
             "controllers": self.controllers.document(),
             "wasmcloud_v2": None if self.wasmcloud_v2 is None else self.wasmcloud_v2.document(),
@@ -173,7 +173,7 @@ async def _look(settings: ClientSettings) -> Status:
                 "circuit-breakers": _breakers(kube, namespace),
                 HOSTS: _hosts(kube, namespace),
                 NAME: _applications(kube, namespace),
-                "reflected-services": _mirrors(kube, namespace),
+                "reflected-services": _reflected_services(kube, namespace),
                 SECRETS: _secrets(kube, namespace),
                 CONTROLLERS: read_controllers(kube, namespace),
             },
@@ -192,7 +192,7 @@ async def _look(settings: ClientSettings) -> Status:
         breakers=rest["circuit-breakers"],
         hosts=rest[HOSTS],
         applications=rest[NAME],
-        mirrors=rest["reflected-services"],
+        reflected_services=rest["reflected-services"],
         secrets=rest[SECRETS],
         controllers=rest[CONTROLLERS],
         wasmcloud_v2=v2,
@@ -286,7 +286,7 @@ async def _applications(kube: Kube, namespace: str) -> Part:
     return _with_notes(part, reading)
 
 
-async def _mirrors(kube: Kube, namespace: str) -> Part:
+async def _reflected_services(kube: Kube, namespace: str) -> Part:
     reading = Reading(kube, namespace)
     found, slices, groups, warnings, leader = await asyncio.gather(
         kube.list(SERVICES),
@@ -296,8 +296,8 @@ async def _mirrors(kube: Kube, namespace: str) -> Part:
         reading.leader(REFLECTOR, ""),
     )
     services = [view_service(item) for item in found.items]
-    mirrors: Mirrors = counted(services, [view_slice(item) for item in slices], leader.holder)
-    part = mirrors_part(replace(mirrors, unreached=unreached(warnings, services, groups)))
+    counts: ReflectedServices = counted(services, [view_slice(item) for item in slices], leader.holder)
+    part = reflected_services_part(replace(counts, unreached=unreached(warnings, services, groups)))
     return _with_notes(with_leader(part, leader), reading)
 
 

@@ -25,7 +25,7 @@ from trellis.read_model.tables.nodes import UNDONE, NodeRow, NodeState, summary,
 from trellis_cli.circuit_breaker.model import BreakerRow, Position
 from trellis_cli.common.gather import Rollout
 from trellis_cli.explain.grant import BACKEND, grant_cause
-from trellis_cli.status.mirrors import Mirrors
+from trellis_cli.status.reflected_services import ReflectedServices
 from trellis_cli.status.row import Led, Part, Unwell, command, led_part, named
 
 Manifest = Mapping[str, Any]
@@ -159,7 +159,7 @@ def breakers_part(rows: list[BreakerRow]) -> Part:
     return Part("circuit-breakers", text, "; ".join(problems), {"open": [row.document() for row in shown]})
 
 
-def mirrors_part(found: Mirrors) -> Part:
+def reflected_services_part(found: ReflectedServices) -> Part:
     """Return the row of Services of applications; one without endpoints is a problem, and so is a missing leader.
 
     An application whose manifest prevents a Service is a problem, too.

@@ -155,7 +155,7 @@ async def _read(settings: ClientSettings, arguments: Arguments) -> Entities:
         try:
             async with asyncio.timeout(_ONCE_SECONDS):
                 while unread(audience.journal.entities):
-                    await audience.news.next.wait()
+                    await audience.changes.next.wait()
         except TimeoutError:
             left = ", ".join(unread(audience.journal.entities))
             raise CommandError(f"not read within {_ONCE_SECONDS:.0f} s: {left}; {_trouble(kube)}") from None
@@ -165,7 +165,7 @@ async def _read(settings: ClientSettings, arguments: Arguments) -> Entities:
             with contextlib.suppress(TimeoutError):  # a host without one is shown as such
                 async with asyncio.timeout(_HEARTBEATS.heartbeat + _HEARTBEATS.slack):
                     while awaited(audience.journal.entities):
-                        await audience.news.next.wait()
+                        await audience.changes.next.wait()
         return dict(audience.journal.entities)
 
 
@@ -198,15 +198,14 @@ async def _follow(settings: ClientSettings, arguments: Arguments, output: Format
         before: Entities = {}
         started = False
         while True:
-            news = audience.news.next
-            entities = audience.journal.entities
+            change, entities = audience.changes.next, audience.journal.entities
             if started or not unread(entities):
                 after = chosen(arguments.kinds, entities, arguments.wanted)
                 changed, deleted = difference(before, after)
                 if changed or deleted or not started:
                     print_document(output, {"set": changed, "gone": deleted}, lines=True)
                 before, started = after, True
-            await news.wait()
+            await change.wait()
 
 
 async def _watch(settings: ClientSettings, arguments: Arguments) -> None:
@@ -219,19 +218,19 @@ async def _watch(settings: ClientSettings, arguments: Arguments) -> None:
             listening(sys.stdin.fileno(), pressed.put_nowait),
         ):
             while screen is not None:
-                news, entities = audience.news.next, audience.journal.entities
+                change, entities = audience.changes.next, audience.journal.entities
                 drawn = screen_of(screen, entities, out.size.height, trouble=_trouble(kube))
                 live.update(drawn, refresh=True)
-                for key in await _until(news, pressed):
+                for key in await _until(change, pressed):
                     ids = [row.id for row in rows(screen.kind, entities, screen.wanted)]
                     screen = press(screen, key, ids, sheets(entities))
                     if screen is None:
                         break
 
 
-async def _until(news: asyncio.Event, pressed: asyncio.Queue[list[str]]) -> list[str]:
+async def _until(change: asyncio.Event, pressed: asyncio.Queue[list[str]]) -> list[str]:
     """Return the pressed keys; none if there is new data to draw, or at the timeout."""
-    waits = [asyncio.create_task(news.wait()), asyncio.create_task(pressed.get())]
+    waits = [asyncio.create_task(change.wait()), asyncio.create_task(pressed.get())]
     try:
         await asyncio.wait(waits, timeout=_REDRAW_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         return waits[1].result() if waits[1].done() else []  # type: ignore[return-value]  # what the queue holds

@@ -13,11 +13,11 @@ from support.suite.mutations import dumped, mutated_often
 from support.wadm.to_convert import application, wrong
 from trellis.lattice.domain.projection import project
 from trellis.lattice.domain.reading import LatticeDataError
-from trellis_cli.migrate.model.to_v2.convert import Around, Source, convert
+from trellis_cli.migrate.model.to_v2.convert import Environment, Source, convert
 from trellis_cli.secrets.model import RuleInputs
 
 _GRANT = ConnectionGrant(frozenset({"shop"}), frozenset({("shop", "default")}))
-_KNOWN = Around(RuleInputs(_GRANT, None, frozenset(), "kube"), frozenset({"ui", "cart"}))
+_KNOWN = Environment(RuleInputs(_GRANT, None, frozenset(), "kube"), frozenset({"ui", "cart"}))
 
 
 def _application(rng: random.Random) -> tuple[Any, bool]:
@@ -26,7 +26,7 @@ def _application(rng: random.Random) -> tuple[Any, bool]:
 
 def _judge(case: tuple[Any, bool]) -> str:
     manifest, known = case
-    found = convert(Source(manifest, "", "shop"), _KNOWN if known else Around())
+    found = convert(Source(manifest, "", "shop"), _KNOWN if known else Environment())
     accepted = tried(lambda: (orjson.dumps(manifest), project(manifest)), LatticeDataError, TypeError, RecursionError)[
         0
     ]

@@ -129,8 +129,8 @@ SERVICES: Final = (
         "architecture: one writer per object",
         "service_reflector",
         "_service_names",
-        "foreign = there is not None and not there.application and not there.peers",
-        "foreign = there is not None and there.application and not there.peers",
+        "foreign = there is not None and not there.application and not there.of_other_controller",
+        "foreign = there is not None and there.application and not there.of_other_controller",
         "tests/unit/service_reflector/test_decide.py::test_the_service_of_another_owner_is_left_alone_and_reported",
     ),
     Break(
@@ -149,7 +149,7 @@ SERVICES: Final = (
         "service_reflector",
         "_uninstall",
         "if service.application:",
-        "if service.peers:",
+        "if service.of_other_controller:",
         "tests/unit/service_reflector/test_decide.py::test_uninstalling_lets_every_one_go_and_does_nothing_else",
     ),
 )

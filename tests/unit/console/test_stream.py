@@ -129,7 +129,7 @@ async def test_a_viewer_with_all_permissions_sees_everything(world: World) -> No
     assert host["applications"] == ["shop"]
     assert page.entities["service/team/shop"]["hosts"] == ["host/team/hosts-1"]
     assert page.entities["service/team/shop"]["endpoints"] == {"ready": 1, "all": 1}
-    assert page.entities["node/n1"]["shims"]["spin"]["stage"] in {"Waiting", "Held"}
+    assert page.entities["node/n1"]["shims"]["spin"]["stage"] in {"Waiting", "Blocked"}
     assert page.entities["controller/team/ring"]["wakes"] == 3
     assert "hunter2" not in str(page.entities)
 

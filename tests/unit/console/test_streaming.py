@@ -32,12 +32,12 @@ class Source:
     def __init__(self) -> None:
         self.epoch = "ab"
         self.journal = Journal(50)
-        self.news = ChangeSignal()
+        self.changes = ChangeSignal()
         self.over = False
 
     def write(self, **entities: Any) -> None:
         if self.journal.write(entities):
-            self.news.notify()
+            self.changes.notify()
 
 
 class Stage:
@@ -143,7 +143,7 @@ async def test_a_stream_states_why_it_ends(stage: Stage, end: str, reason: str) 
                         stage.stopping.set()
                     case "audience":
                         stage.source.over = True
-                        stage.source.news.notify()
+                        stage.source.changes.notify()
                     case _:
                         pass
         assert received[-1].event == "bye"

@@ -13,7 +13,7 @@ import orjson
 import pytest
 import structlog
 
-from host_manager.domain.v2.published import story_of
+from host_manager.domain.v2.published import object_of
 from host_manager.timings import Timings
 from host_manager.v2.gather import V2Cache
 from host_manager.v2.reconciler import KEY, V2Reconciler
@@ -49,12 +49,12 @@ class SomeBus:
         self.trouble: Exception | None = None
 
     async def publish(self, event: EventData, *, dedup: str) -> None:
-        self.tried.append((story_of(event), dedup))
+        self.tried.append((object_of(event), dedup))
         if self.trouble is not None:
             raise self.trouble
         trace = current_trace()
         assert trace is not None
-        self.traces.setdefault(story_of(event), set()).add(trace.trace_id)
+        self.traces.setdefault(object_of(event), set()).add(trace.trace_id)
         self.stored.append(event)
 
     async def last_events(self, models: Sequence[type[EventData]]) -> AsyncIterator[EventData]:

@@ -98,7 +98,7 @@ def foreign(name: str = "shop") -> ServiceView:
     return view_service(stored({"metadata": {"name": name, "namespace": "g"}, "spec": {"selector": {"a": "b"}}}))
 
 
-def peers(**metadata: Any) -> ServiceView:
+def service_of_other_controller(**metadata: Any) -> ServiceView:
     ports = [{"name": "http", "port": 8080, "targetPort": 8080, "protocol": "TCP"}]
     made = {
         "metadata": {
@@ -295,7 +295,7 @@ def test_two_lattices_have_a_service_each_and_keep_it() -> None:
 
 
 def test_a_service_of_the_peer_is_adopted_without_a_gap() -> None:
-    world = snapshot(claim(), services={"shop": peers()})
+    world = snapshot(claim(), services={"shop": service_of_other_controller()})
     actions = decide(world)
     assert kinds(actions) == ["WriteSlice", "PatchService", "DropOthers"]
     patch = actions[1]
@@ -303,7 +303,7 @@ def test_a_service_of_the_peer_is_adopted_without_a_gap() -> None:
     assert patch.patch["spec"]["selector"] is None
     assert patch.patch["metadata"]["annotations"][names.ANNOTATION_ADOPTING] == "true"
     assert patch.patch["metadata"]["finalizers"] == []
-    assert decide(snapshot(services={"shop": peers()})) == [], "whose it is is not known"
+    assert decide(snapshot(services={"shop": service_of_other_controller()})) == [], "whose it is is not known"
 
 
 def test_endpoints_of_others_are_dropped_until_that_is_done() -> None:
@@ -425,7 +425,7 @@ def test_what_is_kept_goes_with_the_application_and_waits_for_its_lattice() -> N
     theirs = replace(foreign(), uid="theirs")
     taken = decide(replace(world, services={"shop": theirs}))
     assert DeleteSlice(piece, "Unpublished") in taken, "it would lead somebody else's Service to our hosts"
-    edited = replace(addressed(had.services["shop"]), application="", lattice="", peers=True)
+    edited = replace(addressed(had.services["shop"]), application="", lattice="", of_other_controller=True)
     assert decide(replace(removed, services={"shop": edited})) == [], (
         "its Service is there, and nobody knows whose it is"
     )

@@ -65,7 +65,7 @@ def test_a_slice_belongs_to_a_service_from_its_deletion_on(first: str) -> None:
 
 def test_the_service_may_have_lost_its_marks_before_it_went() -> None:
     world = World()
-    edited = replace(SERVICE, application="", lattice="", peers=True)
+    edited = replace(SERVICE, application="", lattice="", of_other_controller=True)
     world.service(None, edited)
     world.slice(None, PIECE)
     world.woken.clear()

@@ -26,8 +26,8 @@ from trellis.read_model.explain.service import (
 )
 from trellis.read_model.explain.subject import Absence, Beside
 from trellis.read_model.reading.explained import view_warning
-from trellis_cli.status.mirrors import Mirrors, counted, unreached
-from trellis_cli.status.rows import mirrors_part
+from trellis_cli.status.reflected_services import ReflectedServices, counted, unreached
+from trellis_cli.status.rows import reflected_services_part
 
 LISTENER = Listener("httpserver", 8080, Protocol.HTTP, Family.ANY, ((("zone", "a"),),), ("shop-httpserver",))
 SERVICE = ServiceView(
@@ -204,12 +204,12 @@ def test_only_warnings_about_groups_are_read() -> None:
 
 def test_services_that_lead_nowhere_are_counted_and_named() -> None:
     idle = replace(SLICE, endpoints=({**ENDPOINT, "conditions": {"ready": False}},))
-    assert counted([SERVICE, replace(SERVICE, application="")], [SLICE], "x") == Mirrors(1, [], "x")
+    assert counted([SERVICE, replace(SERVICE, application="")], [SLICE], "x") == ReflectedServices(1, [], "x")
     assert counted([SERVICE], [idle], "").without_endpoints == ["g/shop"]
-    assert mirrors_part(Mirrors(1, [], "x")).problem == ""
-    assert mirrors_part(Mirrors()).problem == "", "nothing is there to be looked after"
-    assert "trellis run service-reflector" in mirrors_part(Mirrors(1, [], "")).problem
-    many = mirrors_part(Mirrors(9, [f"g/{number}" for number in range(9)], "x")).problem
+    assert reflected_services_part(ReflectedServices(1, [], "x")).problem == ""
+    assert reflected_services_part(ReflectedServices()).problem == "", "nothing is there to be looked after"
+    assert "trellis run service-reflector" in reflected_services_part(ReflectedServices(1, [], "")).problem
+    many = reflected_services_part(ReflectedServices(9, [f"g/{number}" for number in range(9)], "x")).problem
     assert "g/0, g/1, g/2, g/3, g/4 and 4 more" in many
 
 
@@ -222,7 +222,7 @@ def test_an_application_that_gets_no_service_is_counted_until_it_has_one_or_is_d
     assert unreached(LOOPBACK, [], [deleted]) == {}, "its lattice has it no more"
     assert unreached(LOOPBACK, [SERVICE], [group]) == {}
     assert unreached(LOOPBACK, [], []) == {}, "its hosts are gone"
-    part = mirrors_part(Mirrors(leader="x", unreached={"g/shop": reason}))
+    part = reflected_services_part(ReflectedServices(leader="x", unreached={"g/shop": reason}))
     assert lacking(part.problem, f"g/shop: {reason}", "trellis explain service/shop -n g") == []
     assert lacking(part.text, "1", "service-reflector", "x") == []
 

@@ -17,7 +17,7 @@ from trellis.telemetry import Metrics, setup
 from trellis_cli.apps.row import read_applications
 from trellis_cli.controllers.table import read_controllers
 from trellis_cli.status import command as status
-from trellis_cli.status.command import _hosts, _mirrors, _service
+from trellis_cli.status.command import _hosts, _reflected_services, _service
 from trellis_cli.status.row import Part
 from trellis_dev.fakes.fake import FakeKube
 
@@ -27,7 +27,7 @@ HOLDER = "pod-1"
 ROWS: dict[str, Callable[[FakeKube], Awaitable[Part]]] = {
     "provisioner": lambda kube: _service(kube, "provisioner", NS, datetime.now(UTC)),
     "host-manager": lambda kube: _hosts(kube, NS),
-    "service-reflector": lambda kube: _mirrors(kube, NS),
+    "service-reflector": lambda kube: _reflected_services(kube, NS),
     "application-manager": lambda kube: read_applications(kube, NS, []),
     "controller-host": lambda kube: read_controllers(kube, NS),
 }

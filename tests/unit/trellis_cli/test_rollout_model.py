@@ -115,9 +115,9 @@ def test_each_node_has_its_stage_and_the_reason() -> None:
         "broken": (NodeStage.FAILED, "it broke"),
         "busy": (NodeStage.IN_PROGRESS, ""),
         "waits": (NodeStage.WAITING, ""),
-        "arm": (NodeStage.HELD, "NoSourceForPlatform"),
+        "arm": (NodeStage.BLOCKED, "NoSourceForPlatform"),
     }
-    assert summary(found) == "spin: Progressing: 1 of 5 nodes updated, 1 in progress, 1 failed, 1 held, 1 waiting"
+    assert summary(found) == "spin: Progressing: 1 of 5 nodes updated, 1 in progress, 1 failed, 1 blocked, 1 waiting"
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_each_node_has_its_stage_and_the_reason() -> None:
 )
 def test_a_node_that_may_not_start_is_shown_as_waiting_with_the_reason(changes: dict[str, Any], reason: str) -> None:
     nodes = {node.name: node for node in standing(a_node("waits"), BROKEN, **changes).nodes}
-    assert (nodes["waits"].stage, nodes["waits"].message) == (NodeStage.HELD, reason)
+    assert (nodes["waits"].stage, nodes["waits"].message) == (NodeStage.BLOCKED, reason)
 
 
 def test_a_node_that_is_to_lose_it_is_leaving_and_not_counted_as_wanted() -> None:
@@ -275,7 +275,7 @@ def test_the_document_has_every_stage_and_the_revisions() -> None:
 def test_a_node_with_the_handler_of_another_shim_is_shown_as_waiting_with_the_reason() -> None:
     rival, younger = a_shim("zzz", handler=SPIN.handler, created_at=1000), replace(SPIN, created_at=1001)
     [node] = standing(a_node("shared"), shim=younger, shims=(younger, rival)).nodes
-    assert (node.stage, node.message) == (NodeStage.HELD, "HandlerConflict")
+    assert (node.stage, node.message) == (NodeStage.BLOCKED, "HandlerConflict")
     [node] = standing(a_node("shared"), shim=rival, shims=(younger, rival)).nodes
     assert node.stage is NodeStage.WAITING
 
@@ -283,7 +283,7 @@ def test_a_node_with_the_handler_of_another_shim_is_shown_as_waiting_with_the_re
 def test_a_failure_of_another_shim_is_none_of_a_refused_one() -> None:
     unpinned = replace(SPIN, sources=())
     [node] = standing(failed(a_node("n"), "digest-of-another"), shim=unpinned).nodes
-    assert (node.stage, node.message) == (NodeStage.HELD, "NoSourceForPlatform")
+    assert (node.stage, node.message) == (NodeStage.BLOCKED, "NoSourceForPlatform")
 
 
 def test_the_text_of_a_failure_of_another_shim_is_not_shown() -> None:
@@ -306,4 +306,4 @@ def test_a_failure_beside_a_paused_shim_is_shown() -> None:
 
 def test_what_stays_of_a_shim_that_cannot_be_read_is_not_leaving() -> None:
     [node] = standing(OLD, shim=replace(SPIN, invalid="spec: bad")).nodes
-    assert (node.stage, node.message) == (NodeStage.HELD, "InvalidShim")
+    assert (node.stage, node.message) == (NodeStage.BLOCKED, "InvalidShim")

@@ -266,7 +266,7 @@ def test_one_problem_anywhere_makes_the_status_not_ok() -> None:
         replace(good, hosts=replace(fine, problem="x")),
         replace(good, applications=replace(fine, problem="x")),
         replace(good, secrets=replace(fine, problem="x")),
-        replace(good, mirrors=replace(fine, problem="x")),
+        replace(good, reflected_services=replace(fine, problem="x")),
         replace(good, controllers=replace(fine, problem="x")),
         replace(good, bus=replace(fine, problem="x")),
     ):

@@ -13,7 +13,7 @@ from support.lattices.v2_objects import errors_of
 from support.wadm.manifests import capability, link, manifest
 from trellis.crds.secret_grants import SecretGrantSpec
 from trellis.names import LABEL_MIGRATED_FROM
-from trellis_cli.migrate.model.to_v2.convert import Around, Source, convert
+from trellis_cli.migrate.model.to_v2.convert import Environment, Source, convert
 from trellis_cli.migrate.model.to_v2.object_names import part_name
 from trellis_cli.migrate.model.to_v2.report import Conversion, Line, Reason, Way
 from trellis_cli.secrets.model import RuleInputs
@@ -54,11 +54,11 @@ def app(*components: Manifest, name: str = "shop", **annotations: str) -> Manife
     return manifest(name, *components, **annotations) | {"spec": {"components": list(components)}}
 
 
-ALONE = Around()
+ALONE = Environment()
 
 
-def converted(found: Manifest, around: Around = ALONE, *, deployed: bool = True) -> Conversion:
-    result = convert(Source(found, found["metadata"]["name"], "shop", deployed=deployed), around)
+def converted(found: Manifest, environment: Environment = ALONE, *, deployed: bool = True) -> Conversion:
+    result = convert(Source(found, found["metadata"]["name"], "shop", deployed=deployed), environment)
     assert [error for item in result.objects for error in errors_of(item)] == []
     return result
 
@@ -114,7 +114,7 @@ def test_the_service_comes_before_the_workload_that_refers_to_it() -> None:
 
 
 def test_the_service_of_v1_is_never_in_the_output() -> None:
-    found = converted(manifest(), Around(reflected=frozenset({"shop"})))
+    found = converted(manifest(), Environment(reflected=frozenset({"shop"})))
     [service] = of_kind(found, "Service")
     assert service["metadata"]["name"] == "shop-v2"
     [workload] = of_kind(found, "WorkloadDeployment")
@@ -125,16 +125,16 @@ def test_the_service_of_v1_is_never_in_the_output() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "around"),
+    ("name", "environment"),
     [
-        ("shop", Around(reflected=frozenset({"shop", "shop-v2"}))),
-        ("shop", Around(reflected=frozenset({"shop"}), applications=frozenset({"shop", "shop-v2"}))),
-        ("a" * 61, Around(reflected=frozenset({"a" * 61}))),
+        ("shop", Environment(reflected=frozenset({"shop", "shop-v2"}))),
+        ("shop", Environment(reflected=frozenset({"shop"}), applications=frozenset({"shop", "shop-v2"}))),
+        ("a" * 61, Environment(reflected=frozenset({"a" * 61}))),
     ],
     ids=["v1 has it", "an application without a Service on v1", "too long"],
 )
-def test_the_service_of_v2_has_no_name_of_another_application(name: str, around: Around) -> None:
-    [service] = of_kind(converted(manifest(name), around), "Service")
+def test_the_service_of_v2_has_no_name_of_another_application(name: str, environment: Environment) -> None:
+    [service] = of_kind(converted(manifest(name), environment), "Service")
     assert service["metadata"]["name"] == part_name(name, "v2", "beside v1")
 
 
@@ -688,9 +688,9 @@ def with_secret(policy: Manifest, **source: str) -> Manifest:
     return found
 
 
-def rules(*grants: Grant) -> Around:
+def rules(*grants: Grant) -> Environment:
     link_of = ConnectionGrant(frozenset({"shop"}), frozenset({("shop", "default")}), grants)
-    return Around(RuleInputs(link_of, None, frozenset(), "kube"))
+    return Environment(RuleInputs(link_of, None, frozenset(), "kube"))
 
 
 def secret_from(result: Conversion) -> list[Manifest]:
@@ -722,7 +722,7 @@ def test_an_impersonated_account_is_reported() -> None:
     assert lines(found, Reason.SECRET_IMPERSONATION)
 
 
-@pytest.mark.parametrize("around", [rules(), ALONE], ids=["known", "unknown"])
+@pytest.mark.parametrize("environment", [rules(), ALONE], ids=["known", "unknown"])
 @pytest.mark.parametrize(
     ("policy", "reason"),
     [
@@ -733,9 +733,11 @@ def test_an_impersonated_account_is_reported() -> None:
     ],
     ids=["another namespace", "the namespace default", "another backend", "a backend without namespaces"],
 )
-def test_a_secret_that_v2_cannot_read_is_not_referenced(policy: Manifest, reason: Reason, around: Around) -> None:
+def test_a_secret_that_v2_cannot_read_is_not_referenced(
+    policy: Manifest, reason: Reason, environment: Environment
+) -> None:
     """A Secret of the same name in the namespace of the workload can be another one."""
-    found = converted(with_secret(policy), around)
+    found = converted(with_secret(policy), environment)
     assert secret_from(found) == []
     assert lines(found, reason)
 

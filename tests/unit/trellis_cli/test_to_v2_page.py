@@ -7,7 +7,7 @@ import re
 from support.lattices.v2_objects import errors_of
 from support.suite.commands import expect_command
 from support.wadm.migration_page import PAGE, manifests
-from trellis_cli.migrate.model.to_v2.convert import Around, Source, convert
+from trellis_cli.migrate.model.to_v2.convert import Environment, Source, convert
 from trellis_cli.migrate.model.to_v2.report import Reason
 
 ROWS = re.compile(r"^\| `([^`]+)` \| `([A-Za-z0-9]+)` \| ([a-z0-9, ]*) \|$", re.MULTILINE)
@@ -16,8 +16,8 @@ ROWS_OF_BOTH = re.compile(r"^\| `([a-z]+)` \| `([^`]+)` \| `([A-Za-z0-9]+)` \| (
 
 def test_the_example_has_the_output_and_the_report_of_the_page() -> None:
     applications = {item["metadata"]["name"]: item for item in manifests("applications")}
-    around = Around(reflected=frozenset(applications))
-    found = [convert(Source(applications[name], name, "web"), around) for name in sorted(applications)]
+    environment = Environment(reflected=frozenset(applications))
+    found = [convert(Source(applications[name], name, "web"), environment) for name in sorted(applications)]
     objects = [item for conversion in found for item in conversion.objects]
     assert objects == manifests("objects")
     assert [error for item in objects for error in errors_of(item)] == []

@@ -10,24 +10,24 @@ from hypothesis import strategies as st
 
 from secrets_backend.domain.decide import ConnectionGrant
 from support.wadm.to_convert import application, wrong
-from trellis_cli.migrate.model.to_v2.convert import Around, Source, convert
+from trellis_cli.migrate.model.to_v2.convert import Environment, Source, convert
 from trellis_cli.migrate.model.to_v2.report import Reason
 from trellis_cli.secrets.model import RuleInputs
 
-KNOWN = Around(
+KNOWN = Environment(
     RuleInputs(ConnectionGrant(frozenset({"shop"}), frozenset({("shop", "default")})), None, frozenset(), "kube"),
     frozenset({"ui", "cart"}),
 )
 
 
 @settings(max_examples=150, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
-@given(rng=st.randoms(use_true_random=False), around=st.sampled_from([Around(), KNOWN]))
+@given(rng=st.randoms(use_true_random=False), environment=st.sampled_from([Environment(), KNOWN]))
 def test_each_part_is_in_an_object_or_in_the_report_and_the_objects_are_valid(
-    rng: random.Random, around: Around
+    rng: random.Random, environment: Environment
 ) -> None:
     manifest = application(rng)
     note(repr(manifest))
-    found = convert(Source(manifest, manifest["metadata"]["name"], "shop"), around)
+    found = convert(Source(manifest, manifest["metadata"]["name"], "shop"), environment)
     assert wrong(manifest, manifest["metadata"]["name"], found) == []
 
 
@@ -43,9 +43,9 @@ def test_the_applications_that_are_tried_have_every_kind_of_part() -> None:
     seen = set()
     for number in range(400):
         manifest = application(random.Random(number))
-        for around in (Around(), KNOWN):
+        for environment in (Environment(), KNOWN):
             source = Source(manifest, manifest["metadata"]["name"], "shop", deployed=number % 2 == 0)
-            seen |= {line.reason for line in convert(source, around).lines}
+            seen |= {line.reason for line in convert(source, environment).lines}
     rare = {Reason.INVALID_MANIFEST, Reason.IGNORED_BY_WADM, Reason.CONFIGURATION_TOO_LARGE, Reason.TOO_MANY_INTERFACES}
     rare |= {Reason.CONFIGURATION_VALUE, Reason.CLAIMS_NOT_CHECKED}
     assert set(Reason) - rare - seen == set()

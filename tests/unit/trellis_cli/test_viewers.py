@@ -49,7 +49,7 @@ ROWS: dict[str, Row] = {
     "circuit-breakers": lambda kube: status._breakers(kube, NS),
     "hosts": lambda kube: status._hosts(kube, NS),
     "applications": lambda kube: status._applications(kube, NS),
-    "reflected-services": lambda kube: status._mirrors(kube, NS),
+    "reflected-services": lambda kube: status._reflected_services(kube, NS),
     "secrets": lambda kube: status._secrets(kube, NS),
     "controllers": lambda kube: read_controllers(kube, NS),
 }

@@ -12,7 +12,7 @@ from typing import Final
 
 from host_manager.domain.v2.deployments import artifact_events, deployment_events
 from host_manager.domain.v2.hosts import host_events
-from host_manager.domain.v2.published import Published, story_of
+from host_manager.domain.v2.published import Published, object_of
 from host_manager.domain.v2.trust import Evidence, Trust
 from host_manager.domain.v2.workloads import Owners, failure_events, failures, lifecycle_events
 from trellis.events.envelope import EventData
@@ -34,11 +34,11 @@ def decide(
     """Return the events to publish, those about one object together; ``unknown``: namespaces that cannot be read."""
     if not knows_enough(cluster):
         return []
-    stories: dict[str, list[EventData]] = {}
+    by_object: dict[str, list[EventData]] = {}
     for event in _events(cluster, published, trust):
         if event.key()[0] not in unknown:
-            stories.setdefault(story_of(event), []).append(event)
-    return [event for events in stories.values() for event in events]
+            by_object.setdefault(object_of(event), []).append(event)
+    return [event for events in by_object.values() for event in events]
 
 
 def forget_deleted(cluster: Cluster, published: Published, unknown: Collection[str] = frozenset()) -> None:

@@ -165,8 +165,8 @@ def _key(event: EventData) -> str:
     return "/".join(event.key())
 
 
-def stories_of(snapshot: Snapshot) -> set[str]:
-    """Return the objects that events can be about, as ``story_of`` names them."""
+def objects_of(snapshot: Snapshot) -> set[str]:
+    """Return the objects that events can be about, as ``object_of`` names them."""
     return {
         *(f"WorkloadDeployment {item.meta.key}" for item in snapshot.deployments),
         *(f"WorkloadReplicaSet {item.meta.key}" for item in snapshot.replica_sets),
@@ -176,7 +176,7 @@ def stories_of(snapshot: Snapshot) -> set[str]:
     }
 
 
-def story_of(event: EventData) -> str:
+def object_of(event: EventData) -> str:
     """Return the object whose change an event belongs to: kind, namespace and name; the events of it have one trace."""
     match event:
         case WorkloadFailed():

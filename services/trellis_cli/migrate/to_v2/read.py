@@ -32,7 +32,7 @@ from trellis.read_model.reading.served import list_served
 from trellis.read_model.tables.apps import application_of
 from trellis_cli.apps.ask import NoLatticeError, address_of, asking, by_lattice, group_of, name_of, read_groups
 from trellis_cli.common.errors import CommandError, describe_error
-from trellis_cli.migrate.model.to_v2.convert import Around, Source, convert
+from trellis_cli.migrate.model.to_v2.convert import Environment, Source, convert
 from trellis_cli.migrate.model.to_v2.report import Conversion
 from trellis_cli.secrets.model import RuleInputs, connection_grant_of
 
@@ -81,7 +81,7 @@ async def read(kube: Kube, namespace: str | None, nats: str | None, *, from_wadm
     views = tuple(map(view_service, (await kube.list(SERVICES, namespace)).items))
     reflected: dict[str, set[str]] = {}
     for view in views:
-        if view.application or view.peers:
+        if view.application or view.of_other_controller:
             reflected.setdefault(view.namespace, set()).add(view.name)
     grants, notes = await _grants(kube, namespace)
     if from_wadm:
@@ -94,15 +94,15 @@ async def read(kube: Kube, namespace: str | None, nats: str | None, *, from_wadm
     for source, _ in sources:
         applications.setdefault(source.namespace, set()).add(names.service_name(source.name))
 
-    def around(namespace: str, lattice: str) -> Around:
-        return Around(
+    def environment(namespace: str, lattice: str) -> Environment:
+        return Environment(
             grants.of(namespace, lattice),
             frozenset(reflected.get(namespace, ())),
             frozenset(applications[namespace]),
             grants.settings.secrets_backend,
         )
 
-    found = [convert(source, around(source.namespace, lattice)) for source, lattice in sources]
+    found = [convert(source, environment(source.namespace, lattice)) for source, lattice in sources]
     ordered = sorted(found, key=lambda item: (item.namespace, item.application))
     return Found(tuple(ordered), views, tuple(unread), tuple(notes))
 

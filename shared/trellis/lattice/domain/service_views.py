@@ -79,7 +79,8 @@ class ServiceView:
     """A Service. ``application`` and ``lattice``: what it reflects, "" if Trellis does not manage it.
 
     ``original``: ``namespace/name`` of the original if a user copied the Service, otherwise "".
-    ``peers``: created by wasmcloud-operator, or with its finalizer, as reflected Services and their copies have.
+    ``of_other_controller``: created by wasmcloud-operator, or with its finalizer, as reflected Services and their
+    copies have.
     ``manifest``: labels, annotations, finalizers and spec if Trellis or wasmcloud-operator manages it, otherwise None.
     """
 
@@ -89,7 +90,7 @@ class ServiceView:
     resource_version: str
     application: str = ""
     lattice: str = ""
-    peers: bool = False
+    of_other_controller: bool = False
     deleting: bool = False
     manifest: Manifest | None = None
     original: str = ""
@@ -120,7 +121,7 @@ def view_service(service: Manifest) -> ServiceView:
     if original or (application and not names.may_be_service_of(metadata["name"], application)):
         application = ""
     finalizers = metadata.get("finalizers") or ()
-    peers = names.WASMCLOUD_OPERATOR_SERVICE in finalizers or (
+    of_other_controller = names.WASMCLOUD_OPERATOR_SERVICE in finalizers or (
         labels.get(names.LABEL_MANAGED_BY) in NAMES[Peer.WASMCLOUD_OPERATOR] and not metadata.get("ownerReferences")
     )
     kept = {
@@ -136,9 +137,9 @@ def view_service(service: Manifest) -> ServiceView:
         resource_version=metadata["resourceVersion"],
         application=application,
         lattice=annotations.get(names.ANNOTATION_LATTICE, "") if application else "",
-        peers=not application and peers,
+        of_other_controller=not application and of_other_controller,
         deleting=bool(metadata.get("deletionTimestamp")),
-        manifest=kept if application or peers else None,
+        manifest=kept if application or of_other_controller else None,
         original=original,
     )
 

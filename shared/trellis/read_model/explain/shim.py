@@ -131,8 +131,8 @@ def _nodes(snapshot: ShimSnapshot, view: ShimView, standing: Standing) -> Iterat
 def _node(snapshot: ShimSnapshot, node: NodeView, shim_node: ShimNode) -> Line | None:
     if shim_node.stage in {NodeStage.UPDATED, NodeStage.REMOVING}:
         return None
-    # A node that is held for a reason of this Shim does not wait for the Job there, which is of other Shims.
-    found = None if shim_node.stage is NodeStage.HELD else snapshot.causes.get(node.name)
+    # A node that is blocked for a reason of this Shim does not wait for the Job there, which is of other Shims.
+    found = None if shim_node.stage is NodeStage.BLOCKED else snapshot.causes.get(node.name)
     if found is None and shim_node.stage is NodeStage.FAILED:
         found = failure_line(shim_node.message, None)
     if found is None and not node.ready:

@@ -90,7 +90,7 @@ class Audience:
         self.epoch: Final = secrets.token_hex(8)
         self.journal: Final = Journal(pace.ids_kept)
         self._pace: Final = pace
-        self.news: Final = ChangeSignal()
+        self.changes: Final = ChangeSignal()
         self._composer: Final = Composer()
         self._watches: Final = Watches(kube, parts.own, namespaces, self._take, pace.watch)
         self._kube: Final = kube
@@ -118,7 +118,7 @@ class Audience:
             await self._run()
         finally:
             self.over = True
-            self.news.notify()
+            self.changes.notify()
 
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -148,7 +148,7 @@ class Audience:
         for status in self._watches.statuses():
             self._composer.report(status)
         if self.journal.write(self._composer.flush() | self._v2_changes()):
-            self.news.notify()
+            self.changes.notify()
 
     def _v2_changes(self) -> dict[str, Entity | None]:
         """Return the changes of wasmCloud v2, none before the next evaluation is due."""

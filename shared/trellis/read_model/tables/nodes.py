@@ -68,7 +68,7 @@ _HEALTH_BY_REASON: Final[Mapping[str, Health]] = {
     ShimReason.PAUSED.value: Health.SUSPENDED,
     ShimReason.HALTED.value: Health.SUSPENDED,
 }
-"""Health of a node by the reason that a Shim is held there; Degraded for any other."""
+"""Health of a node by the reason that a Shim is blocked there; Degraded for any other."""
 _STATE_TEXTS: Final[Mapping[NodeState, str]] = {
     NodeState.READY: "ready",
     NodeState.PROVISIONING: "provisioning",
@@ -199,9 +199,9 @@ def node_health(row: NodeRow, stages: Mapping[str, ShimNode], cause: Line | None
 
 
 def _shim_obstacle(row: NodeRow, stages: Mapping[str, ShimNode]) -> Verdict | None:
-    """Return the health if a Shim is held on the node, or its installers are rejected."""
+    """Return the health if a Shim is blocked on the node, or its installers are rejected."""
     for name, item in sorted(stages.items()):
-        if item.stage is NodeStage.HELD:
+        if item.stage is NodeStage.BLOCKED:
             return Verdict(
                 _HEALTH_BY_REASON.get(item.message, Health.DEGRADED), item.message, f"Shim {name} is not installed"
             )

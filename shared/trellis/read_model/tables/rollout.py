@@ -39,7 +39,7 @@ _REFUSED: Final = frozenset(
 )
 """Reasons of Degraded for a write that the API server rejects: it is retried every few seconds."""
 _OF_SPEC: Final = frozenset(refusal.value for refusal in Refusal)
-"""Reasons for which a node is held until the spec of a Shim changes."""
+"""Reasons for which a node is blocked until the spec of a Shim changes."""
 
 
 _OF_INSTALLERS: Final = frozenset({NodeReason.JOB_REFUSED.value, NodeReason.INSTALLER_REFUSED.value})
@@ -52,7 +52,7 @@ class NodeStage(StrEnum):
     UPDATED = "Updated"
     IN_PROGRESS = "InProgress"
     FAILED = "Failed"
-    HELD = "Held"
+    BLOCKED = "Blocked"
     WAITING = "Waiting"
     REMOVING = "Removing"
 
@@ -89,7 +89,7 @@ class RolloutSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class ShimNode:
-    """One node of the rollout; ``message``: why it failed, or the reason that it is held; ``attempt``: the last one."""
+    """One node of the rollout; ``message``: why it failed or is blocked; ``attempt``: the last one."""
 
     name: str
     stage: NodeStage
@@ -230,7 +230,7 @@ def shim_health(snapshot: RolloutSnapshot, nodes: tuple[ShimNode, ...], phase: P
 
 def _by_phase(snapshot: RolloutSnapshot, nodes: tuple[ShimNode, ...], phase: Phase, message: str) -> Verdict:
     failing = [node for node in nodes if node.stage is NodeStage.FAILED]
-    refused = [node for node in nodes if node.stage is NodeStage.HELD and node.message in _OF_SPEC]
+    refused = [node for node in nodes if node.stage is NodeStage.BLOCKED and node.message in _OF_SPEC]
     match phase:
         case Phase.REMOVING:
             return Verdict(Health.PROGRESSING, Reason.REMOVING.value, message)
@@ -317,9 +317,9 @@ def node_of(snapshot: RolloutSnapshot, node: NodeView, outlook: Outlook) -> Shim
         return ShimNode(node.name, NodeStage.FAILED, failure.attempt, without_attempt(message))
     if not wanted:
         return ShimNode(node.name, NodeStage.REMOVING)
-    reason = _hold_reason(snapshot, wanted_shim, halted)
+    reason = _block_reason(snapshot, wanted_shim, halted)
     if reason:
-        return ShimNode(node.name, NodeStage.HELD, message=reason)
+        return ShimNode(node.name, NodeStage.BLOCKED, message=reason)
     return ShimNode(node.name, NodeStage.WAITING, rejected=outlook.rejected)
 
 
@@ -379,8 +379,8 @@ def _failed_target(snapshot: RolloutSnapshot, node: NodeView, auto: bool) -> Tar
     return None
 
 
-def _hold_reason(snapshot: RolloutSnapshot, wanted: WantedShim | Refusal, halted: bool) -> str:
-    """Return the reason that a node is held, "" if it waits for a slot."""
+def _block_reason(snapshot: RolloutSnapshot, wanted: WantedShim | Refusal, halted: bool) -> str:
+    """Return the reason why a node is blocked, "" if it waits for a slot."""
     if isinstance(wanted, Refusal):
         return wanted.value
     blocked = _blocking(snapshot)
@@ -483,10 +483,10 @@ def _of_status(snapshot: RolloutSnapshot) -> tuple[Phase, str, str]:
 
 def _stop_reason(snapshot: RolloutSnapshot, nodes: tuple[ShimNode, ...]) -> tuple[str, str]:
     """Return why no node is left that the rollout can continue on."""
-    held_nodes = [node for node in nodes if node.stage is NodeStage.HELD]
-    reason = held_nodes[0].message
+    blocked_nodes = [node for node in nodes if node.stage is NodeStage.BLOCKED]
+    reason = blocked_nodes[0].message
     found = _degraded(snapshot, frozenset({reason}))
-    message = f"{reason}: {found.message if found else _listed([node.name for node in held_nodes])}"
+    message = f"{reason}: {found.message if found else _listed([node.name for node in blocked_nodes])}"
     return message, f"see: trellis explain shim/{snapshot.shim.name}"
 
 

@@ -10,7 +10,7 @@ export const KINDS = [
 ] as const;
 export type Kind = (typeof KINDS)[number];
 
-export const STAGES = ["Updated", "InProgress", "Waiting", "Held", "Failed", "Removing"] as const;
+export const STAGES = ["Updated", "InProgress", "Waiting", "Blocked", "Failed", "Removing"] as const;
 export type Stage = (typeof STAGES)[number];
 
 interface Common {

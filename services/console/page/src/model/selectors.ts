@@ -346,7 +346,7 @@ export interface StageRow {
   readonly on: ShimOnNode;
 }
 
-const STAGE_ORDER: readonly Stage[] = ["Failed", "InProgress", "Held", "Removing", "Waiting", "Updated"];
+const STAGE_ORDER: readonly Stage[] = ["Failed", "InProgress", "Blocked", "Removing", "Waiting", "Updated"];
 
 /** Return the nodes of a rollout, the most urgent first. */
 export function rolloutRows(model: Model, shim: string, shown: { readonly text: string; readonly stage: string }): StageRow[] {

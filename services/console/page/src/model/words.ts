@@ -33,7 +33,7 @@ export const STAGE_WORDS: Readonly<Record<Stage, string>> = {
   Updated: "updated",
   InProgress: "in progress",
   Waiting: "waiting",
-  Held: "held",
+  Blocked: "blocked",
   Failed: "failed",
   Removing: "to be removed",
 };
@@ -42,7 +42,7 @@ export const STAGE_HEALTHS: Readonly<Record<Stage, Health>> = {
   Updated: "Healthy",
   InProgress: "Progressing",
   Waiting: "Progressing",
-  Held: "Suspended",
+  Blocked: "Suspended",
   Failed: "Degraded",
   Removing: "Progressing",
 };

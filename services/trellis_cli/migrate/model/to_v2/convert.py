@@ -64,7 +64,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class Environment:
     """State of the cluster that a conversion uses.
 
     ``rules``: grants of secrets, None if unknown; ``reflected``: names of Services that service_reflector has in the
@@ -78,26 +78,26 @@ class Around:
     backend: str = "kube"
 
 
-def convert(source: Source, around: Around = Around()) -> Conversion:
+def convert(source: Source, environment: Environment = Environment()) -> Conversion:
     """Return the objects and the report of an application."""
     try:
         app = read_app(source.manifest, source.name)
     except UnreadableError as error:
         line = Line("", Reason.INVALID_MANIFEST, f"wadm does not accept the manifest: {error}", "Correct it.")
         return Conversion(source.namespace, source.name, lines=(line,))
-    return _Conversion(app, source, around).result()
+    return _Conversion(app, source, environment).result()
 
 
 class _Conversion:
     """One conversion. Each step records what it translates."""
 
-    def __init__(self, app: App, source: Source, around: Around) -> None:
-        self.app, self.source, self.around = app, source, around
+    def __init__(self, app: App, source: Source, environment: Environment) -> None:
+        self.app, self.source, self.environment = app, source, environment
         self.record = Record()
         self.plain = names.service_name(app.name)
         self.labels = {names.LABEL_MIGRATED_FROM: self.plain}
         self.options = service_options(app)
-        self.secrets = Secrets(app, source.namespace, around.backend, around.rules, self.record)
+        self.secrets = Secrets(app, source.namespace, environment.backend, environment.rules, self.record)
         self.configs = ConfigMaps(app.name, source.namespace, self.labels, self.record)
         self.component_names = _component_names(app)
 
@@ -192,7 +192,7 @@ class _Conversion:
         serving = workload is next(item for item in workloads if item.listener)
         plain = self.plain if serving else part_name(self.app.name, listener.component)
         options = self.options if serving else ServiceOptions()
-        name = name_on_v2(plain, self.around.reflected, self.around.applications)
+        name = name_on_v2(plain, self.environment.reflected, self.environment.applications)
         plan = plan_service(listener, plain, name, options, self.source.namespace)
         note_route(listener, plan, self.source.namespace, self.record)
         return plan

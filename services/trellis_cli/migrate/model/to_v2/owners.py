@@ -101,7 +101,7 @@ def _refusal(target: Target, present: Mapping[str, Any], converted: Collection[O
 
 def _is_of_v1(service: Mapping[str, Any]) -> bool:
     view = view_service(service)
-    return bool(view.application or view.peers)
+    return bool(view.application or view.of_other_controller)
 
 
 def deletion(res: Resource, item: Mapping[str, Any]) -> str:

@@ -19,7 +19,7 @@ _APPLICATION_MESSAGE: Final = re.compile(r"application (?P<name>\S+) of lattice 
 
 
 @dataclass(frozen=True, slots=True)
-class Mirrors:
+class ReflectedServices:
     """``services``: their number; ``without_endpoints``: those without a ready host.
 
     ``leader``: "" for none, None if this account may not read it; ``unreached``: applications without a Service, by
@@ -64,12 +64,12 @@ def _apps(group: Manifest) -> set[str] | None:
     return {str(app.get("name")) for app in status.get("apps") or ()} if known else None
 
 
-def counted(services: Iterable[ServiceView], slices: Iterable[SliceView], leader: str | None) -> Mirrors:
+def counted(services: Iterable[ServiceView], slices: Iterable[SliceView], leader: str | None) -> ReflectedServices:
     """Return the counts; a Service has endpoints if one of its slices has a ready one."""
-    mirrors = sorted(service.key for service in services if service.application)
+    reflected = sorted(service.key for service in services if service.application)
     led = {
         piece.service_key
         for piece in slices
         if any((endpoint.get("conditions") or {}).get("ready") for endpoint in piece.endpoints)
     }
-    return Mirrors(len(mirrors), [key for key in mirrors if key not in led], leader)
+    return ReflectedServices(len(reflected), [key for key in reflected if key not in led], leader)
