@@ -1,13 +1,14 @@
 """Every broken situation of docs/troubleshooting.md has one health and one reason on all surfaces.
 
 Surfaces: the page of ``trellis explain``, the entities of the console and ``trellis top``, rows of ``trellis nodes``,
-the rollout of a Shim, the rows of ``trellis status``, and the condition Ready that the service of each kind writes and
-that ``kubectl get`` shows.
+the rollout of a Shim, the rows of ``trellis status``, the condition Ready that the service of each kind writes and
+that ``kubectl get`` shows, and the metrics that count objects by state or health.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ import yaml
 from controller_host.report.status import Seen as SeenController
 from controller_host.report.status import status_of as controller_status_of
 from host_manager.domain.status import health_of as group_health_of
+from host_manager.v2.reconciler import healths
 from provisioner.domain.shim_status import health_of as shim_health_of
 from support.console import seen_objects as objects
 from support.situations.objects import (
@@ -40,6 +42,8 @@ from support.situations.objects import (
 from support.situations.v2 import V2, Found, page_of
 from support.v2.entities import seen
 from support.v2.recordings import SITUATIONS, recording
+from trellis.crds.conditions import Health as Written
+from trellis.crds.conditions import State, state_of, summary
 from trellis.lattice.domain.service_views import view_pod, view_service
 from trellis.provisioning.nodes_and_jobs import view_node
 from trellis.read_model.entities.cards import (
@@ -63,6 +67,7 @@ from trellis.read_model.tables.apps import row_of
 from trellis.read_model.tables.controllers import controller_row
 from trellis.read_model.tables.nodes import rows_of, with_causes
 from trellis.read_model.tables.rollout import RolloutSnapshot, standing_of
+from trellis.v2.cluster import Cluster
 from trellis_cli.apps.row import applications_part, causes_of
 from trellis_cli.common.gather import Rollout
 from trellis_cli.controllers.model import controllers_part
@@ -72,6 +77,13 @@ from trellis_cli.status.rows import hosts_part, rollout_part
 from trellis_cli.top.model import Kind
 from trellis_cli.v2.row import v2_part
 
+V2_KINDS = {
+    "whost": "Host",
+    "workload": "Workload",
+    "workloaddeployment": "WorkloadDeployment",
+    "artifact": "Artifact",
+}
+"""Kinds of entities, and the label ``kind`` of ``trellis_wasmcloud_objects``."""
 DEFINITIONS = Path(__file__).parents[2] / "deploy/crds"
 
 
@@ -248,6 +260,40 @@ def test_the_status_of_controllers_agrees_with_the_health_of_a_controller(
     part = controllers_part([controller_row(found)], "leader")
     assert agrees(part, health)
     assert health is not Health.DEGRADED or reason in part.problem
+
+
+def state_in_metrics(written: Written) -> State:
+    """Return the label ``state`` of ``trellis_objects`` for an object with the conditions of this health."""
+    return state_of([{"type": verdict.type, "status": verdict.status} for verdict in summary(written)])
+
+
+@pytest.mark.parametrize(("world", "health"), [case[:2] for case in SHIMS.values()], ids=SHIMS)
+def test_metrics_count_a_shim_by_its_health(world: Nodes, health: Health) -> None:
+    assert health in SHOWN[state_in_metrics(shim_health_of(world.statuses["spin"].conditions))]
+
+
+@pytest.mark.parametrize(("found", "health"), [case[:2] for case in GROUPS.values()], ids=GROUPS)
+def test_metrics_count_a_host_group_by_its_health(found: Manifest, health: Health) -> None:
+    conditions = [
+        (condition["type"], condition["status"], condition["reason"], condition["message"])
+        for condition in found["status"]["conditions"]
+    ]
+    assert health in SHOWN[state_in_metrics(group_health_of(conditions))]
+
+
+@pytest.mark.parametrize(("seen", "health"), SEEN.values(), ids=SEEN)
+def test_metrics_count_a_controller_by_its_health(seen: SeenController, health: Health) -> None:
+    conditions = controller_status_of(seen, {}, "2026-01-01T00:00:00Z")["conditions"]
+    assert health in SHOWN[state_of(conditions)]
+
+
+@pytest.mark.parametrize("situation", SITUATIONS)
+def test_metrics_count_objects_of_wasmcloud_v2_by_their_health(situation: str) -> None:
+    at = recording(situation).end / 2
+    entities = seen(situation, at).values()
+    counted = healths(Cluster(recording(situation).snapshot(at)))
+    for entity, kind in V2_KINDS.items():
+        assert counted[kind] == Counter(item["health"] for item in entities if item["kind"] == entity), kind
 
 
 @pytest.mark.parametrize("definition", sorted(DEFINITIONS.rglob("*.*.*yaml")), ids=lambda path: path.stem)
