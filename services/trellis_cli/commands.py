@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand
 
 from trellis.runtime import gc
 from trellis_cli.common import additions
 from trellis_cli.common.messages import EXIT_FAILED, print_error
+from trellis_cli.common.usage import CommandGroup, word_arguments
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ RENAMED: Final = {"breaker": "circuit-breaker", "dead": "dead-letters", "let-go"
 """Current commands by their former names, which are rejected."""
 
 
-class Commands(TyperGroup):
+class Commands(CommandGroup):
     """The program. It has the name and help of each command, and imports a command when it is called."""
 
     def __init__(self, **attributes: Any) -> None:  # noqa: ANN401 (as of typer)
@@ -101,10 +102,11 @@ def _imported(name: str) -> Any:  # noqa: ANN401 (as above)
     if found is None:
         around.command(name, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(_missing)
     elif isinstance(found, typer.Typer):
-        around.add_typer(found, name=name)
+        around.add_typer(found, name=name, cls=CommandGroup)
     else:
         around.command(name)(found)
     group: Any = typer.main.get_group(around)
+    word_arguments(group.commands[name])
     return group.commands[name]
 
 

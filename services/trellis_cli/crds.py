@@ -39,7 +39,7 @@ app = typer.Typer(help="Check and apply the CRDs of Trellis.", no_args_is_help=T
 
 KindsArgument = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[KIND]...", help=f"of {', '.join(kind.plural for kind in OURS)}; default: all"),
+    typer.Argument(metavar="KIND", help=f"of {', '.join(kind.plural for kind in OURS)}; default: all"),
 ]
 
 

@@ -47,7 +47,9 @@ def up(  # noqa: PLR0913, PLR0917 (one parameter per option)
     jaeger: Jaeger = False,
     wadm: Annotated[bool, typer.Option("--wadm", help="Start wadm and wasmCloud hosts.")] = False,
     wadm_hosts: Annotated[int, typer.Option(min=0, max=50, help="Number of hosts of each lattice, with --wadm.")] = 1,
-    wadm_lattice: Annotated[list[str] | None, typer.Option(help="Lattice; default: 'default' (repeatable).")] = None,
+    wadm_lattice: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Lattice; default: 'default' (repeatable).")
+    ] = None,
     wadm_label: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="Label of the hosts (repeatable).")
     ] = None,

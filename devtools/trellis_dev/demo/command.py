@@ -55,7 +55,8 @@ def demo(  # noqa: PLR0913, PLR0917 - options of a command line
         bool, typer.Option("--use-current-context", help="use the cluster of the kubeconfig's current context")
     ] = False,
     node: Annotated[
-        list[str] | None, typer.Option("--node", help="with --use-current-context: a node to provision (repeatable)")
+        list[str] | None,
+        typer.Option("--node", metavar="NAME", help="with --use-current-context: a node to provision (repeatable)"),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="with --use-current-context: do not ask for confirmation")] = False,
     output: OutputOption = Format.TABLE,

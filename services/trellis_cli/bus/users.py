@@ -55,7 +55,9 @@ app.command("secret")(secret)
 @app.command("users")
 def users_command(
     directory: Annotated[Path, typer.Argument(help="directory of the files")],
-    cluster: Annotated[list[str], typer.Option(help="name of a cluster on the bus, its TRELLIS_CLUSTER (repeatable)")],
+    cluster: Annotated[
+        list[str], typer.Option(metavar="NAME", help="name of a cluster on the bus, its TRELLIS_CLUSTER (repeatable)")
+    ],
     replicas: Annotated[int, typer.Option(min=1, max=5, help="replicas of each JetStream stream")] = 1,
     route: Annotated[
         list[str] | None, typer.Option(metavar="HOST:PORT", help="cluster port of each server (repeatable)")

@@ -49,7 +49,7 @@ class Wanted:
 def check(  # noqa: PLR0913, PLR0917 - options of a command line
     services: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[SERVICE]...", help="services that must be ready; default: all that have pods"),
+        typer.Argument(metavar="SERVICE", help="services that must be ready; default: all that have pods"),
     ] = None,
     timeout: Annotated[str, typer.Option(metavar="DURATION", help="time to wait until everything is ready")] = "0s",
     bus: Annotated[bool, typer.Option("--bus/--no-bus", help="check the bus too")] = True,

@@ -26,11 +26,17 @@ _NAME_MAX: Final = 253
 def roles(
     namespace: Annotated[str, typer.Option("--namespace", "-n", help="namespace of the controllers and their account")],
     service_account: Annotated[
-        list[str] | None, typer.Option("--service-account", "-a", help="ServiceAccount of the controllers (repeatable)")
+        list[str] | None,
+        typer.Option("--service-account", "-a", metavar="NAME", help="ServiceAccount of the controllers (repeatable)"),
     ] = None,
     watch: Annotated[
         list[str] | None,
-        typer.Option("--watch", "-w", help="resource to list and watch, as jobs.batch (repeatable); default: none"),
+        typer.Option(
+            "--watch",
+            "-w",
+            metavar="RESOURCE",
+            help="resource to list and watch, as jobs.batch (repeatable); default: none",
+        ),
     ] = None,
     output: ManifestOption = Format.YAML,
 ) -> None:

@@ -107,7 +107,7 @@ def show(
 def replay(  # noqa: PLR0913, PLR0917 - options of a command line
     sequences: Annotated[
         list[int] | None,
-        typer.Argument(min=1, metavar="[SEQUENCE]...", help="sequences, as in `trellis dead-letters list`"),
+        typer.Argument(min=1, metavar="SEQUENCE", help="sequences, as in `trellis dead-letters list`"),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="all dead letters that the filters select")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="only print the result, change nothing")] = False,

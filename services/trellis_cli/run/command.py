@@ -16,7 +16,7 @@ from trellis_cli.run.services import run as run_chosen
 def run(
     services: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[SERVICE]...", help="of " + ", ".join(NAMED) + "; default: all except the console"),
+        typer.Argument(metavar="SERVICE", help="of " + ", ".join(NAMED) + "; default: all except the console"),
     ] = None,
     kubeconfig: Annotated[Path | None, typer.Option(help="kubeconfig file [env: TRELLIS_KUBECONFIG]")] = None,
     nats_url: Annotated[str | None, typer.Option(help="address of the bus [env: TRELLIS_NATS_URL]")] = None,

@@ -27,14 +27,17 @@ Manifest = dict[str, Any]
 def roles(
     namespace: Annotated[str, typer.Option("--namespace", "-n", help="namespace of the Secrets")],
     service_account: Annotated[
-        list[str] | None, typer.Option("--service-account", "-a", help="ServiceAccount that reads them (repeatable)")
+        list[str] | None,
+        typer.Option("--service-account", "-a", metavar="NAME", help="ServiceAccount that reads them (repeatable)"),
     ] = None,
     user: Annotated[
-        list[str] | None, typer.Option("--user", help="user that reads them, by full name (repeatable)")
+        list[str] | None, typer.Option("--user", metavar="NAME", help="user that reads them, by full name (repeatable)")
     ] = None,
     secret: Annotated[
         list[str] | None,
-        typer.Option("--secret", "-s", help="Secret to read (repeatable); default: no permission to read"),
+        typer.Option(
+            "--secret", "-s", metavar="NAME", help="Secret to read (repeatable); default: no permission to read"
+        ),
     ] = None,
     output: ManifestOption = Format.YAML,
 ) -> None:

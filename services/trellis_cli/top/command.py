@@ -87,7 +87,10 @@ def top(  # noqa: PLR0913, PLR0917 - a command's flags
         typer.Argument(help=f"first sheet, the only one without a terminal; one of: {', '.join(SHEET_KINDS)}"),
     ] = None,
     namespace: Annotated[
-        list[str] | None, typer.Option("--namespace", "-n", help="namespace of the objects (repeatable); default: all")
+        list[str] | None,
+        typer.Option(
+            "--namespace", "-n", metavar="NAMESPACE", help="namespace of the objects (repeatable); default: all"
+        ),
     ] = None,
     all_namespaces: AllNamespacesOption = False,
     terms: Annotated[

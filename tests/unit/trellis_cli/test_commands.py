@@ -10,8 +10,9 @@ import sys
 import pytest
 
 from support.suite.naming import lacking
-from trellis_cli.command_line import COMPLETE
+from trellis_cli.command_line import COMPLETE, all_commands
 from trellis_cli.commands import COMMANDS, RENAMED, load
+from trellis_cli.common.usage import usage_of
 
 WITHOUT = (
     "import importlib.metadata; importlib.metadata.entry_points = lambda **asked: (); "
@@ -86,10 +87,32 @@ def test_help_prints_patterns_as_they_are() -> None:
     assert lacking(run("events", "tail", "--help").stdout, "'node.ready.*'", "'*.failed.>'") == []
 
 
-def test_a_command_that_does_not_exist_is_answered_with_one_that_does() -> None:
-    done = run("node", program=AND_THEN)
+@pytest.mark.parametrize(
+    ("asked", "named"),
+    [
+        (("node",), ('unknown command "node" for "trellis"', '"nodes"')),
+        (("get",), ('unknown command "get" for "trellis"',)),
+        (("rollout", "stat"), ('unknown command "stat" for "trellis rollout"', '"status"')),
+    ],
+    ids=["similar to a command", "similar to none", "of a group"],
+)
+def test_an_unknown_command_is_an_error_that_names_its_parent(asked: tuple[str, ...], named: tuple[str, ...]) -> None:
+    done = run(*asked, program=AND_THEN)
     assert done.returncode == 2
-    assert lacking(done.stderr, "'node'", "'nodes'") == []
+    assert lacking(done.stderr, *named) == []
+
+
+def test_arguments_are_shown_as_in_kubectl_and_without_types_of_python() -> None:
+    commands = [all_commands()]
+    for command in commands:
+        commands += getattr(command, "commands", {}).values()
+    arguments = [item for command in commands for item in command.params if item.param_type_name == "argument"]
+    assert len(arguments) > 20
+    usages = {usage_of(item) for item in arguments}
+    assert usages >= {"DIRECTORY", "[KIND]", "[SERVICE...]", "(NAME | shim/NAME)", "(KIND NAME | KIND/NAME)"}
+    help_of = run("check", "--help", program=AND_THEN).stdout
+    assert lacking(help_of, "trellis check [OPTIONS] [SERVICE...]") == []
+    assert "<list" not in help_of
 
 
 def test_help_imports_neither_models_nor_terminals() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from trellis_cli.common.usage import usage_of
 from trellis_tools.reference.markdown import GENERATED, cell, code, escaped, table
 
 _ROOT: Final = "trellis"
@@ -40,7 +41,7 @@ def _commands(command: Any, name: str) -> Iterator[str]:  # noqa: ANN401 (as abo
 def _command(command: Any, name: str) -> str:  # noqa: ANN401 (as above)
     parameters = [param for param in command.params if not getattr(param, "hidden", False) and param.name != "help"]
     arguments = [parameter for parameter in parameters if parameter.param_type_name == "argument"]
-    usage = " ".join([name, *(_metavar(argument) for argument in arguments)])
+    usage = " ".join([name, *(usage_of(argument) for argument in arguments)])
     rows = [
         (_names(parameter), cell(parameter.help or "") + (" (required)" if parameter.required else ""))
         for parameter in parameters
@@ -49,16 +50,9 @@ def _command(command: Any, name: str) -> str:  # noqa: ANN401 (as above)
     return text + (f"\n{table(('', ''), rows)}" if rows else "")
 
 
-def _metavar(argument: Any) -> str:  # noqa: ANN401 (as above)
-    name = argument.metavar or argument.name.upper()
-    if argument.nargs != 1 and "..." not in name:
-        name += "..."
-    return name if argument.required or name.startswith("[") else f"[{name}]"
-
-
 def _names(parameter: Any) -> str:  # noqa: ANN401 (as above)
     if parameter.param_type_name == "argument":
-        return code(_metavar(parameter))
+        return code(usage_of(parameter))
     found = [*parameter.opts, *parameter.secondary_opts]
     value = (
         ""

@@ -1,0 +1,67 @@
+"""Usage and errors of commands as in kubectl: arguments without types of Python, unknown commands with their parent.
+
+In: commands of typer. Out: the same commands, worded so. Called when a command is loaded. Source: the usage lines of
+kubectl, such as ``rollout status (TYPE NAME | TYPE/NAME)``, and its error ``unknown command "x" for "kubectl"``.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import Any
+
+from typer.core import TyperArgument, TyperGroup
+
+
+def usage_of(argument: Any) -> str:  # noqa: ANN401 (click's types in typer are private)
+    """Return an argument for a usage line: ``NAME``, ``[NAME]``, ``[NAME...]`` or ``(NAME | KIND/NAME)``."""
+    name = str(argument.metavar or argument.name.upper())
+    if " | " in name:  # alternatives for one object, whatever the number of words
+        return f"({name})" if argument.required else f"[{name}]"
+    name += "..." if argument.nargs != 1 else ""
+    return name if argument.required else f"[{name}]"
+
+
+class Argument(TyperArgument):
+    """An argument; its name in help and errors is upper-case, its type is not shown."""
+
+    @property
+    def display_name_raw(self) -> str:
+        """The name in errors."""
+        return self.metavar or str(self.name).upper()
+
+    def get_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ANN401 (as above)
+        """Return the words of the usage line."""
+        del ctx
+        return [usage_of(self)]
+
+    def get_help_record(self, ctx: Any) -> tuple[str, str] | None:  # noqa: ANN401 (as above)
+        """Return the row of the help, None if the argument is hidden."""
+        record = super().get_help_record(ctx)
+        return record and (usage_of(self), record[1])
+
+
+class CommandGroup(TyperGroup):
+    """A group of commands; an unknown one is an error that names the group."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 (as above)
+        """Return the name, the command and its arguments."""
+        name = args[0]
+        if not ctx.resilient_parsing and not name.startswith("-") and self.get_command(ctx, name) is None:
+            ctx.fail(unknown_command(name, ctx.command_path, self.commands))
+        return super().resolve_command(ctx, args)
+
+
+def unknown_command(name: str, parent: str, commands: Any) -> str:  # noqa: ANN401 (as above)
+    """Return the error for a command that does not exist; ``commands``: names of those that do."""
+    found = get_close_matches(name, list(commands))
+    similar = " or ".join(f'"{item}"' for item in found)
+    return f'unknown command "{name}" for "{parent}"' + (f"; did you mean {similar}?" if similar else "")
+
+
+def word_arguments(command: Any) -> None:  # noqa: ANN401 (as above)
+    """Word the arguments of a command and of those below it."""
+    for parameter in command.params:
+        if type(parameter) is TyperArgument:
+            parameter.__class__ = Argument  # typer has no option for the class of an argument
+    for below in getattr(command, "commands", {}).values():
+        word_arguments(below)
