@@ -77,7 +77,11 @@ def renamed_variables(environ: Mapping[str, str] | None = None) -> list[str]:
 
 
 def unknown_variables(classes: Sequence[type[BaseSettings]], environ: Mapping[str, str] | None = None) -> list[str]:
-    """Return one line per ``TRELLIS_`` variable that is not a field of the classes, with the closest name."""
+    """Return one line per ``TRELLIS_`` variable that is not a field of the classes, with the closest name.
+
+    Variables that Kubernetes adds for Services are left out. The lines are warnings: an image that is rolled back can
+    have the variables of a later version, and must start.
+    """
     known = {name.upper() for cls in classes for field in cls.model_fields for name in variables(cls, field)}
     environ = os.environ if environ is None else environ
     lines = []

@@ -28,6 +28,11 @@ _INTRODUCTION: Final = """# Settings
 Services read their settings from environment variables. An empty variable counts as unset. If a variable is invalid,
 the service prints one line that names it and exits with status 2. Durations have a unit (`90s`, `10m`, `1h30m`; a
 number without a unit is seconds), memory sizes are Kubernetes quantities (`512Mi`), and lists are separated by commas.
+
+A former name of a variable is an error that names the current one. Any other unknown variable with the prefix
+`TRELLIS_` is a warning of `trellis run`, with the closest name, and not an error: an image that is rolled back can have
+the variables of a later version, and must start. Variables that Kubernetes sets for Services in the namespace of a pod
+(`enableServiceLinks`) cause no warning. The chart refuses unknown settings in its values.
 """
 
 
