@@ -7,15 +7,18 @@ previous WorkloadReplicaSet, so only the status of the current one shows the sta
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from trellis.v2.fields import items, mapping, number, text
 from trellis.v2.objects import GROUP, Condition, Conditions, Meta, condition, view_conditions, view_meta
-from trellis.v2.workloads import ARTIFACT, PartView, TemplateView, service_name, view_template
+from trellis.v2.workloads import ARTIFACT, TemplateView, service_name, view_template
 
 LABEL_DEPLOYMENT: Final = f"{GROUP}/workload-deployment"
+_DEEPEST: Final = 30
+"""Levels of a template that are compared; the schema has ten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,22 @@ class Replicas:
 
 
 @dataclass(frozen=True, slots=True)
+class TemplateDigest:
+    """Identity of a template. ``rest``: digest of everything besides its Service and its images."""
+
+    rest: str = ""
+    service: str = ""
+    images: tuple[str, ...] = ()
+
+    def fits(self, copy: TemplateDigest) -> bool:
+        """Return whether the operator made ``copy`` from it: with an image in place of the name of each Artifact."""
+        if (self.rest, self.service, len(self.images)) != (copy.rest, copy.service, len(copy.images)):
+            return False
+        pairs = zip(self.images, copy.images, strict=True)
+        return all(image == other or image.startswith(ARTIFACT) for image, other in pairs)
+
+
+@dataclass(frozen=True, slots=True)
 class ReplicaSetView:
     """A WorkloadReplicaSet; ``replicas``: desired, None if not known; ``counts``: None before its first status."""
 
@@ -36,6 +55,7 @@ class ReplicaSetView:
     replicas: int | None = None
     counts: Replicas | None = None
     spec: TemplateView = field(default_factory=TemplateView)
+    template: TemplateDigest = field(default_factory=TemplateDigest)
     conditions: Conditions = field(default_factory=dict)
 
     @property
@@ -57,6 +77,7 @@ class DeploymentView:
     service: str = ""
     artifacts: Mapping[str, str] = field(default_factory=dict)
     spec: TemplateView = field(default_factory=TemplateView)
+    template: TemplateDigest = field(default_factory=TemplateDigest)
     current: str = ""
     previous: str = ""
     counts: Replicas | None = None
@@ -84,35 +105,21 @@ class ArtifactView:
         return condition(self.conditions, "Published").true
 
 
-def follows(replica_set: ReplicaSetView, deployment: DeploymentView) -> bool:
-    """Return whether a WorkloadReplicaSet has the template of its WorkloadDeployment, as far as the views show.
-
-    The operator adds the name of the Service, and writes the images of Artifacts into the copy.
-    """
-    wanted = deployment.spec
-    own = {part.name: part.image for part in replica_set.spec.parts}
-
-    def copied(part: PartView) -> PartView:
-        return replace(part, image=own.get(part.name, part.image)) if part.image.startswith(ARTIFACT) else part
-
-    daemon = copied(wanted.daemon) if wanted.daemon is not None else None
-    components = tuple(copied(part) for part in wanted.components)
-    return replica_set.spec == replace(wanted, components=components, daemon=daemon, service=replica_set.spec.service)
-
-
 def view_deployment(manifest: object) -> DeploymentView:
     """Return the view of a WorkloadDeployment."""
     spec, status = mapping(manifest, "spec"), mapping(manifest, "status")
     template = mapping(mapping(spec, "template"), "spec")
     replicas = number(spec, "replicas")
     artifacts = {text(item, "name"): text(mapping(item, "artifactFrom"), "name") for item in items(spec, "artifacts")}
+    service = service_name(spec) or service_name(template)
     return DeploymentView(
         meta=view_meta(manifest),
         replicas=1 if replicas is None else replicas,
         policy=text(spec, "deployPolicy"),
-        service=service_name(spec) or service_name(template),
+        service=service,
         artifacts={name: found for name, found in artifacts.items() if name},
         spec=view_template(template),
+        template=_digest(template, service),
         current=text(mapping(status, "currentReplicaSet"), "name"),
         previous=text(mapping(status, "previousReplicaSet"), "name"),
         counts=_counts(status),
@@ -123,11 +130,13 @@ def view_deployment(manifest: object) -> DeploymentView:
 def view_replica_set(manifest: object) -> ReplicaSetView:
     """Return the view of a WorkloadReplicaSet."""
     spec, status = mapping(manifest, "spec"), mapping(manifest, "status")
+    template = mapping(mapping(spec, "template"), "spec")
     return ReplicaSetView(
         meta=view_meta(manifest),
         replicas=number(spec, "replicas"),
         counts=_counts(status),
-        spec=view_template(mapping(mapping(spec, "template"), "spec")),
+        spec=view_template(template),
+        template=_digest(template, service_name(template)),
         conditions=view_conditions(status),
     )
 
@@ -151,3 +160,24 @@ def _counts(status: Mapping[str, object]) -> Replicas | None:
         return None
     kinds = ("expected", "current", "ready", "unavailable")
     return Replicas(**{kind: number(found, kind) or 0 for kind in kinds})
+
+
+def _digest(template: Mapping[str, object], service: str) -> TemplateDigest:
+    parts = [*items(template, "components"), mapping(template, "service")]
+    rest = {key: value for key, value in template.items() if key not in {"kubernetes", "components", "service"}}
+    rest["parts"] = [{key: value for key, value in part.items() if key != "image"} for part in parts]
+    found = repr(_canonical(rest, _DEEPEST))
+    digest = hashlib.blake2b(found.encode("utf-8", errors="replace"), digest_size=8).hexdigest()
+    return TemplateDigest(digest, service, tuple(text(part, "image") for part in parts))
+
+
+def _canonical(value: object, levels: int) -> object:
+    """Return a value without an order of keys, and without the empty fields that Go omits."""
+    if not levels:
+        return "…"
+    if isinstance(value, dict):
+        pairs = ((str(key), _canonical(item, levels - 1)) for key, item in value.items())
+        return tuple(sorted((pair for pair in pairs if pair[1]), key=lambda pair: pair[0]))
+    if isinstance(value, list):
+        return tuple(_canonical(item, levels - 1) for item in value)
+    return value

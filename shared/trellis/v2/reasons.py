@@ -55,9 +55,9 @@ class Reason(StrEnum):
     NOT_A_COMPONENT = "NotAComponent"
     PULL_FAILED = "PullFailed"
 
-    # Creation of Workloads.
-    SCALE_UP_FAILED = "ScaleUpFailed"
-    """The API server refuses further Workloads: admission, or a quota."""
+    # Number of Workloads.
+    SCALE_FAILED = "ScaleFailed"
+    """The API server refuses to create or delete Workloads: admission, or a quota."""
 
     # Links and bindings.
     INTERFACE_MISSING = "InterfaceMissing"

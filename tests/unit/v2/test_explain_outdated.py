@@ -94,37 +94,9 @@ def reason(page: Explanation) -> str | None:
     return page.cause.reason if page.cause is not None else None
 
 
-def test_a_changed_template_without_a_rollout_is_not_healthy() -> None:
-    page = of_deployment(snapshot([host()], [workload()], [replica_set()], [deployment(image="r.io/a:2")]))
-    assert reason(page) == Reason.NOT_OBSERVED
-    assert page.verdict.health is Health.PROGRESSING
-
-
-def test_a_template_that_was_removed_is_not_healthy() -> None:
-    page = of_deployment(snapshot([host()], [workload()], [replica_set()], [deployment(template=None)]))
-    assert reason(page) == Reason.NOT_OBSERVED
-
-
-def test_the_image_of_an_artifact_and_the_service_do_not_change_a_template() -> None:
-    wanted = deployment(image="artifact://code", kubernetes={"service": {"name": "shop"}})
-    wanted["spec"]["artifacts"] = [{"name": "code", "artifactFrom": {"name": "shop"}}]
-    copied = replica_set(1, "r.io/a@sha256:1")
-    copied["spec"]["template"]["spec"]["kubernetes"] = {"service": {"name": "shop"}}
-    page = of_deployment(snapshot([host()], [workload()], [copied], [wanted]))
-    assert reason(page) != Reason.NOT_OBSERVED
-
-
 def test_a_replica_set_that_does_not_exist_is_named() -> None:
     page = of_deployment(snapshot([host()], [], [], [deployment()]))
     assert reason(page) == Reason.NOT_OBSERVED
-
-
-def test_workloads_that_admission_refuses_have_its_message() -> None:
-    refused = condition("ScaleUp", "False", 'admission webhook "w.example.com" denied the request')
-    page = of_deployment(snapshot([host()], [workload()], [replica_set(3, "r.io/a:1", refused)], [deployment(3)]))
-    assert reason(page) == Reason.SCALE_UP_FAILED
-    assert "w.example.com" in page.headline
-    assert page.verdict.health is Health.DEGRADED
 
 
 def test_a_host_that_the_operator_did_not_delete_in_time_is_reported_so() -> None:

@@ -16,7 +16,7 @@ from trellis.read_model.explain.page import Explanation, Line, Rank
 from trellis.read_model.explain.subject import Beside, Subject, cause_of
 from trellis.read_model.health import Health, Verdict
 from trellis.v2.cluster import Cluster
-from trellis.v2.deployments import DeploymentView, ReplicaSetView, follows
+from trellis.v2.deployments import DeploymentView, ReplicaSetView
 from trellis.v2.explain.operator import operator_lines
 from trellis.v2.explain.routing import Routed, routing_lines
 from trellis.v2.explain.text import in_seconds, unknown
@@ -79,7 +79,7 @@ def _chain(cluster: Cluster, deployment: DeploymentView) -> Iterator[Line]:
     workloads = cluster.workloads_of(current)
     former = _serving_before(cluster, deployment, current)
     ready = [item for item in workloads if workload_cause(cluster, item) is None]
-    yield from _workloads(cluster, deployment, current, workloads, former)
+    yield from _workloads(cluster, deployment, (current, workloads), former)
     if former is not None:
         text = f"WorkloadReplicaSet {former.meta.name} of the former template serves until the current one is ready"
         yield Line("rollout", text, well=False, reason=Reason.ROLLING_OUT)
@@ -152,10 +152,11 @@ def _observed(cluster: Cluster, deployment: DeploymentView, current: ReplicaSetV
             yield _not_observed(cluster, f"WorkloadReplicaSet {deployment.current} of its status does not exist")
         return
     wanted = current.replicas
-    if not follows(current, deployment):
-        yield _not_observed(cluster, f"WorkloadReplicaSet {current.meta.name} does not have the current template")
-    elif wanted is not None and wanted != deployment.replicas:
+    if wanted is not None and wanted != deployment.replicas:
         text = f"spec.replicas is {deployment.replicas}, and WorkloadReplicaSet {current.meta.name} still has {wanted}"
+        yield _not_observed(cluster, text)
+    if not deployment.template.fits(current.template):
+        text = f"spec.template is not the one of WorkloadReplicaSet {current.meta.name}, which the operator still runs"
         yield _not_observed(cluster, text)
 
 
@@ -168,10 +169,11 @@ def _not_observed(cluster: Cluster, text: str) -> Line:
 def _workloads(
     cluster: Cluster,
     deployment: DeploymentView,
-    current: ReplicaSetView | None,
-    workloads: Sequence[WorkloadView],
+    owned: tuple[ReplicaSetView | None, Sequence[WorkloadView]],
     former: ReplicaSetView | None,
 ) -> Iterator[Line]:
+    """Yield the steps for the Workloads; ``owned``: the current WorkloadReplicaSet and its Workloads."""
+    current, workloads = owned
     for part in (Part.REPLICA_SETS, Part.WORKLOADS):
         if not cluster.snapshot.knows(part):
             yield from _without(cluster, deployment, part)
@@ -186,18 +188,21 @@ def _workloads(
         yield replace(lines[0], text=f"{share}{lines[0].text}", do=_with_former(lines[0], former))
     if not causes and ready >= deployment.replicas:
         yield Line("workloads", f"{ready} of {deployment.replicas} ready", well=True)
+    elif current is not None and (denied := _not_scaled(current)) is not None:
+        yield denied
     elif not causes:
-        yield _missing(deployment, current, ready)
+        text = f"{ready} of {deployment.replicas} ready{_message_of(deployment)}"
+        yield Line("workloads", text, well=False, reason=Reason.WAITING)
 
 
-def _missing(deployment: DeploymentView, current: ReplicaSetView | None, ready: int) -> Line:
-    """Return the step for Workloads that do not exist, with the reason why the operator does not create them."""
-    text = f"{ready} of {deployment.replicas} ready"
-    failed = condition(current.conditions, "ScaleUp") if current is not None else None
-    if failed is not None and failed.status == "False" and failed.message and _CONFLICT not in failed.message:
-        text += f"; the operator cannot create further Workloads: {failed.message}"
-        return _cause("workloads", text, "correct the cause; the operator retries", Reason.SCALE_UP_FAILED)
-    return Line("workloads", f"{text}{_message_of(deployment)}", well=False, reason=Reason.WAITING)
+def _not_scaled(current: ReplicaSetView) -> Line | None:
+    """Return the step for a WorkloadReplicaSet that cannot create or delete Workloads, as if a webhook denies them."""
+    for kind in ("ScaleUp", "ScaleDown"):
+        found = condition(current.conditions, kind)
+        if found.status == "False" and found.message and _CONFLICT not in found.message:
+            text = f"WorkloadReplicaSet {current.meta.name} is {kind}=False: {found.message}"
+            return _cause("workloads", text, "correct the cause: the operator retries", Reason.SCALE_FAILED)
+    return None
 
 
 def _with_former(line: Line, former: ReplicaSetView | None) -> str:

@@ -49,8 +49,9 @@ def environments_there(hosts: Iterable[HostView]) -> str:
 
 def hosts_there(cluster: Cluster) -> str:
     """Return the Hosts with their IDs."""
-    hosts = cluster.hosts
-    return listed([f"{host.meta.name} ({host.id})" for host in hosts], SHOWN) or "none"
+    more = len(cluster.hosts) - SHOWN
+    names = ", ".join(f"{host.meta.name} ({host.id})" for host in cluster.hosts[:SHOWN])
+    return f"{names} and {more} more" if more > 0 else names or "none"
 
 
 def counted(found: Counter[str]) -> str:
