@@ -207,6 +207,11 @@ class Cluster:
         """Return the EndpointSlices of a Service that the operator wrote."""
         return self._slices.get(f"{namespace}/{name}", [])
 
+    def addresses_of(self, service: RoutedService) -> list[str]:
+        """Return the addresses that the operator wrote for a Service, sorted."""
+        slices = self.slices_of(service.meta.namespace, service.meta.name)
+        return sorted({address for piece in slices for address in piece.addresses})
+
     def artifact(self, namespace: str, name: str) -> ArtifactView | None:
         """Return an Artifact, None if there is none or if it is not known."""
         return next(iter(self._artifacts.get(f"{namespace}/{name}", ())), None)

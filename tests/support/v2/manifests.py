@@ -115,13 +115,19 @@ def make_snapshot(
     deployment: Manifest | None = None,
     **about: Any,
 ) -> Snapshot:
-    """Return a snapshot. ``about``: ``services``, ``slices`` as manifests, and fields of a Snapshot."""
+    """Return a snapshot; by default, the WorkloadReplicaSet is that of the WorkloadDeployment.
+
+    ``about``: ``services``, ``slices`` as manifests, and fields of a Snapshot.
+    """
+    found = deployment or make_deployment(max(len(workloads), 1))
+    copied = {**(found["spec"]["template"] or {}).get("spec", {})}
+    copied |= {key: value for key, value in found["spec"].items() if key == "kubernetes"}
     return Snapshot(
         now=NOW,
         hosts=[view_host(item) for item in hosts],
         workloads=[view_workload(item) for item in workloads],
-        replica_sets=[view_replica_set(replica_set or make_replica_set(max(len(workloads), 1)))],
-        deployments=[view_deployment(deployment or make_deployment(max(len(workloads), 1)))],
+        replica_sets=[view_replica_set(replica_set or make_replica_set(found["spec"]["replicas"], spec=copied))],
+        deployments=[view_deployment(found)],
         services=[view_service(item) for item in about.pop("services", ())],
         slices=[view_slice(item) for item in about.pop("slices", ())],
         **about,

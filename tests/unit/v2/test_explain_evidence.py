@@ -247,11 +247,8 @@ def test_a_changed_template_that_the_operator_did_not_act_on(
 
 
 def test_a_template_of_null_is_a_changed_one() -> None:
-    deployment = make_deployment(template=None)
-    assert outcome(deployment_page(make_snapshot([make_host()], [make_workload()], None, deployment))) == (
-        Reason.NOT_OBSERVED,
-        Health.PROGRESSING,
-    )
+    found = make_snapshot([make_host()], [make_workload()], make_replica_set(), make_deployment(template=None))
+    assert outcome(deployment_page(found)) == (Reason.NOT_OBSERVED, Health.PROGRESSING)
 
 
 def test_a_webhook_that_denies_workloads_is_the_cause() -> None:

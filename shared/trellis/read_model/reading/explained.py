@@ -56,7 +56,7 @@ from trellis.read_model.explain.shim import ShimSnapshot, explain_shim, stopped_
 from trellis.read_model.explain.subject import Beside
 from trellis.read_model.reading.applications import read_apps
 from trellis.read_model.reading.cluster import Reading
-from trellis.read_model.reading.explained_v2 import v2_service_page
+from trellis.read_model.reading.explained_v2 import v2_missing_service_page, v2_service_page
 from trellis.read_model.reading.find import absence, find, listed, one_place, unreadable
 from trellis.read_model.tables.controllers import HOST
 
@@ -162,15 +162,19 @@ async def service_page(reading: Reading, name: str, namespace: str | None) -> Ex
     found = await listed(reading, SERVICES, namespace, fields=f"metadata.name={name}")
     views = sorted(map(view_service, found), key=lambda item: (not item.application, item.key))
     one_place("Service", name, {view.namespace for view in views if view.application})
+    own = next((item for item in found if views and item["metadata"]["uid"] == views[0].uid), None)
+    if own is None:
+        page = await v2_missing_service_page(reading, name, namespace)
+    else:
+        page = None if views[0].application else await v2_service_page(reading, own)
+    if page is not None:
+        return page
     warnings, leader = await asyncio.gather(
         warned(reading, namespace), reading.leader(REFLECTOR, "endpoints are not updated")
     )
-    if not views:
+    if own is None:
         there = await absence(reading, SERVICES, name, namespace)
         return explain_no_service((name, namespace), there, warnings, Beside([leader], notes=reading.notes))
-    own = next(item for item in found if item["metadata"]["uid"] == views[0].uid)
-    if not views[0].application and (page := await v2_service_page(reading, own)) is not None:
-        return page
     slices, groups, pods, events = await asyncio.gather(
         reading.list(ENDPOINT_SLICES, namespace, labels=SLICE_SELECTOR),
         reading.wide(HOST_CONFIGS, namespace),

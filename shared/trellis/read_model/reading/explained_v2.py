@@ -30,7 +30,7 @@ from trellis.v2.explain.host import SUBJECT as HOST
 from trellis.v2.explain.host import explain_host
 from trellis.v2.explain.host_group import SUBJECT as GROUP
 from trellis.v2.explain.host_group import explain_host_group
-from trellis.v2.explain.service import explain_routed_service, is_routed
+from trellis.v2.explain.service import explain_no_routed_service, explain_routed_service, is_routed
 from trellis.v2.explain.workload import SUBJECT as WORKLOAD
 from trellis.v2.explain.workload import explain_workload
 from trellis.v2.host_messages import HostMessages
@@ -131,10 +131,7 @@ def explained_v2(snapshot: Snapshot, kind: str, found: Manifest, beside: Beside)
 
 async def v2_service_page(reading: Reading, found: Manifest) -> Explanation | None:
     """Return the page of a Service of wasmCloud v2, None for any other one; raises KubeError."""
-    try:
-        if WORKLOADS.version not in await served_versions(reading.kube, WORKLOADS.group):
-            return None
-    except Forbidden:
+    if not await _is_served(reading):
         return None  # its other page shows that it is not managed by Trellis
     view, namespace = view_service(found), str(found["metadata"]["namespace"])
     snapshot = await read_snapshot(reading, namespace)
@@ -144,6 +141,24 @@ async def v2_service_page(reading: Reading, found: Manifest) -> Explanation | No
     return explain_routed_service(
         snapshot, service, Beside(events=await _warnings(reading, found), notes=reading.notes)
     )
+
+
+async def v2_missing_service_page(reading: Reading, name: str, namespace: str | None) -> Explanation | None:
+    """Return the page of a missing Service that a workload of wasmCloud v2 names, None if none does; raises KubeError.
+
+    ``namespace``: None for all namespaces.
+    """
+    if not await _is_served(reading):
+        return None
+    snapshot = await read_snapshot(reading, namespace)
+    return explain_no_routed_service(snapshot, name, namespace, Beside(notes=reading.notes))
+
+
+async def _is_served(reading: Reading) -> bool:
+    try:
+        return WORKLOADS.version in await served_versions(reading.kube, WORKLOADS.group)
+    except Forbidden:
+        return False
 
 
 async def _warnings(reading: Reading, found: Manifest) -> list[Manifest]:

@@ -58,31 +58,39 @@ def service_lines(cluster: Cluster, routed: Routed) -> Iterator[Line]:
         do = "create it with a port named http, before the Workloads; or remove kubernetes.service.name"
         yield _wrong("service", f"Service {key} does not exist, so nothing routes to it", do, Reason.SERVICE_NOT_FOUND)
         return
+    port = port_line(service)
+    yield port
+    endpoints = endpoints_line(cluster, service, reached=port.well is True)
+    yield endpoints or _no_endpoints(cluster, routed, service)
+
+
+def port_line(service: RoutedService) -> Line:
+    """Return the step for the port of a Service that its EndpointSlices have."""
+    meta = service.meta
     ports = ", ".join(f"{port.name or 'without a name'} {port.port}" for port in service.ports) or "none"
     if service.named or service.kind == _EXTERNAL:
-        yield Line("service", f"{key}, ports: {ports}", well=True)
-    else:
-        text = f"Service {key} has no port named {PORT} (ports: {ports}), and its endpoints have only that one"
-        do = f"name the port: `kubectl -n {routed.namespace} edit service {routed.service}`, ports[].name: {PORT}"
-        yield _wrong("service", text, do, Reason.PORT_NOT_NAMED)
-    yield from _endpoints(cluster, routed, service)
+        return Line("service", f"{meta.key}, ports: {ports}", well=True)
+    text = f"Service {meta.key} has no port named {PORT} (ports: {ports}), and its endpoints have only that one"
+    do = f"name the port: `kubectl -n {meta.namespace} edit service {meta.name}`, ports[].name: {PORT}"
+    return _wrong("service", text, do, Reason.PORT_NOT_NAMED)
 
 
-def _endpoints(cluster: Cluster, routed: Routed, service: RoutedService) -> Iterator[Line]:
-    key = service.meta.key
+def endpoints_line(cluster: Cluster, service: RoutedService, *, reached: bool) -> Line | None:
+    """Return the step for the endpoints of a Service, None if it has none; ``reached``: a port leads to them."""
     if not cluster.snapshot.knows(Part.SLICES):
-        yield Line("endpoints", f"endpoints of Service {key} unknown: {unknown(cluster, Part.SLICES)}")
-        return
-    slices = cluster.slices_of(routed.namespace, routed.service)
-    addresses = sorted({address for piece in slices for address in piece.addresses})
-    if addresses:
-        yield Line("endpoints", f"{listed(addresses, _SHOWN)}, one per host", well=True)
-        return
-    yield _no_endpoints(cluster, routed, service, there=bool(slices))
+        return Line("endpoints", f"endpoints of Service {service.meta.key} unknown: {unknown(cluster, Part.SLICES)}")
+    addresses = cluster.addresses_of(service)
+    if not addresses:
+        return None
+    text = f"{listed(addresses, _SHOWN)}, one per host"
+    return Line("endpoints", text, well=True) if reached else Line("endpoints", f"{text}, in its EndpointSlices")
 
 
-def _no_endpoints(cluster: Cluster, routed: Routed, service: RoutedService, *, there: bool) -> Line:
+def _no_endpoints(cluster: Cluster, routed: Routed, service: RoutedService) -> Line:
     key, settle = service.meta.key, cluster.snapshot.timings.settle
+    there = bool(cluster.slices_of(routed.namespace, routed.service))
+    text = f"the operator has not written the EndpointSlice of Service {key} yet"
+    not_yet = Line("endpoints", text, well=False, reason=Reason.WAITING)
     hosts = [host for item in routed.workloads if (host := cluster.host(item.host_id)) is not None]
     wrong = [(host, reason) for host in hosts if (reason := unroutable(host.address))]
     if wrong:
@@ -91,7 +99,7 @@ def _no_endpoints(cluster: Cluster, routed: Routed, service: RoutedService, *, t
     newest, created = max(changes, default=None), service.meta.created
     if not there and newest is not None and created is not None and created > newest:
         if not cluster.older(created, settle):
-            return Line("endpoints", "not written yet", well=False, reason=Reason.WAITING)
+            return not_yet
         text = f"Service {key} has no EndpointSlice: it is newer than the last change of its Workloads"
         name = routed.workloads[0].meta.name
         do = (
@@ -100,8 +108,8 @@ def _no_endpoints(cluster: Cluster, routed: Routed, service: RoutedService, *, t
         )
         return _wrong("endpoints", text, do, Reason.SERVICE_NEWER)
     if newest is not None and not cluster.older(newest, settle):
-        return Line("endpoints", "not written yet", well=False, reason=Reason.WAITING)
-    text = f"Service {key} has no endpoints although {len(routed.workloads)} Workloads are Ready"
+        return not_yet
+    text = f"Service {key} has no endpoints although its Workloads are Ready: {len(routed.workloads)}"
     do = "read the log of the runtime-operator: the API server may refuse the EndpointSlice"
     return _wrong("endpoints", text, do, Reason.NO_ENDPOINTS)
 

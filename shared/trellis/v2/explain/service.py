@@ -11,17 +11,17 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from trellis.read_model.explain.page import Explanation, Line, Rank
-from trellis.read_model.explain.subject import Beside, Subject
+from trellis.read_model.explain.subject import Absence, Beside, Subject
 from trellis.read_model.health import Health, Verdict
 from trellis.v2.cluster import Cluster
+from trellis.v2.explain.hosting import placed
 from trellis.v2.explain.operator import operator_lines
-from trellis.v2.explain.routing import Routed, service_lines
+from trellis.v2.explain.routing import Routed, endpoints_line, port_line, service_lines
 from trellis.v2.explain.text import unknown
 from trellis.v2.explain.workload import WANTED, manifest_of, verdict_beside
 from trellis.v2.fields import listed
-from trellis.v2.operator import State
 from trellis.v2.reasons import Reason
-from trellis.v2.routes import RoutedService
+from trellis.v2.routes import PORT, RoutedService
 from trellis.v2.snapshot import Part, Snapshot
 from trellis.v2.workloads import WorkloadView
 
@@ -34,6 +34,22 @@ def explain_routed_service(snapshot: Snapshot, service: RoutedService, beside: B
     cluster = Cluster(snapshot)
     chain = [*_chain(cluster, service)]
     return SUBJECT.page(manifest_of(service.meta), chain, beside, _verdict(cluster, service, chain))
+
+
+def explain_no_routed_service(
+    snapshot: Snapshot, name: str, namespace: str | None, beside: Beside
+) -> Explanation | None:
+    """Return the page of a Service that does not exist, None if no WorkloadDeployment and no Workload names it."""
+    deployments = [item.meta for item in snapshot.deployments if item.service == name]
+    workloads = [item.meta for item in snapshot.workloads if item.spec.service == name]
+    for kind, metas in (("WorkloadDeployment", deployments), ("Workload", workloads)):
+        users = sorted(meta.key for meta in metas if namespace in {None, meta.namespace})
+        if users:
+            text = f"{kind} {listed(users, _SHOWN)} names Service {name}, which does not exist"
+            do = f"create it with a port named {PORT}, before the Workloads; or remove kubernetes.service.name"
+            line = Line("service", text, False, do, Rank.CAUSE, Reason.SERVICE_NOT_FOUND, Health.MISSING)
+            return SUBJECT.absent(name, namespace, Absence(), line, *beside.lines())
+    return None
 
 
 def routed_service_health(cluster: Cluster, service: RoutedService) -> Verdict:
@@ -74,9 +90,16 @@ def _chain(cluster: Cluster, service: RoutedService) -> Iterator[Line]:
     workloads = cluster.workloads_behind(service)
     ready = [item for item in workloads if item.ready and not item.meta.deleting]
     if ready:
+        hosts = [placed(cluster, item) for item in ready]
+        if all(line.trouble for line in hosts):
+            yield hosts[0]
         yield from service_lines(cluster, Routed(meta.namespace, ready[0].spec, meta.name, ready))
     elif not _scaled_to_zero(cluster, service):
-        yield _none_ready(cluster, service, workloads)
+        without = _none_ready(cluster, service, workloads)
+        yield without
+        if without.reason != Reason.READ_INCOMPLETE:
+            yield port_line(service)
+            yield from filter(None, (endpoints_line(cluster, service, reached=False),))
 
 
 def _none_ready(cluster: Cluster, service: RoutedService, workloads: Sequence[WorkloadView]) -> Line:
@@ -89,10 +112,17 @@ def _none_ready(cluster: Cluster, service: RoutedService, workloads: Sequence[Wo
     kind, name = ("workloaddeployment", users[0].meta.name) if users else ("workload", "")
     name = name or next((item.meta.name for item in workloads), "")
     do = f"`trellis explain {kind}/{name} -n {namespace}` shows the cause" if name else ""
-    addresses = sorted(set().union(*(item.addresses for item in cluster.slices_of(namespace, service.meta.name))))
-    if addresses:
-        text = f"none of its {len(workloads)} Workloads is ready; its endpoints still are {listed(addresses, _SHOWN)}"
-        rank = Rank.CAUSE if cluster.operator.state is State.WORKING else Rank.SYMPTOM
+    text = f"none of its Workloads is ready ({len(workloads)})" if workloads else "it has no Workload"
+    away = cluster.operator.away
+    rank = Rank.SYMPTOM if away else Rank.CAUSE
+    if not cluster.snapshot.knows(Part.SLICES):
+        return Line("workloads", text, False, do, rank, Reason.NOT_READY, Health.UNKNOWN if away else Health.DEGRADED)
+    if not cluster.addresses_of(service):
+        return Line(
+            "workloads", f"{text}, so it has no endpoints", False, do, rank, Reason.NO_ENDPOINTS, Health.DEGRADED
+        )
+    if away:
+        text = f"{text} by their conditions, which nothing updates; its endpoints receive requests"
         return Line("workloads", text, False, do, rank, Reason.NOT_READY, Health.UNKNOWN)
-    text = f"none of its {len(workloads)} Workloads is ready, so it has no endpoints"
-    return Line("workloads", text, False, do, Rank.CAUSE, Reason.NO_ENDPOINTS, Health.DEGRADED)
+    text = f"{text}; the endpoints of former ones receive its requests"
+    return Line("workloads", text, False, do, rank, Reason.NOT_READY, Health.DEGRADED)

@@ -22,6 +22,11 @@ def in_seconds(age: float) -> str:
     return f"{minutes:.0f} min" if minutes < 180 else f"{minutes / 60:.0f} h"
 
 
+def number_of(count: int, noun: str) -> str:
+    """Return a number with its noun: ``1 Workload``, ``2 Workloads``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def host_named(cluster: Cluster, host_id: str) -> str:
     """Return the name of a host, its ID if no Host has it."""
     host = cluster.host(host_id)
