@@ -58,7 +58,12 @@ async def receive(
         HEARTBEAT_SUBJECT: lambda subject, payload: collector.heartbeat(subject, payload, now()),
         REPLY_SUBJECT: collector.reply,
     }
+    if replies:
+        collector.expect_replies()
     chosen = {subject: handlers[subject] for subject in subjects(replies=replies)}
     found: Listened = await listen(address, CONNECTION, chosen, enough, timings)
     collector.dropped += found.dropped
-    return collector.result(found.seconds, error=found.error)
+    error = found.error or found.denied.get(HEARTBEAT_SUBJECT, "")
+    result = collector.result(found.seconds, error=error)
+    denied = found.denied.get(REPLY_SUBJECT, "")
+    return replace(result, replies=None, replies_error=denied) if denied else result

@@ -138,11 +138,15 @@ class Cluster:
     def _artifacts(self) -> Mapping[str, list[ArtifactView]]:
         return _grouped(self.snapshot.artifacts, lambda item: item.meta.key)
 
+    @property
+    def _replies(self) -> Mapping[str, WorkloadStatus]:
+        return (self.snapshot.messages.replies if self.snapshot.messages is not None else None) or {}
+
     @cached_property
     def _heirs(self) -> Mapping[str, WorkloadStatus]:
         """Failed starts by the WorkloadReplicaSet of their workload: its Workload may have been replaced since."""
         found: dict[str, WorkloadStatus] = {}
-        replies = self.snapshot.messages.replies if self.snapshot.messages is not None else {}
+        replies = self._replies
         for workload in (*self.snapshot.former, *self.snapshot.workloads):
             if (reply := replies.get(workload.id)) is not None and workload.meta.owner_name:
                 found[f"{workload.meta.namespace}/{workload.meta.owner_name}"] = reply
@@ -235,9 +239,7 @@ class Cluster:
 
     def failed_start(self, workload: WorkloadView) -> WorkloadStatus | None:
         """Return the reply that has the cause of a failed start of a workload, or of the one that it replaced."""
-        if self.snapshot.messages is None:
-            return None
-        own = self.snapshot.messages.replies.get(workload.id)
+        own = self._replies.get(workload.id)
         if own is not None or not workload.meta.owner_name:
             return own
         return self._heirs.get(f"{workload.meta.namespace}/{workload.meta.owner_name}")

@@ -51,14 +51,15 @@ class HostMessages:
     """Result of listening on the NATS of hosts. ``seconds``: uninterrupted reception; ``error``: why there was none.
 
     ``dropped``: messages beyond the bounds; then a missing heartbeat proves nothing. ``replies``: failed starts by the
-    ID of the workload, empty if replies were not subscribed to.
+    ID of the workload, None if they were not subscribed to; ``replies_error``: why they were not received.
     """
 
     seconds: float = 0.0
     hosts: Mapping[str, LastHeartbeat] = field(default_factory=dict)
-    replies: Mapping[str, WorkloadStatus] = field(default_factory=dict)
+    replies: Mapping[str, WorkloadStatus] | None = None
     dropped: int = 0
     error: str = ""
+    replies_error: str = ""
 
     def missed(self, host_id: str, least: float) -> bool:
         """Return whether a heartbeat was to arrive within ``least`` seconds, and did not."""
@@ -78,7 +79,7 @@ class Collector:
 
     def __init__(self) -> None:
         self._beats: dict[str, _Beat] = {}
-        self._replies: dict[str, WorkloadStatus] = {}
+        self._replies: dict[str, WorkloadStatus] | None = None
         self._bytes = 0
         self.dropped = 0
 
@@ -107,6 +108,10 @@ class Collector:
         for host in [host for host, beat in self._beats.items() if beat.at < before]:
             self._bytes -= len(self._beats.pop(host).payload)
 
+    def expect_replies(self) -> None:
+        """Note that replies are subscribed to: then their absence shows that none arrived."""
+        self._replies = self._replies or {}
+
     def reply(self, _subject: str, payload: bytes) -> None:
         """Store a reply if it is the status of a workload that could not be started; other replies are ignored."""
         if len(payload) > LARGEST or _CAUSE not in payload:
@@ -114,9 +119,10 @@ class Collector:
         found = read_reply(payload)
         if isinstance(found, Unreadable):
             return
-        if found.id not in self._replies and len(self._replies) >= REPLIES_MOST:
-            del self._replies[next(iter(self._replies))]
-        self._replies[found.id] = found
+        replies = self._replies = self._replies or {}
+        if found.id not in replies and len(replies) >= REPLIES_MOST:
+            del replies[next(iter(replies))]
+        replies[found.id] = found
 
     def result(self, seconds: float, *, error: str = "", wanted: Container[str] | None = None) -> HostMessages:
         """Return what was received; ``seconds``: uninterrupted reception until now.
@@ -128,7 +134,8 @@ class Collector:
             host: _parsed(beat) if wanted is None or host in wanted else LastHeartbeat(None, beat.count, beat.at)
             for host, beat in self._beats.items()
         }
-        return HostMessages(seconds, hosts, dict(self._replies), self.dropped, error)
+        replies = None if self._replies is None else dict(self._replies)
+        return HostMessages(seconds, hosts, replies, self.dropped, error)
 
 
 def _parsed(beat: _Beat) -> LastHeartbeat:

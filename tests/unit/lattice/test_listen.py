@@ -6,7 +6,10 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
 
+import certifi
 import pytest
 
 from support.suite.naming import lacking
@@ -15,6 +18,7 @@ from trellis.lattice.connection.listen import Listened, listen
 from trellis.lattice.timings import ListenTimings
 from unit.lattice.test_lying_servers import INFO
 
+AUTHORITIES = Path(certifi.where()).read_text(encoding="ascii", errors="ignore")
 SHORT = ListenTimings(listen=0.4, look=0.01, connect=2, goodbye=0.2)
 BEAT = b"MSG beats.a 1 2\r\n{}\r\n"
 
@@ -112,6 +116,31 @@ async def test_a_denied_subscription_is_the_error() -> None:
         found = await Ear().listen(address)
     assert found.seconds == 0
     assert "beats.>" in found.error
+
+
+async def test_one_denied_subscription_of_two_is_named_as_written_and_the_other_one_is_received() -> None:
+    """The server names the subject as the client wrote it, and the library changes it to lower case."""
+    denial = b"-ERR 'Permissions Violation for Subscription to \"_INBOX.>\"'\r\n"
+    ear = Ear()
+    async with serving(Server(denial + BEAT)) as address:
+        handlers = {"beats.>": ear.take, "_INBOX.>": ear.take}
+        found = await listen(address, "test", handlers, lambda: False, SHORT)
+    assert ear.received == [("beats.a", b"{}")]
+    assert found.error == ""
+    assert [*found.denied] == ["_INBOX.>"]
+    assert "_INBOX.>" in found.denied["_INBOX.>"]
+
+
+async def test_a_server_without_tls_gets_nothing_if_the_address_requires_it() -> None:
+    server = Server(BEAT)
+    async with serving(server) as address:
+        secure = NatsAddress(address.url.replace("nats://", "tls://user:secret@"))
+        with_ca = replace(address, authorities=AUTHORITIES)
+        for required in (secure, with_ca):
+            found = await Ear().listen(required)
+            assert lacking(found.error, "TLS") == []
+            assert "secret" not in found.error
+    assert not any(line.startswith("CONNECT") for line in server.lines)
 
 
 async def test_a_lost_connection_is_the_error_and_its_time_is_kept() -> None:

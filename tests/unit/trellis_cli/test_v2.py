@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import certifi
 import pytest
 
 from support.suite.naming import lacking
@@ -272,12 +273,13 @@ def settings(**given: Any) -> ClientSettings:
 def test_options_select_the_sources(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert sources_of(settings(), "whost", Flags()) == Sources()
     ca = tmp_path / "ca.pem"
-    ca.write_text("authorities")
+    authorities = Path(certifi.where()).read_text(encoding="ascii", errors="ignore")
+    ca.write_text(authorities)
     monkeypatch.setenv("TRELLIS_V2_NATS_CA_FILE", str(ca))
     flags = Flags(nats=True, replies=True, registry=True, insecure=["Registry.local:5000", "registry.test:80"])
     found = sources_of(settings(url="nats://here:4222"), "whost", flags)
     access = RegistryAccess(insecure=frozenset({"registry.local:5000", "registry.test"}))
-    assert found == Sources(NatsAddress("nats://here:4222", authorities="authorities"), replies=True, registry=access)
+    assert found == Sources(NatsAddress("nats://here:4222", authorities=authorities), replies=True, registry=access)
 
 
 @pytest.mark.parametrize(
@@ -301,15 +303,16 @@ def test_options_that_do_not_fit_are_refused(kind: str, given: dict[str, Any], n
     assert lacking(raised.value, *named) == []
 
 
-def test_credentials_that_cannot_be_used_are_named_without_their_content(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize("name", ["CA", "CERTIFICATE", "CREDENTIALS"])
+def test_files_of_nats_that_cannot_be_used_are_an_error_of_the_command(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
 ) -> None:
-    file = tmp_path / "creds"
+    file = tmp_path / "file"
     file.write_text("hunter2")
-    monkeypatch.setenv("TRELLIS_V2_NATS_CREDENTIALS_FILE", str(file))
+    monkeypatch.setenv(f"TRELLIS_V2_NATS_{name}_FILE", str(file))
     with pytest.raises(SettingsError) as raised:
         sources_of(settings(url="nats://here"), "whost", Flags(nats=True))
-    assert lacking(raised.value, "TRELLIS_V2_NATS_CREDENTIALS_FILE", str(file)) == []
+    assert lacking(raised.value, f"TRELLIS_V2_NATS_{name}_FILE", str(file)) == []
     assert "hunter2" not in str(raised.value)
 
 

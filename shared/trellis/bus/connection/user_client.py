@@ -31,6 +31,8 @@ from trellis.config.nats_credentials import Credentials, CredentialsError, Ident
 
 _VIOLATION: Final = re.compile(r'permissions violation for (publish|subscription) to "([^"]*)"')
 _READING: Final = re.compile(r"\$JS\.([^.]+\.)?API\.(STREAM\.INFO|STREAM\.MSG\.GET|CONSUMER\.INFO|DIRECT\.GET)\.")
+_BY_TLS: Final = "tls"
+WITHOUT_TLS: Final = "the server has no TLS, which its URL (tls://) or the configured certificates require"
 _BY_WEBSOCKET: Final = ("ws", "wss")
 _ADVICE: Final = "grant the permission, or configure the credentials of another user"
 
@@ -143,6 +145,10 @@ class UserClient(RobustNatsClient):
         """Reason why a subscription is denied, stable until it changes; "" if none is denied."""
         return str(self._denied[min(self._denied)]) if self._denied else ""
 
+    def denied_of(self, subject: str) -> str:
+        """Return the reason why a subscription is denied, "" if it is not."""
+        return str(self._denied.get(subject.lower(), ""))
+
     async def subscribe_again(self, seconds: int) -> None:
         """Retry the denied subscriptions; the server does not restore them when the permission is granted.
 
@@ -217,7 +223,8 @@ class UserClient(RobustNatsClient):
         if kind == "publish":
             refused = set(self._asking.get(subject, ()))
         else:
-            self._denied[subject] = PermissionDenied("subscribe to", subject)
+            own = (item.subject for item in self._subs.values() if item.subject.lower() == subject)
+            self._denied[subject] = PermissionDenied("subscribe to", next(own, subject))
             if not subject.startswith(self._inbox_prefix.decode().lower()):
                 return False
             # No reply will arrive: the permissions are those of another service or cluster, or were revoked.
@@ -227,6 +234,11 @@ class UserClient(RobustNatsClient):
             if not limit.expired():  # a denied inbox and a denied request are two denials of one request
                 limit.reschedule(now)
         return bool(refused)
+
+    @property
+    def _requires_tls(self) -> bool:
+        """True if the URL requires TLS."""
+        return self._current_server is not None and self._current_server.uri.scheme == _BY_TLS
 
     async def _process_connect_init(self) -> None:
         try:
@@ -243,6 +255,10 @@ class UserClient(RobustNatsClient):
         if self._trust is not None and not self._server_info.get("tls_required"):
             self.hang_up()
             raise nats.errors.Error("TRELLIS_NATS_CA_FILE is set, but the server has no TLS")
+        if self._requires_tls and not self._server_info.get("tls_required"):
+            # The library would send the credentials, and then all messages, without encryption.
+            self.hang_up()
+            raise nats.errors.Error(WITHOUT_TLS)
         if self._credentials is not None:
             try:
                 identity = self._credentials.read()

@@ -49,11 +49,19 @@ class _BoundedParser(Parser):
 
 
 class UntrustedNatsClient(UserClient):
-    """The client of a lattice connection; callers must disable its own reconnect."""
+    """The client of a lattice connection; callers must disable its own reconnect.
 
-    def __init__(self, credentials: IdentitySource | None) -> None:
+    ``encrypted``: a server without TLS is refused, also if its URL does not require TLS.
+    """
+
+    def __init__(self, credentials: IdentitySource | None, *, encrypted: bool = False) -> None:
         super().__init__(credentials)
         self._ps = _BoundedParser(self)
+        self._encrypted = encrypted
+
+    @property
+    def _requires_tls(self) -> bool:
+        return self._encrypted or super()._requires_tls
 
     async def _process_connect_init(self) -> None:
         try:

@@ -9,11 +9,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from trellis.config.authorities import trust
 from trellis.config.nats_credentials import CachedCredentials, CredentialsError, Kind, identity_of
 from trellis.config.settings import HostNatsSettings, SettingsError
 from trellis.lattice.connection.address import NatsAddress
+from trellis.lattice.connection.tls import CertificateError, client_context
 
-_FILE_MAX: Final = 256 * 1024
+_FILE_MAX: Final = 2**20
+"""Bytes; a bundle of the CAs of a system has 280 KB."""
 
 
 def host_nats(settings: HostNatsSettings) -> NatsAddress | None:
@@ -35,7 +38,23 @@ def host_nats(settings: HostNatsSettings) -> NatsAddress | None:
     certificate = (
         _content("CERTIFICATE", settings.v2_nats_certificate_file) if settings.v2_nats_certificate_file else ""
     )
+    _require_certificates(settings, authorities, certificate)
     return NatsAddress(settings.v2_nats, credentials, authorities, certificate)
+
+
+def _require_certificates(settings: HostNatsSettings, authorities: str, certificate: str) -> None:
+    """Raise SettingsError if a file has no certificates: without them, no connection would be made later."""
+    try:
+        if settings.v2_nats_ca_file is not None:
+            trust(settings.v2_nats_ca_file)
+    except CredentialsError as error:
+        raise SettingsError(f"TRELLIS_V2_NATS_CA_FILE: {settings.v2_nats_ca_file}: {error}") from None
+    try:
+        client_context(NatsAddress(settings.v2_nats or "", None, authorities, certificate))
+    except CertificateError:
+        reason = "needs a client certificate and its key (PEM), without a password"
+        path = settings.v2_nats_certificate_file
+        raise SettingsError(f"TRELLIS_V2_NATS_CERTIFICATE_FILE: {path}: {reason}") from None
 
 
 def _content(name: str, path: Path) -> str:

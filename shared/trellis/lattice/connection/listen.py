@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 import nats.errors
@@ -34,12 +34,14 @@ _UNUSABLE: Final = "the certificates and the key have to be PEM, without a passw
 class Listened:
     """``seconds``: uninterrupted reception; ``dropped``: at least so many messages were lost by the client.
 
-    ``error``: why it failed or ended early, without credentials; "" if it did not.
+    ``error``: why it failed or ended early, without credentials; "" if it did not. ``denied``: reasons by subject, if
+    the server denied some of the subscriptions.
     """
 
     seconds: float = 0.0
     dropped: int = 0
     error: str = ""
+    denied: Mapping[str, str] = field(default_factory=dict)
 
 
 async def listen(
@@ -53,12 +55,12 @@ async def listen(
 
     ``name``: name of the connection in NATS' monitoring. Errors of the connection are in the result; none is raised.
     """
-    listening = _Listening(UntrustedNatsClient(address.credentials), timings)
+    encrypted = bool(address.authorities or address.certificate)
+    listening = _Listening(UntrustedNatsClient(address.credentials, encrypted=encrypted), timings, handlers)
     try:
         async with asyncio.timeout(timings.connect):
             await listening.connect(address, name)
-            for subject, handler in handlers.items():
-                await listening.subscribe(subject, handler)
+            await listening.subscribe()
             await listening.client.flush(timings.connect)
     except CertificateError:
         return Listened(error=_UNUSABLE)
@@ -74,8 +76,11 @@ async def listen(
 class _Listening:
     """One connection."""
 
-    def __init__(self, client: UntrustedNatsClient, timings: ListenTimings) -> None:
+    def __init__(
+        self, client: UntrustedNatsClient, timings: ListenTimings, handlers: Mapping[str, MessageHandler]
+    ) -> None:
         self.client = client
+        self._handlers = handlers
         self.failures: list[Exception] = []
         self._timings = timings
         self._dropped = 0
@@ -106,27 +111,45 @@ class _Listening:
         )
         connected = True
 
-    async def subscribe(self, subject: str, handler: MessageHandler) -> None:
-        async def take(message: Msg) -> None:
-            handler(message.subject, message.data)
+    async def subscribe(self) -> None:
+        for subject, handler in self._handlers.items():
+            await self.client.subscribe(
+                subject,
+                cb=_taking(handler),
+                pending_bytes_limit=PENDING_BYTES,
+                pending_msgs_limit=PENDING_MESSAGES,
+            )
 
-        await self.client.subscribe(
-            subject, cb=take, pending_bytes_limit=PENDING_BYTES, pending_msgs_limit=PENDING_MESSAGES
-        )
+    @property
+    def _denied(self) -> dict[str, str]:
+        found = {subject: self.client.denied_of(subject) for subject in self._handlers}
+        return {subject: reason for subject, reason in found.items() if reason}
+
+    @property
+    def _deaf(self) -> bool:
+        """True if each subscription is denied."""
+        return bool(self.client.denied) and len(self._denied) == len(self._handlers)
 
     async def receive(self, enough: Callable[[], bool]) -> Listened:
         began = time.monotonic()
         ends = began + self._timings.listen
-        while (now := time.monotonic()) < ends and not self._ended.is_set() and not self.client.denied and not enough():
+        while (now := time.monotonic()) < ends and not self._ended.is_set() and not self._deaf and not enough():
             try:
                 async with asyncio.timeout(min(self._timings.look, ends - now)):
                     await self._ended.wait()
             except TimeoutError:
                 continue
         seconds = time.monotonic() - began
-        if self.client.denied:
+        if self._deaf:
             return Listened(error=self.client.denied)
         if self._ended.is_set():
             reason = describe(self.failures[-1]) if self.failures else "connection lost"
             return Listened(seconds, self._dropped, f"after {seconds:.0f} s: {reason}")
-        return Listened(seconds, self._dropped)
+        return Listened(seconds, self._dropped, denied=self._denied)
+
+
+def _taking(handler: MessageHandler) -> Callable[[Msg], Awaitable[None]]:
+    async def take(message: Msg) -> None:
+        handler(message.subject, message.data)
+
+    return take

@@ -72,8 +72,9 @@ def _nats(cluster: Cluster) -> list[Line]:
     messages = cluster.snapshot.messages
     if messages is None:
         return []
+    lines = [Line("replies", f"not received: {messages.replies_error}")] if messages.replies_error else []
     if messages.error:
-        return [Line("nats", f"NATS of the hosts not read: {messages.error}")]
+        return [Line("nats", f"NATS of the hosts not read: {messages.error}"), *lines]
     more = f", {messages.dropped} messages beyond the bounds dropped" if messages.dropped else ""
     text = f"heartbeats of {len(messages.hosts)} hosts in {in_seconds(messages.seconds)}{more}"
     if cluster.unregistered:
@@ -82,7 +83,7 @@ def _nats(cluster: Cluster) -> list[Line]:
         text += (
             "; the operator recorded heartbeats meanwhile, so this is another NATS or account than that of the operator"
         )
-    return [Line("nats", text)]
+    return [Line("nats", text), *lines]
 
 
 def _evidence(found: Judgement) -> str:
