@@ -127,7 +127,6 @@ def _what(right: Right) -> str:
 
 
 def allowed_to(error: KubeError) -> str:
-    """Return the action of a refused call, such as ``list pods in namespace a``."""
-    verb = "list" if error.verb in {"LIST", "WATCH"} else error.verb.lower()
+    """Return the action of a refused call, such as ``watch pods in namespace a``."""
     place = f" in namespace {error.namespace}" if error.namespace else ""
-    return f"{verb} {error.call.plural}{place}"
+    return f"{error.verb.lower()} {error.call.plural}{place}"

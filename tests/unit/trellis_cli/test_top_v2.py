@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from support.suite.naming import lacking
 from support.v2.explained import bare, fill
 from support.v2.received import Received
 from trellis.kube.transport import HttpRequest
@@ -68,19 +69,22 @@ async def test_it_is_named_only_to_users_that_ask_for_it(capsys: pytest.CaptureF
         assert ("v2" in printed.out + printed.err) is named
 
 
+@pytest.mark.parametrize("verb", ["list", "watch"])
 async def test_a_kind_that_cannot_be_read_ends_with_an_error(
-    kube: FakeKube, capsys: pytest.CaptureFixture[str]
+    kube: FakeKube, capsys: pytest.CaptureFixture[str], verb: str
 ) -> None:
     fill(kube, "03", 2.2)
 
     def refused(request: HttpRequest) -> bool:
-        return request.path.endswith("/hosts")
+        return request.path.endswith("/hosts") and ("watch" in request.query) is (verb == "watch")
 
     kube.answer_next(99, lambda _: status_reply(403, "Forbidden", "hosts is forbidden"), when=refused)
     entities = await command._read(ClientSettings(), asked(Kind.V2_HOSTS))
     with pytest.raises(SystemExit):
         command._print(entities, asked(Kind.V2_HOSTS), Format.JSON, no_headers=False)
-    assert {item["part"] for item in json.loads(capsys.readouterr().out)["lacking"]} == {"whosts"}
+    [lacks] = json.loads(capsys.readouterr().out)["lacking"]
+    assert lacks["part"] == "whosts"
+    assert lacking(lacks["message"], f"{verb} hosts") == []
 
 
 @pytest.mark.parametrize("kind", [None, Kind.V2_HOSTS])
