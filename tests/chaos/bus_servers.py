@@ -95,7 +95,7 @@ class BusServers:
             await asyncio.to_thread(small_disk.empty, self._store(number))
 
     async def without_room(self, number: int, seconds: float) -> None:
-        """Leave one no room for so long; then there is room again, and it is started anew.
+        """Leave one no room for so long; then there is room again, and it is started again.
 
         That it takes: a nats-server that once could not write stores nothing until it is.
         """
@@ -109,4 +109,4 @@ class BusServers:
 
 
 async def quiet(_: Exception) -> None:
-    """Take what a client has to say about a server that is away: whoever asks asks again."""
+    """Take what a client has to say about a server that is unavailable: whoever asks asks again."""

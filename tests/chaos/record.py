@@ -156,7 +156,7 @@ def soaked(lines: Sequence[SoakLine]) -> str:
 
 
 def page(text: str, lines: Sequence[Line], soaks: Sequence[SoakLine] = ()) -> str:
-    """Return a page with what its end says of the runs and soaks made anew."""
+    """Return a page with what its end says of the runs and soaks re-created."""
     head, mark, _ = text.partition(MARK)
     runs = f"## Faults in the runs so far\n\n{met(lines)}\n## Runs so far\n\n{summary(lines)}"
     return f"{head}{mark}\n## Soaks so far\n\n{soaked(soaks)}\n{runs}"

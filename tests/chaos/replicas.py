@@ -82,7 +82,7 @@ class Replica:
             await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _look(self) -> None:
-        """Ask for its life as a kubelet does; one that is not alive would be started anew."""
+        """Ask for its life as a kubelet does; one that is not alive would be started again."""
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             status, body = await get_status(self.port, "/livez")

@@ -1,4 +1,4 @@
-"""What people do to Secrets, rights and grants in a run, and a host that asks for all of them all the time.
+"""What people do to Secrets, permissions and grants in a run, and a host that asks for all of them all the time.
 
 In: steps of the part ``secrets``. Out: calls to the API server, requests over the lattice's NATS; sentences about
 answers that must not have been, and about what is not answered as it has to be. Called by ``world``. The host has a

@@ -202,13 +202,13 @@ def test_values_that_cannot_be_are_refused_by_their_name(values: dict[str, Any],
 
 
 def added(**values: Any) -> dict[tuple[str, str, str], Manifest]:
-    """Return the rights that these values add to those of the chart."""
+    """Return the permissions that these values add to those of the chart."""
     before, after = rights(rendered()), rights(rendered(**values))
     assert {key: after[key] for key in before} == before
     return {key: item for key, item in after.items() if key not in before}
 
 
 def impersonations(found: list[Manifest]) -> list[tuple[str, Manifest]]:
-    """Return the rules by which somebody may be somebody else, with the kind of their role."""
+    """Return the rules by which somebody may be another user, with the kind of their role."""
     rules = [(item["kind"], rule) for item in found for rule in item.get("rules", ())]
     return [(kind, rule) for kind, rule in rules if "impersonate" in rule["verbs"]]

@@ -39,7 +39,7 @@ def lock_of_the_image() -> str:
 
 
 def file_of(module: str) -> Path | None:
-    """Return the source of a module of ours, None for anybody else's."""
+    """Return the source of a module of Trellis, None for anybody else's."""
     for root in ("services", "shared"):
         path = ROOT / root / module.replace(".", "/")
         for candidate in (path / "__init__.py", path.with_suffix(".py")):
@@ -61,7 +61,7 @@ def imported(path: Path) -> frozenset[str]:
 
 
 def needs(service: str) -> Iterator[tuple[str, str]]:
-    """Yield each module of others that a service comes to import, and the file of ours that does."""
+    """Yield each module of others that a service comes to import, and the file of Trellis that does."""
     todo, seen = sorted((ROOT / "services" / service).rglob("*.py")), set[Path]()
     while todo:
         path = todo.pop()

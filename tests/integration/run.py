@@ -9,7 +9,7 @@ that fails has failed: nothing is tried again. ``--record`` writes how long each
 The services of tests have the rights of ``deploy/rbac`` and no others: a refusal, and a rule that no test used, are
 failures too; the latter only in a run of ``make test`` in which all passed.
 
-Exit status: pytest's; 1 for wrong rights.
+Exit status: pytest's; 1 for wrong permissions.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SLOWEST = 20
 
 
 def main(options: list[str]) -> int:
-    """Run all of a tier; look at the rights that were used."""
+    """Run all of a tier; look at the permissions that were used."""
     tier = "thorough" if "--thorough" in options else "not thorough"
     build()
     with tempfile.TemporaryDirectory() as folder:

@@ -1,7 +1,7 @@
 """Records what the crates of a wasmCloud host (nkeys, wascap, wasmcloud-secrets-types) make of our side, and theirs.
 
 `python tests/data/secrets/record.py` writes both_ways.json beside it. Needs a Rust toolchain; builds rust/ once, into
-the cache. To be done anew when a crate, the wire format or a table of tokens changes; fresh keys are then new ones.
+the cache. To be done again when a crate, the wire format or a table of tokens changes; fresh keys are then new ones.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def requests() -> list[dict[str, Any]]:
 
 
 def answers(made: dict[str, Any]) -> list[dict[str, Any]]:
-    """Answers of ours to a request of Rust's, with how Rust read them."""
+    """Answers of Trellis to a request of Rust's, with how Rust read them."""
     request = open_request({HOST_KEY_HEADER: made["header"]}, bytes.fromhex(made["payload"]), KEYS, NOW).request()
     sent = []
     for value in VALUES:

@@ -1,4 +1,4 @@
-"""Applications while servers are away: a real API server, a real NATS and a real wadm, which are killed."""
+"""Applications while servers are unavailable: a real API server, a real NATS and a real wadm, which are killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands on the bus: facts, dead letters, subjects, headers."""
+"""What stands on the bus: events, dead letters, subjects, headers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _TOKEN_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvw
 
 
 def _tokens(subject: str, count: int) -> None:
-    """A subject of ours is so many tokens of nothing but these characters: nothing leaves its token."""
+    """A subject of Trellis is so many tokens of nothing but these characters: nothing leaves its token."""
     tokens = subject.split(".")
     assert len(tokens) == count, subject
     assert all(token and _TOKEN_CHARACTERS.issuperset(token) for token in tokens), subject

@@ -430,7 +430,7 @@ def _judge_glob(case: tuple[str, str]) -> str:
 
 
 def _go_match(pattern: str, name: str) -> bool:
-    """Go's ``path/filepath.Match``, read from its documentation and written anew."""
+    """Go's ``path/filepath.Match``, read from its documentation and rewritten."""
     parts = _parts(pattern)
     if parts is None:
         return False

@@ -1,4 +1,4 @@
-"""Applications while servers are away: a real API server, a real NATS that is killed, a stand-in for wadm.
+"""Applications while servers are unavailable: a real API server, a real NATS that is killed, a stand-in for wadm.
 
 The suite is held by the real wadm, too, in ``tests/e2e/lattice/test_outages.py``.
 """

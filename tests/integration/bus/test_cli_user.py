@@ -1,4 +1,4 @@
-"""People's NATS user: reads facts and dead letters and replays these; a service's user may not."""
+"""People's NATS user: reads events and dead letters and replays these; a service's user may not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facts get through: once, traced, acknowledged late, or given up on in the open."""
+"""Events get through: once, traced, acknowledged late, or given up on in the open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The programs of docs/bus.md, as they stand there, on a real nats-server with facts said by a bus."""
+"""The programs of docs/bus.md, as they stand there, on a real nats-server with events said by a bus."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def program(buses: Buses, programs: Programs) -> Program:
 
 @pytest.fixture
 async def publish(buses: Buses) -> Callable[[], Awaitable[str]]:
-    """Says a fact about another node each time, and returns its subject."""
+    """Says an event about another node each time, and returns its subject."""
     bus: Bus = buses.new("node_watcher")
     await bus.connect()
     numbers = itertools.count()
@@ -65,7 +65,7 @@ async def publish(buses: Buses) -> Callable[[], Awaitable[str]]:
 
 
 async def received_live(started: Running, publish_event: Callable[[], Awaitable[str]], cluster: str) -> None:
-    """Say facts until one is heard: when a live subscription begins, only the server knows."""
+    """Say events until one is heard: when a live subscription begins, only the server knows."""
 
     async def is_received() -> bool:
         await publish_event()

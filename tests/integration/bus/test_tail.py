@@ -1,4 +1,4 @@
-"""Following the facts: old ones, new ones, over outages."""
+"""Following the events: old ones, new ones, over outages."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def test_a_reader_leaves_no_consumer_behind(buses: Buses, jetstream: JetSt
 
 
 async def readers(buses: Buses, jetstream: JetStreamContext) -> int:
-    """How many consumers read the facts of this cluster without a service's name."""
+    """How many consumers read the events of this cluster without a service's name."""
     found = await jetstream.consumers_info(STREAM_EVENTS)
     return sum(
         info.config.durable_name is None and buses.cluster in (info.config.filter_subject or "") for info in found

@@ -88,7 +88,7 @@ def key() -> str:
 
 
 async def publish_node(watcher: Bus) -> str:
-    """Have node_watcher say a fact and return the node's name."""
+    """Have node_watcher say an event and return the node's name."""
     node = key()
     await watcher.publish(opted_out(node), dedup=node)
     return node
@@ -199,7 +199,7 @@ def reasons(world: World) -> list[str]:
 
 
 async def publish_until(watcher: Bus, holds: Callable[[], bool]) -> str:
-    """Say facts until something holds, as a server has its new users a moment later; return the last of them."""
+    """Say events until something holds, as a server has its new users a moment later; return the last of them."""
     async with asyncio.timeout(60):
         while True:
             node = key()
@@ -211,7 +211,7 @@ async def publish_until(watcher: Bus, holds: Callable[[], bool]) -> str:
 
 
 async def publish_at_last(watcher: Bus, node: str) -> None:
-    """Say a fact as services do: what could not be said is said again."""
+    """Say an event as services do: what could not be said is said again."""
     while True:
         try:
             await watcher.publish(opted_out(node), dedup=node)

@@ -1,4 +1,4 @@
-"""A real nats-server with the chart's own configuration lets the services in, each with its own facts only."""
+"""A real nats-server with the chart's own configuration lets the services in, each with its own events only."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ PATIENCE = 60.0
 
 
 class World:
-    """The servers, a service that says facts and one that hears them."""
+    """The servers, a service that says events and one that hears them."""
 
     def __init__(self, servers: ChartServers) -> None:
         self.servers = servers
@@ -48,7 +48,7 @@ class World:
         return self.buses.new(service, limits=limits_with(3), credentials=self.servers.credentials(service))
 
     async def publish(self, count: int) -> None:
-        """Say so many facts, as services do: what could not be said is said again."""
+        """Say so many events, as services do: what could not be said is said again."""
         for _ in range(count):
             node = f"n{len(self.published)}"
             while True:
@@ -75,7 +75,7 @@ class World:
         return found
 
     async def leader(self) -> PodServer:
-        """Return the server that leads the stream of facts."""
+        """Return the server that leads the stream of events."""
         info = (await self.people.jetstream().stream_info(STREAM_EVENTS)).cluster
         assert info is not None
         assert info.leader is not None
@@ -165,7 +165,7 @@ async def test_a_rolling_restart_loses_nothing(world: World) -> None:
 
 
 async def test_a_deleted_stream_is_recreated_with_three_replicas(world: World) -> None:
-    """All disks are lost: services find nothing, make it anew and are told to list everything."""
+    """All disks are lost: services find nothing, make it again and are told to list everything."""
     listed: list[int] = []
     world.watcher.on_new_stream.append(lambda: listed.append(1))
     for pod in world.servers.pods:

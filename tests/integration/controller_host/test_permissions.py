@@ -1,4 +1,4 @@
-"""controller_host, with the rights under deploy/rbac and of `trellis controllers roles`, is refused nothing."""
+"""controller_host, with the permissions under deploy/rbac and of `trellis controllers roles`, is refused nothing."""
 
 from __future__ import annotations
 

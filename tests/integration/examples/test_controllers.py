@@ -1,4 +1,4 @@
-"""deploy/examples/controllers do what they are for; controller_host has the rights that it has where installed."""
+"""deploy/examples/controllers do what they are for; controller_host has the permissions that it has where installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many hosts of a group are away at a time, when they are rolled and when nodes are drained."""
+"""How many hosts of a group are unavailable at a time, when they are rolled and when nodes are drained."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rights under deploy/rbac are what host_manager needs, no more and no less; without one it says which."""
+"""The permissions under deploy/rbac are what host_manager needs, no more and no less; without one it says which."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ async def test_each_right_is_used_and_none_is_missing(
 
 
 async def test_what_is_missing_is_named_and_the_rest_goes_on(hosts: HostWorld, account: Granted) -> None:
-    """A namespace without rights stops nothing in the other one; once they are given its groups begin."""
+    """A namespace without permissions stops nothing in the other one; once they are given its groups begin."""
     other = f"{hosts.namespace}-2"
     hosts.api.call("POST", "/api/v1/namespaces", {"metadata": {"name": other}})
     account.apply([*manifests(CONFINED), *manifests(WATCHED, hosts.namespace)])

@@ -1,4 +1,4 @@
-"""Reading as somebody else: the API server decides, and a caller without rights learns nothing."""
+"""Reading as another user: the API server decides, and a caller without permissions learns nothing."""
 
 from __future__ import annotations
 

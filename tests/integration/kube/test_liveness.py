@@ -54,7 +54,7 @@ async def get(url: str) -> tuple[int, str]:
 
 @asynccontextmanager
 async def stuck(*_: object, **__: object) -> AsyncIterator[Stream]:
-    """A watch that waits for ever and notices nothing, as a fault of ours would."""
+    """A watch that waits for ever and notices nothing, as a fault of Trellis would."""
     await asyncio.Event().wait()
     yield Stream(200, {}, nothing())
 

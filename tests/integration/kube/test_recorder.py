@@ -1,4 +1,4 @@
-"""What a former process said of an object is counted up by its successor, with the rights that a service has."""
+"""What a former process said of an object is counted up by its successor, with the permissions that a service has."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ async def test_a_claim_is_written_again_before_it_ends(server: NatsServer, latti
 async def test_a_disconnected_holder_stops_before_another_starts(
     server: NatsServer, lattice: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server is away for longer than the claim is held, and it is asked by what clock that is counted."""
+    """The server is unavailable for longer than the claim is held, and it is asked by what clock that is counted."""
     now = [1000.0]
     monkeypatch.setattr(lattice_claim, "_now", lambda: now[0])
     async with cluster(server, lattice, "one") as item:

@@ -1,4 +1,4 @@
-"""Links to a real nats-server by TLS: certificates of ours, and how a connection ends when the far side does not."""
+"""Links to a real nats-server by TLS: certificates of Trellis, and how a connection ends when the far side does not."""
 
 from __future__ import annotations
 

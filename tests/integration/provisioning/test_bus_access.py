@@ -45,7 +45,7 @@ def trellis(*arguments: str, **environment: str) -> Done:
 
 
 def events_of(shown: Done) -> int:
-    """Return how many facts there are, as `trellis status` shows it; 0 while there is no stream."""
+    """Return how many events there are, as `trellis status` shows it; 0 while there is no stream."""
     streams = (json.loads(shown.stdout).get("bus") or {}).get("streams") or ()
     return sum(each["messages"] for each in streams if each["name"] == STREAM_EVENTS)
 

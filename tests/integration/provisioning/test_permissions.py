@@ -1,4 +1,4 @@
-"""node_watcher and provisioner, each with exactly the rights of the chart: none is missing, none given in vain."""
+"""node_watcher and provisioner, each with exactly the permissions of the chart: none is missing, none given in vain."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def applied(fleet: Fleet, service: str) -> list[Manifest]:
 
 
 def placed(found: set[Right], wanted: set[Right]) -> set[Right]:
-    """Return rights with the namespace by which they are given, "" for all of them."""
+    """Return permissions with the namespace by which they are given, "" for all of them."""
     return {item if item in wanted else (item[0], item[1], "") for item in found}
 
 

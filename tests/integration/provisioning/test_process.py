@@ -1,4 +1,4 @@
-"""`trellis run` as an operator meets it: settings, servers that are away, health, metrics, the end."""
+"""`trellis run` as an operator meets it: settings, servers that are unavailable, health, metrics, the end."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ async def test_under_load_it_ends_well_releases_its_leases_and_the_next_one_fini
 
 
 async def eventually_all_ready(fleet: Fleet, nodes: list[str]) -> list[Any]:
-    """Return all facts once every node is said to be ready."""
+    """Return all events once every node is said to be ready."""
     async with asyncio.timeout(60):
         while True:
             events = await fleet.events_until_now()
@@ -121,7 +121,7 @@ async def eventually_all_ready(fleet: Fleet, nodes: list[str]) -> list[Any]:
 
 @pytest.mark.thorough
 async def test_the_messages_at_the_end_match_the_state(fleet: Fleet, tmp_path: Path) -> None:
-    """A fact of readiness is said only after the label stands, also by a process that is ending."""
+    """An event of readiness is said only after the label stands, also by a process that is ending."""
     nodes = fleet.add(*["node"] * 40)
     async with running(
         tmp_path / "log", **fleet.environment(max_unavailable="100%", shutdown_grace_period=GRACE)

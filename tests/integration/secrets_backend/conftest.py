@@ -1,7 +1,7 @@
 """Nothing that a test of secrets plants comes out anywhere, or the test fails (``support.suite.planted``).
 
 Looked through after each test: what was printed and logged in its process; the logs of services that ran apart; the
-files in which the bus and the lattices' NATS keep messages: facts, dead letters, copies. What commands print is looked
+files in which the bus and the lattices' NATS keep messages: events, dead letters, copies. What commands print is looked
 through where they are run (``support.secrets.secrets_command``), spans and metrics by ``test_said``, with a collector.
 """
 

@@ -68,7 +68,7 @@ class World:
         self.make(APPLICATIONS, self.shop, "cart", spec={"policies": [policy], "components": [component]})
 
     def come_as(self, token: str, kubeconfig: Path) -> None:
-        """Run the command from now on as somebody else."""
+        """Run the command from now on as another user."""
         whole = yaml.safe_load(Path(self.info.kubeconfig).read_text())
         whole["users"][0]["user"] = {"token": token}
         kubeconfig.write_text(yaml.safe_dump(whole))

@@ -1,4 +1,4 @@
-"""Who may be given what: the rights of both accounts on a real API server, as installed by deploy/rbac."""
+"""Who may be given what: the permissions of both accounts on a real API server, as installed by deploy/rbac."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.cluster
 
 @dataclass
 class Installed:
-    """secrets_backend with exactly the rights of deploy/rbac, and another namespace with a Secret ``db``."""
+    """secrets_backend with exactly the permissions of deploy/rbac, and another namespace with a Secret ``db``."""
 
     world: SecretsWorld
     account: Granted

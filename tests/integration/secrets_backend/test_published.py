@@ -1,4 +1,4 @@
-"""What is said of secrets: facts about each answer, changes, limits; and never a value, a key or a token."""
+"""What is said of secrets: events about each answer, changes, limits; and never a value, a key or a token."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.cluster
 
 
 async def events(world: SecretsWorld, wanted: int, event_name: str, url: str = "") -> list[dict[str, Any]]:
-    """Return the data of the first facts of a kind about secrets."""
+    """Return the data of the first events of a kind about secrets."""
     found: list[dict[str, Any]] = []
     fleet = world.hosts.fleet
     with contextlib.suppress(TimeoutError):

@@ -45,7 +45,7 @@ class World:
         self.account.apply(yaml.safe_load_all(done.stdout))
 
     def read(self, secret: str, *, user: str, namespace: str | None = None, verb: str = "GET") -> int:
-        """Return the status of a call for a Secret as somebody else."""
+        """Return the status of a call for a Secret as another user."""
         config = yaml.safe_load(self.account.kubeconfig.read_text())
         cluster = config["clusters"][0]["cluster"]
         tls = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())

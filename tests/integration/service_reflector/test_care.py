@@ -1,4 +1,4 @@
-"""What is somebody else's, not known, or to go: on a real API server."""
+"""What is another owner's, not known, or to go: on a real API server."""
 
 from __future__ import annotations
 

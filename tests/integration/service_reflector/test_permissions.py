@@ -1,4 +1,4 @@
-"""The rights under deploy/rbac are all that service_reflector uses."""
+"""The permissions under deploy/rbac are all that service_reflector uses."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ class Outside:
         return base64.b64decode(json.loads(found)["data"][key]).decode() if found else ""
 
     def events(self) -> dict[str, dict[str, Any]]:
-        """Return all facts that the bus has, by their ids, as `trellis events replay` prints them."""
+        """Return all events that the bus has, by their ids, as `trellis events replay` prints them."""
         with self.bus() as settings:
             output = self.trellis("events", "replay", "-o", "json", **settings)
         return {event["id"]: event for event in map(json.loads, output.splitlines())}

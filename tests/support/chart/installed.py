@@ -169,7 +169,7 @@ async def bus_keys(where: Where, found: list[Manifest]) -> AsyncIterator[dict[st
 
 
 async def process(command: list[str], environment: dict[str, str], log: Path) -> asyncio.subprocess.Process:
-    """Start a command of ours with these variables and no others of ours."""
+    """Start a command of Trellis with these variables and no others of Trellis."""
     program = Path(sys.executable).parent / command[0]
     clean = {name: value for name, value in os.environ.items() if not name.startswith("TRELLIS_")}
     with log.open("wb") as output:

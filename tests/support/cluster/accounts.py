@@ -1,4 +1,4 @@
-"""An account of the cluster for one test: a ServiceAccount with a token in a file, as in a pod, and all rights."""
+"""An account of the cluster for one test: a ServiceAccount with a token in a file, as in a pod, and all permissions."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ class Account:
         self.token.write_text(answer["status"]["token"] + "\n", encoding="ascii")
 
     def remove(self) -> None:
-        """Take its rights away; the account goes with its namespace."""
+        """Take its permissions away; the account goes with its namespace."""
         self._api.call("DELETE", f"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{self._namespace}")
 
     def bind(self) -> None:
-        """Give it all rights."""
+        """Give it all permissions."""
         body = {
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": "ClusterRoleBinding",

@@ -26,7 +26,7 @@ OURS: Final = (SHIMS, HOST_CONFIGS, SECRET_GRANTS, WASM_CONTROLLERS)
 
 
 def ensure_served(api: Api, *resources: Resource) -> None:
-    """Have kinds of ours served.
+    """Have kinds of Trellis served.
 
     The definition of one that is served is not sent again: the API server compiles its rules before it refuses it.
     """

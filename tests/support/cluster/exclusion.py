@@ -54,7 +54,7 @@ def late_writes(records: Iterable[Record], lease: Lease) -> list[str]:
 
     A term begins with the first accepted write of the lease by another than the holder. Only holder and candidates
     write the lease, so the log says by itself who led when. A write of somebody who never led is a violation too;
-    namespaces are made before anyone leads, by whoever comes first. Whose lease somebody else deleted or took away is
+    namespaces are made before anyone leads, by whoever comes first. Whose lease another user deleted or took away is
     not told: what they write until they ask for it again is no violation. That two lead for so long nobody can help;
     what each of them reads before it writes keeps their writes apart.
     """

@@ -49,7 +49,7 @@ def manifests(name: str, namespace: str | None = None) -> list[Manifest]:
 
 
 def given(found: Iterable[Manifest]) -> set[Right]:
-    """Return the rights that Roles and ClusterRoles give."""
+    """Return the permissions that Roles and ClusterRoles give."""
     return {
         (verb, _named(resource, group), item["metadata"].get("namespace", ""))
         for item in found
@@ -66,7 +66,7 @@ def user_of(record: Manifest) -> str:
 
 
 def used(records: Iterable[Manifest], user: str) -> set[Right]:
-    """Return the rights that a user's calls needed; an apply that made something needed ``create`` too."""
+    """Return the permissions that a user's calls needed; an apply that made something needed ``create`` too."""
     permissions: set[Right] = set()
     for record in records:
         ref = record.get("objectRef")
@@ -125,7 +125,7 @@ def until_given(api: Api, user: str, role: Manifest) -> None:
 
 
 class Granted:
-    """The account of a service where it is installed, with the rights of files that are applied one by one."""
+    """The account of a service where it is installed, with the permissions of files that are applied one by one."""
 
     def __init__(self, cluster: ClusterInfo, api: Api, account: str, directory: Path) -> None:
         self._api = api

@@ -33,7 +33,7 @@ def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterInfo]:
     """A control plane with kwok and no nodes. It has a NATS of its own, and an audit log of all writes.
 
-    Services that tests run in it come as accounts with the rights of ``deploy/rbac``.
+    Services that tests run in it come as accounts with the permissions of ``deploy/rbac``.
     """
     with owned_cluster(audit=True, kwok_stages=INSTALLER_STAGES) as info:
         with suite_accounts(Path(info.kubeconfig), tmp_path_factory.mktemp("accounts")):

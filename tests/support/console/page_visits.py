@@ -78,7 +78,7 @@ class Visit:
         raw_publish(int(self.nats.url.rpartition(":")[2]), subject.encode(), b"garbage")
 
     async def change(self, jaeger: Jaeger, name: str) -> str:
-        """Say a fact within a trace of a few spans of two services; return the trace's id."""
+        """Say an event within a trace of a few spans of two services; return the trace's id."""
         watcher = setup(NODE_WATCHER, metrics=Metrics(), otlp_endpoint=jaeger.otlp)
         provisioner = setup(PROVISIONER, metrics=Metrics(), otlp_endpoint=jaeger.otlp)
         bus = Bus(

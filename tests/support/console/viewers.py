@@ -1,4 +1,4 @@
-"""A fake API server that knows people: tokens, impersonation, rights; and a console in front of it."""
+"""A fake API server that knows people: tokens, impersonation, permissions; and a console in front of it."""
 
 from __future__ import annotations
 

@@ -49,11 +49,11 @@ class Crowd:
         self._call("DELETE", f"/api/v1/namespaces/{self.namespace}/serviceaccounts/{name}")
 
     def allow(self, name: str, rules: list[dict[str, Any]], *, namespace: str = "") -> Callable[[], None]:
-        """Give an account rights, in a namespace or everywhere, and return what takes them away."""
+        """Give an account permissions, in a namespace or everywhere, and return what takes them away."""
         return self._allow({"kind": "ServiceAccount", "name": name, "namespace": self.namespace}, rules, namespace)
 
     def allow_user(self, user: str, rules: list[dict[str, Any]]) -> None:
-        """Give somebody rights everywhere whom a proxy names."""
+        """Give somebody permissions everywhere whom a proxy names."""
         self._allow({"kind": "User", "apiGroup": _GROUP, "name": user}, rules)
 
     def _allow(self, subject: dict[str, str], rules: list[dict[str, Any]], namespace: str = "") -> Callable[[], None]:

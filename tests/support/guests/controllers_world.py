@@ -176,7 +176,7 @@ class Tenant:
         return (found.get("data") or {}) if status == http.HTTPStatus.OK else None
 
     def account(self, name: str, *rules: Manifest, namespaces: tuple[str, ...] = ()) -> None:
-        """Create a ServiceAccount with these rights in these namespaces, its own if none is named."""
+        """Create a ServiceAccount with these permissions in these namespaces, its own if none is named."""
         self.make({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"namespace": self.name, "name": name}})
         rbac = {"apiVersion": "rbac.authorization.k8s.io/v1"}
         for namespace in namespaces or (self.name,):

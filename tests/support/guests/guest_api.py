@@ -66,7 +66,7 @@ class FakeApi:
         return [request for request in self.requests if request["op"] == op]
 
     def put(self, obj: Json) -> Json:
-        """Store an object as somebody else would; returned as the server has it."""
+        """Store an object as another user would; returned as the server has it."""
         place = self._place(key_of(obj))
         old = self.objects.get(place, {"metadata": {}})["metadata"]
         number = next(self._versions)

@@ -1,7 +1,7 @@
 """A process that is killed while it puts a guest to disk. Arguments: directory, which write, how many bytes of it.
 
 It suspends a guest that is all ones, wakes it, makes it all twos, and is killed in a write of the second suspending.
-With -1 as the number it goes on for ever, with threes, fours, …, until somebody else kills it.
+With -1 as the number it goes on for ever, with threes, fours, …, until another user kills it.
 """
 
 from __future__ import annotations

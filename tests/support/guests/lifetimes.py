@@ -173,7 +173,7 @@ class Host:
         return call is not None and call.version not in {"", "!"}
 
     def kill(self) -> None:
-        """End as a process that is killed, and begin anew on the same directory."""
+        """End as a process that is killed, and begin again on the same directory."""
         if self.life.instance is not None:
             self.life.instance.close()
         self.progress._base.close()

@@ -88,7 +88,7 @@ class Buses:
     async def consuming(
         self, listener: Listener, *models: type[EventData], service: str = "provisioner", **options: Any
     ) -> Bus:
-        """A connected bus that hands facts of these models (NodeOptedOut) to the listener."""
+        """A connected bus that hands events of these models (NodeOptedOut) to the listener."""
         bus = self.new(service, **options)
         bus.subscribe("nodes", models or (NodeOptedOut,), listener)
         await bus.connect()

@@ -97,7 +97,7 @@ class Fleet:
         self._controllers = Path(tempfile.gettempdir(), f"{self.id}-controllers")
 
     def api_server(self) -> int:
-        """Return the pid of the API server, which another test may have started anew."""
+        """Return the pid of the API server, which another test may have started again."""
         [info] = localcluster.status(self.info.name)
         return info.pids["kube-apiserver"]
 
@@ -260,7 +260,7 @@ class Fleet:
         return {f"TRELLIS_{key.upper()}": str(value) for key, value in settings.items()}
 
     async def both_listen(self) -> None:
-        """Wait until both services consume: facts said before a consumer exists are found by its list, not heard."""
+        """Wait until both services consume: events said before a consumer exists are found by its list, not heard."""
         await self.listening(NODE_WATCHER, PROVISIONER)
 
     async def listening(self, *services: str) -> None:
@@ -276,12 +276,12 @@ class Fleet:
         await client.close()
 
     async def events_until_now(self) -> list[TailedEvent]:
-        """Return all facts of this test's cluster that are stored by now, in the order they were said."""
+        """Return all events of this test's cluster that are stored by now, in the order they were said."""
         selection = Selection(cluster=self.id)
         return [event async for event in replay(self.info.nats_url, selection, Tally())]
 
     async def published_events(self, wanted: int, *, seconds: float = 30) -> list[TailedEvent]:
-        """Return the first facts of this test's cluster, in the order they were said.
+        """Return the first events of this test's cluster, in the order they were said.
 
         The deadline is longer than the 15 s after which a service says again what was not stored.
         """

@@ -1,6 +1,6 @@
 """A small world in memory: what is true of each node, who says so on the bus, and who comes to know.
 
-As services do: the truth is not on the bus; a fact only says where to look; whoever learns that facts may have gone
+As services do: the truth is not on the bus; an event only says where to look; whoever learns that events may have gone
 unheard says everything again, or looks at everything.
 """
 
@@ -71,7 +71,7 @@ class Writer:
 
 
 class Reader:
-    """Comes to know the truth: each run of a key looks it up, as a service reads the object a fact names."""
+    """Comes to know the truth: each run of a key looks it up, as a service reads the object an event names."""
 
     def __init__(self, truth: dict[str, int], *, seconds: float = 0.0, workers: int = 16) -> None:
         self.known: dict[str, int] = {}

@@ -72,7 +72,7 @@ class Kubectl:
     def watching(self, file: Path, *arguments: str) -> Iterator[None]:
         """Write each change of some objects into a file while the block runs, those that exist at its begin first.
 
-        The API server ends the watches of a kind whose definition changes, as it does in an upgrade: it is begun anew.
+        The API server ends the watches of a kind whose definition changes, as it does in an upgrade: it is restarted.
         """
         command = [*self._command, "get", *arguments, "--watch", "--output-watch-events", "-o", "json"]
         running: list[subprocess.Popen[bytes]] = []

@@ -1,7 +1,7 @@
 """The rollout as a small state machine: a few nodes, Shims, a provisioner that is slow, deaf, killed and succeeded.
 
 Every decision is the real one (``rollout_decisions``): of the planner, of a node's run, of node_watcher, with the
-patches and Jobs they make. Written anew is only who reads and writes when, as ``provisioner.app`` does it: informers
+patches and Jobs they make. Written again is only who reads and writes when, as ``provisioner.app`` does it: informers
 show Nodes, Jobs and Shims late, the ledger is compared and swapped, each write of a run is a step of its own, and
 between any two steps anything else may happen. ``test_in_progress`` ties these rules to the provisioner's own parts.
 """

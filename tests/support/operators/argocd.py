@@ -66,7 +66,7 @@ def argocd(operators: Operators) -> Iterator[None]:
 
 
 def _install(operators: Operators) -> None:
-    """Apply definitions, rights and settings, then the health check as its file says."""
+    """Apply definitions, permissions and settings, then the health check as its file says."""
     manifests = operators.module("argo-cd") / "manifests"
     folder = operators.directory / "argocd-install"
     folder.mkdir()

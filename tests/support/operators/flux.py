@@ -50,7 +50,7 @@ def flux(operators: Operators) -> Iterator[None]:
 
 
 def _install(operators: Operators, controller: str) -> None:
-    """Apply a controller's definitions and rights, its account being that of Flux's namespace."""
+    """Apply a controller's definitions and permissions, its account being that of Flux's namespace."""
     config = operators.module(controller) / "config"
     folder = operators.directory / f"{controller}-install"
     folder.mkdir()

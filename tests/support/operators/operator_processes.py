@@ -1,4 +1,4 @@
-"""Operators of others as processes beside a test's API server, with the accounts and rights of their own releases.
+"""Operators of others as processes beside a test's API server, with the accounts and permissions of their own releases.
 
 In: programs of ``versions.toml``, built once from the modules of their releases, and the manifests in these modules.
 Out: what runs, each with a log file of its own. Called by tests of the examples that these operators are for.
@@ -117,7 +117,7 @@ class Operators:
         wait_ready(name, ready, process, (log, position), _READY_SECONDS)
 
     def run(self, name: str, command: tuple[str | Path, ...], environment: Mapping[str, str] | None = None) -> None:
-        """Start a tool that ends by itself, so that it be started anew, and wait until it has."""
+        """Start a tool that ends by itself, so that it be started again, and wait until it has."""
         process = self._spawn(name, command, environment or {})
         assert not wait_ended([process], _READY_SECONDS), f"{name} runs on:\n{tail((self.log(name), 0))}"
 

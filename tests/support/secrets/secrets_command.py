@@ -19,7 +19,7 @@ class SecretsCommand:
         self.come_with(kubeconfig)
 
     def come_with(self, kubeconfig: Path) -> None:
-        """Run the command from now on as somebody else."""
+        """Run the command from now on as another user."""
         self._environment["TRELLIS_KUBECONFIG"] = str(kubeconfig)
 
     async def run(self, *arguments: str) -> Done:

@@ -60,7 +60,7 @@ class Server:
 
 @dataclass(frozen=True)
 class Place:
-    """Where replicas run: ``home`` has the key's Secret, ``bus`` is where facts go."""
+    """Where replicas run: ``home`` has the key's Secret, ``bus`` is where events go."""
 
     info: ClusterInfo
     bus: NatsServer

@@ -1,4 +1,4 @@
-"""A process that consumes facts through the queue and writes the name of each finished node into a file.
+"""A process that consumes events through the queue and writes the name of each finished node into a file.
 
 Run as a program by tests that kill it or cut it off: ``python consuming_process.py <nats url> <cluster> <file>``. It
 says ``consuming`` once it does, and ``unavailable`` when it has noticed that the bus is. A name stands in the file,

@@ -69,7 +69,7 @@ class SuiteAccounts:
         self._lock = threading.Lock()
 
     def concerns(self, service: Service) -> bool:
-        """Say whether a service with rights of its own is about to come as this cluster's administrator."""
+        """Say whether a service with permissions of its own is about to come as this cluster's administrator."""
         kubeconfig = service.settings.kubeconfig
         if service.kube is not None or kubeconfig is None or f"{_stem(service)}.yaml" not in FILES:
             return False

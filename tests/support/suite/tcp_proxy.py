@@ -21,7 +21,7 @@ def kubeconfig_through(port: int, kubeconfig: Path, directory: Path) -> Path:
 
 
 class TcpProxy:
-    """Forwards ``port`` of an address of ours (127.0.0.1) to one address."""
+    """Forwards ``port`` of an address of Trellis (127.0.0.1) to one address."""
 
     def __init__(self, host: str, port: int, *, listen: str = "127.0.0.1") -> None:
         self._target = (host, port)

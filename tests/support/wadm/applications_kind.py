@@ -1,4 +1,4 @@
-"""The kind Application on a real API server, as a test needs it: ours, somebody else's, or hidden by another server."""
+"""The kind Application on a real API server, as a test needs it: ours, another owner's, or hidden by another server."""
 
 from __future__ import annotations
 

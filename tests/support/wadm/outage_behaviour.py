@@ -1,4 +1,4 @@
-"""What holds of Applications while servers are away: a suite for the real wadm and for the stand-in.
+"""What holds of Applications while servers are unavailable: a suite for the real wadm and for the stand-in.
 
 A class of tests has the fixtures ``kept`` and ``wadm`` of one lattice, and ``servers``, which takes them away.
 """
@@ -35,7 +35,7 @@ class Servers:
     start_nats: Act
 
     async def lose_bucket(self) -> None:
-        """Delete wadm's storage while wadm is away; it makes another when it starts."""
+        """Delete wadm's storage while wadm is unavailable; it makes another when it starts."""
         await self.kill_wadm()
         client = await nats.connect(self.url)
         try:
@@ -46,7 +46,7 @@ class Servers:
 
 
 async def unavailable(kept: KeptWorld, name: str) -> Manifest:
-    """Wait until an Application says that wadm is away."""
+    """Wait until an Application says that wadm is unavailable."""
     return await kept.until(name, "away", lambda _: kept.conditions(name).items() >= UNAVAILABLE.items())
 
 
@@ -58,7 +58,7 @@ async def newest_is_seen(kept: KeptWorld, name: str) -> Manifest:
 
 
 async def equal_again(kept: KeptWorld, *applications: str) -> None:
-    """Wait until nothing says any more that wadm is away."""
+    """Wait until nothing says any more that wadm is unavailable."""
     for name in applications:
         await kept.condition(name, "Synced", "True")
 

@@ -1,4 +1,4 @@
-"""A question about a stream that got lost is asked anew; one that changes something is not."""
+"""A question about a stream that got lost is asked again; one that changes something is not."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ class Player:
         self.work = asyncio.create_task(self.queue.work(self.history.run))
 
     async def drain(self) -> None:
-        """Let runs under way end well, start none, and begin anew as the next term does."""
+        """Let runs under way end well, start none, and begin again as the next term does."""
         self.history.working = False
         draining = asyncio.create_task(self.queue.drain(60))
         await settle()

@@ -1,4 +1,4 @@
-"""Traces: what a viewer is told when Jaeger is away, is none, or was sent what no clock shows."""
+"""Traces: what a viewer is told when Jaeger is unavailable, is none, or was sent what no clock shows."""
 
 from __future__ import annotations
 

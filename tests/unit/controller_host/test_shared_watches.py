@@ -82,7 +82,7 @@ class World:
         await until(lambda: all(self.watches.whole(controller) for controller in controllers))
 
     async def receives(self, *expected: tuple[str, ObjectKey]) -> None:
-        """Wait until exactly these were told, each once; then begin anew."""
+        """Wait until exactly these were told, each once; then begin again."""
         await until(lambda: len(self.notified) >= len(expected))
         assert sorted(self.notified, key=str) == sorted(expected, key=str)
         self.notified.clear()

@@ -79,7 +79,7 @@ def test_a_token_that_escape_does_not_make_is_refused(token: str) -> None:
 
 
 def concrete(base: type[EventData]) -> set[type[EventData]]:
-    """All models of facts there are: the classes that name one."""
+    """All models of events there are: the classes that name one."""
     found = {base} if "event_name" in vars(base) and base.__module__.startswith("trellis.") else set()
     return found.union(*(concrete(child) for child in base.__subclasses__()))
 

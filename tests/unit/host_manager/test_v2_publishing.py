@@ -1,4 +1,4 @@
-"""The wiring for wasmCloud v2: what is read, and what is published when the bus or the API group is away."""
+"""The wiring for wasmCloud v2: what is read, and what is published when the bus or the API group is unavailable."""
 
 from __future__ import annotations
 

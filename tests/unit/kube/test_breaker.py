@@ -29,7 +29,7 @@ QUICK = BreakerTimings(poll=0.02)
 
 
 class World:
-    """One cluster and a clock; ``breaker`` is what each leader makes anew."""
+    """One cluster and a clock; ``breaker`` is what each leader makes again."""
 
     def __init__(self, clock: ServerClock | None = None) -> None:
         self.kube = FakeKube(telemetry=setup("node_watcher", metrics=Metrics()), clock=clock)

@@ -151,7 +151,7 @@ async def test_a_foreign_lease_with_a_duration_of_days_expires_after_a_minute(ku
 
 
 async def test_a_stranger_that_renews_for_ever_makes_the_candidate_not_ready(kube: FakeKube) -> None:
-    """Taken from one of ours: the lease still names that one as its last holder of Trellis."""
+    """Taken from one of Trellis: the lease still names that one as its last holder of Trellis."""
     lease = taken(new_lease("trellis-test", "default"), identity="fellow", duration=2, now=datetime.now(UTC))
     kube.put(LEASES, lease)
     task = asyncio.create_task(candidate(kube).run(wait_for_ever, asyncio.Event()))

@@ -182,7 +182,7 @@ def test_headers_in_multi_line_strings_are_none() -> None:
 
 
 def _pruned(value: Any) -> Any:
-    """Without tables that are empty: those that only a header of ours had made."""
+    """Without tables that are empty: those that only a header of Trellis had made."""
     if not isinstance(value, dict):
         return value
     inner = {key: _pruned(item) for key, item in copy.copy(value).items()}

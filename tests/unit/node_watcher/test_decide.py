@@ -1,4 +1,4 @@
-"""Worlds of one Node in, facts and patches out."""
+"""Worlds of one Node in, events and patches out."""
 
 from __future__ import annotations
 

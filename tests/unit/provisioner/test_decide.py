@@ -1,4 +1,4 @@
-"""Worlds of one node and its Jobs in, Jobs and facts out."""
+"""Worlds of one node and its Jobs in, Jobs and events out."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_a_retry_clears_the_failed_job_away_first() -> None:
 
 
 def test_what_an_earlier_job_did_never_outlives_a_newer_one() -> None:
-    """While the bus is away the fact of an ended Job stays unsaid, the Job stays for it, and work goes on."""
+    """While the bus is unavailable the fact of an ended Job stays unsaid, the Job stays for it, and work goes on."""
     earlier = a_job(NODE, JobState.COMPLETE, uid="earlier", name="earlier", digest=OTHER_DIGEST, created_at=900)
     newer = a_job(NODE, JobState.COMPLETE, uid="newer", name="newer", created_at=1000)
     first, *_ = deciding(proved(NODE), earlier, newer)

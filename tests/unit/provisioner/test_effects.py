@@ -58,7 +58,7 @@ NS = "trellis-installers"
 
 
 class SilentBus:
-    """A bus that is away."""
+    """A bus that is unavailable."""
 
     def __init__(self) -> None:
         self.connected = asyncio.Event()

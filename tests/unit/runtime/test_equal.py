@@ -1,4 +1,4 @@
-"""A service of which every replica works: no lease, a failed part begins anew, the end comes in order."""
+"""A service of which every replica works: no lease, a failed part restarts, the end comes in order."""
 
 from __future__ import annotations
 

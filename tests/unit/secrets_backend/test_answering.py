@@ -140,7 +140,7 @@ class Bench:
 
     @property
     def denied(self) -> list[SecretDenied]:
-        """The facts of refusals that wait."""
+        """The events of refusals that wait."""
         return [event for events in self.audit._waiting.values() for event in events if isinstance(event, SecretDenied)]
 
     @property

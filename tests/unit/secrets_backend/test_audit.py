@@ -1,4 +1,4 @@
-"""Facts about answers: nobody waits, nothing grows, nothing is lost in silence."""
+"""Events about answers: nobody waits, nothing grows, nothing is lost in silence."""
 
 from __future__ import annotations
 

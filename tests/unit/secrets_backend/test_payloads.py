@@ -229,7 +229,7 @@ NO_FIELDS: dict[str, str] = {
 
 @pytest.mark.parametrize("case", NO_FIELDS)
 def test_a_field_that_no_secret_can_have_is_not_found_without_asking(case: str) -> None:
-    """As it would be after asking; and no stranger's text of any length gets into facts."""
+    """As it would be after asking; and no stranger's text of any length gets into events."""
     refused = refusal(message(asking(field=NO_FIELDS[case])))
     assert refused.body() == b'{"error":"SecretNotFound"}'
     assert refused.message.isprintable()

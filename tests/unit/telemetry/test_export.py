@@ -1,4 +1,4 @@
-"""Spans reach a collector; one that is away or hangs costs a line, not the service."""
+"""Spans reach a collector; one that is unavailable or hangs costs a line, not the service."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def stored(*managers: Manifest, version: str = "v2", image: str = "example.com/a
 
 
 def done(ops: Any, item: Manifest) -> Manifest:
-    """Return the object after a JSON patch of ours."""
+    """Return the object after a JSON patch of Trellis."""
     found = copy.deepcopy(item)
     for op in ops:
         *path, last = op["path"].strip("/").split("/")

@@ -134,7 +134,7 @@ def test_a_user_that_a_grant_has_needs_no_other() -> None:
 
 @pytest.mark.parametrize("accounts", [["reader"], ["*"]])
 def test_an_account_that_a_grant_has_is_no_user_that_needs_a_line(accounts: list[str]) -> None:
-    """An application of Trellis itself: as a user it would be read as somebody else."""
+    """An application of Trellis itself: as a user it would be read as another user."""
     grant = {"metadata": {"namespace": "payments", "name": "g"}, "spec": {"serviceAccounts": accounts}}
     assert plan(apps=(an_app("reader"),), grants=(grant,)) == []
     assert plan(apps=(an_app("reader", namespace="ledger"),), grants=(grant,)) != []

@@ -1,4 +1,4 @@
-"""`trellis trace`: what Jaeger answers becomes a tree, and an object's name becomes the pattern of its facts."""
+"""`trellis trace`: what Jaeger answers becomes a tree, and an object's name becomes the pattern of its events."""
 
 from __future__ import annotations
 

@@ -208,7 +208,7 @@ async def test_each_finalizer_is_removed_once_and_a_second_run_writes_nothing() 
 
 
 def service_of(kube: FakeKube, **annotations: str) -> Manifest:
-    """Have Service shop, of ours unless it is said to be of none."""
+    """Have Service shop, of Trellis unless it is said to be of none."""
     marks = {names.ANNOTATION_APPLICATION: "shop", names.ANNOTATION_LATTICE: "east/1"}
     metadata = {"name": "shop", "namespace": "default", "annotations": annotations or marks}
     return kube.put(SERVICES, {"metadata": metadata, "spec": {}})

@@ -1,6 +1,6 @@
-"""What the cases ask for and as whom: Secrets, accounts and their rights in a cluster, keys and tokens of a host.
+"""What the cases ask for and as whom: Secrets, accounts and their permissions in a cluster, keys and tokens of a host.
 
-In: an API server, a client connected to NATS. Out: the world of :class:`World`. Accounts have the rights under two
+In: an API server, a client connected to NATS. Out: the world of :class:`World`. Accounts have the permissions under two
 names, as ServiceAccounts and as users, because ``impersonate`` means the one to us and the other to the peer.
 """
 
@@ -98,7 +98,7 @@ class World:
         return self.client.request(self.subject("server_xkey"), b"").data.decode("ascii", "replace")
 
     def prepare(self) -> None:
-        """Make Secrets, accounts and their rights."""
+        """Make Secrets, accounts and their permissions."""
         for namespace in (self.namespace, "default", self.outside):
             self._secret(namespace)
         for namespace in (self.namespace, "default"):
