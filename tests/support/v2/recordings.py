@@ -75,6 +75,8 @@ class Recording:
     def messages(self, begin: float, end: float, *, replies: bool = False) -> HostMessages:
         """Return what a listener receives in a period."""
         collector = Collector()
+        if replies:
+            collector.expect_replies()
         for time, subject, payload in self.payloads(begin, end):
             if subject.startswith(HEARTBEATS):
                 collector.heartbeat(subject, payload, self.start + time)

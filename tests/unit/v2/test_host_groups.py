@@ -245,7 +245,7 @@ def test_a_host_that_restarts_in_its_pod_has_the_former_one_beside_it() -> None:
     snapshot = replace(recorded, hosts=[first, second, former], pods=pods)
     found = explain_host(snapshot, former, Beside())
     assert outcome(found)[0] == Reason.HEARTBEAT_MISSING
-    assert lacking(found.headline, "default-a", "1 restarts") == []
+    assert lacking(found.headline, "default-a", "1 restart") == []
 
 
 def test_no_view_of_a_pod_has_a_value_of_its_environment() -> None:

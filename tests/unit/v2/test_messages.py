@@ -178,6 +178,7 @@ def test_of_the_replies_only_failed_starts_are_kept() -> None:
     assert found.replies
     assert {reply.state for reply in found.replies.values()} == {WorkloadState.ERROR}
     collector = Collector()
+    collector.expect_replies()
     collector.reply("_INBOX.x", b'{"workloadStatus":{"workloadId":"w","workloadState":"WORKLOAD_STATE_RUNNING"}}')
     collector.reply("_INBOX.x", b'{"anything": "WORKLOAD_STATE_ERROR"}')
     assert collector.result(1.0).replies == {}

@@ -110,12 +110,18 @@ class Explanation:
 
     @property
     def headline(self) -> str:
-        """``SUBJECT is not ready: CAUSE. DO THIS``; ``SUBJECT is ready, but …`` if only a service is missing."""
-        cause = self.cause
+        """``SUBJECT is not ready: CAUSE. DO THIS``; ``SUBJECT is ready, but …`` if only a service is missing.
+
+        A suspended object without a cause is not called ready.
+        """
+        cause, verdict = self.cause, self.verdict
+        state = self.wanted
+        if verdict.health is Health.SUSPENDED:
+            state = f"suspended: {verdict.message}".removesuffix(": ")
         if cause is None:
-            return f"{self.subject} is {self.wanted}"
-        if cause.rank is Rank.SERVICE and self.verdict.health is Health.HEALTHY:
-            return f"{self.subject} is {self.wanted}, but {cause.text}: {cause.do}".removesuffix(": ")
+            return f"{self.subject} is {state}"
+        if cause.rank is Rank.SERVICE and verdict.health in {Health.HEALTHY, Health.SUSPENDED}:
+            return f"{self.subject} is {state}, but {cause.text}: {cause.do}".removesuffix(": ")
         text = f"{self.subject} is not {self.wanted}: {_as_sentence(cause.text)}"
         return f"{text} {cause.do[:1].upper()}{cause.do[1:]}" if cause.do else text.removesuffix(".")
 

@@ -19,7 +19,7 @@ from trellis.v2.cluster import Cluster
 from trellis.v2.deployments import DeploymentView, ReplicaSetView
 from trellis.v2.explain.operator import operator_lines
 from trellis.v2.explain.routing import Routed, routing_lines
-from trellis.v2.explain.text import in_seconds, unknown
+from trellis.v2.explain.text import SUSPENDED, in_seconds, number_of, unknown
 from trellis.v2.explain.workload import WANTED, healthy, manifest_of, workload_cause
 from trellis.v2.fields import listed
 from trellis.v2.objects import condition
@@ -57,7 +57,7 @@ def _verdict(deployment: DeploymentView, chain: Sequence[Line]) -> Verdict:
     if own is not None:
         return own.verdict
     if deployment.replicas == 0:
-        return Verdict(Health.SUSPENDED, Reason.SCALED_TO_ZERO, "spec.replicas is 0")
+        return Verdict(Health.SUSPENDED, Reason.SCALED_TO_ZERO, SUSPENDED)
     return healthy(chain)
 
 
@@ -186,12 +186,14 @@ def _workloads(
     for lines in sorted(causes.values(), key=lambda found: (-found[0].rank, -len(found), found[0].text)):
         share = "" if len(lines) == len(workloads) else f"{len(lines)} of {len(workloads)} Workloads: "
         yield replace(lines[0], text=f"{share}{lines[0].text}", do=_with_former(lines[0], former))
-    if not causes and ready >= deployment.replicas:
+    if not causes and not deployment.replicas and not workloads:
+        yield Line("workloads", SUSPENDED, well=True)
+    elif not causes and ready >= deployment.replicas:
         yield Line("workloads", f"{ready} of {deployment.replicas} ready", well=True)
     elif current is not None and (denied := _not_scaled(current)) is not None:
         yield denied
     elif not causes:
-        text = f"{ready} of {deployment.replicas} ready{_message_of(deployment)}"
+        text = f"{ready} of its {number_of(deployment.replicas, 'Workload')} ready{_message_of(deployment)}"
         yield Line("workloads", text, well=False, reason=Reason.WAITING)
 
 
@@ -210,8 +212,8 @@ def _with_former(line: Line, former: ReplicaSetView | None) -> str:
     if former is None or line.rank is not Rank.CAUSE:
         return line.do
     note = (
-        f"WorkloadReplicaSet {former.meta.name} serves meanwhile, and any change of the template, also back to the "
-        "former one, deletes it before its successor is ready"
+        f"WorkloadReplicaSet {former.meta.name} serves; any change of the template, also back, deletes it before its "
+        "successor is ready"
     )
     return f"{line.do}; {note}" if line.do else note
 

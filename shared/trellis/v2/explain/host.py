@@ -17,7 +17,7 @@ from trellis.v2.explain.hosting import heartbeat_missing, host_trouble
 from trellis.v2.explain.operator import operator_lines
 from trellis.v2.explain.pods import pod_line
 from trellis.v2.explain.routing import refused_address
-from trellis.v2.explain.text import in_seconds, labels_shown, unknown
+from trellis.v2.explain.text import in_seconds, labels_shown, number_of, unknown
 from trellis.v2.explain.workload import WANTED, is_cause, manifest_of, workload_cause
 from trellis.v2.hosts import HostView
 from trellis.v2.reasons import Reason
@@ -81,7 +81,8 @@ def _heartbeat(cluster: Cluster, host: HostView) -> Line:
     last = cluster.last_message(host.id)
     if last is not None and last.heartbeat is None:
         return Line("heartbeat", f"cannot be parsed: {last.reason}")
-    return Line("heartbeat", f"{in_seconds(age)} ago", well=True)
+    # An operator that does not work records none.
+    return Line("heartbeat", f"{in_seconds(age)} ago", well=None if cluster.silent(host) else True)
 
 
 def _conditions(cluster: Cluster, host: HostView) -> Iterator[Line]:
@@ -113,7 +114,7 @@ def _running(cluster: Cluster, host: HostView) -> Iterator[Line]:
     running = described.workloads if described is not None else None
     known = cluster.known_on(host.id)
     if running is not None and running > known:
-        text = f"it runs {running} workloads, {running - known} of them without a Workload in Kubernetes"
+        text = f"it runs {number_of(running, 'workload')}, without a Workload in Kubernetes: {running - known}"
         do = "they serve outdated versions until the process ends: restart the host if this persists"
         yield Line("workloads", text, False, do, Rank.CAUSE, Reason.UNKNOWN_WORKLOADS, Health.DEGRADED)
 
@@ -124,10 +125,10 @@ def _failed(cluster: Cluster, host: HostView) -> Iterator[Line]:
         return
     there = cluster.workloads_on(host.id)
     failed = [item for item in there if is_cause(workload_cause(cluster, item))]
-    yield Line("workloads", f"{len(there)} Workloads, {len(there) - len(failed)} of them without a problem")
+    yield Line("workloads", f"{number_of(len(there), 'Workload')}, with a problem: {len(failed)}")
     for item in failed[:_SHOWN]:
         see = f"`trellis explain workload/{item.meta.name} -n {item.meta.namespace}`"
-        yield Line("workload", f"{item.meta.key} is not healthy", False, see, Rank.ASIDE)
+        yield Line("workload", f"{item.meta.key} is not healthy", do=see)
 
 
 def _details(cluster: Cluster, host: HostView) -> Line:
@@ -137,6 +138,6 @@ def _details(cluster: Cluster, host: HostView) -> Line:
     free = (beat.memory_free if beat else None) or host.memory_free
     total = (beat.memory_total if beat else None) or host.memory_total
     memory = f"{free / _GIB:.1f} of {total / _GIB:.1f} GiB memory free" if free and total else ""
-    return Line(
-        "details", ", ".join(filter(None, (version, system, memory))) or "known only from its heartbeat (--v2-nats)"
-    )
+    listened = cluster.snapshot.messages is not None
+    otherwise = "unknown: no heartbeat of it was received" if listened else "known only from its heartbeat (--v2-nats)"
+    return Line("details", ", ".join(filter(None, (version, system, memory))) or otherwise)

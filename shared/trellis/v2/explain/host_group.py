@@ -14,10 +14,10 @@ from trellis.read_model.explain.page import Explanation, Line, Rank
 from trellis.read_model.explain.subject import Beside, Subject, cause_of, verdict_of
 from trellis.read_model.health import Health, Verdict
 from trellis.v2.cluster import Cluster
-from trellis.v2.explain.hosting import host_trouble
+from trellis.v2.explain.hosting import deletion_of, host_trouble
 from trellis.v2.explain.operator import operator_lines
 from trellis.v2.explain.pods import grouped, pod_trouble, state_of
-from trellis.v2.explain.text import in_seconds, unknown
+from trellis.v2.explain.text import unknown
 from trellis.v2.explain.workload import WANTED
 from trellis.v2.host_groups import HostGroup
 from trellis.v2.hosts import HostView
@@ -103,9 +103,8 @@ def _host(cluster: Cluster, group: HostGroup, host: HostView) -> Line | None:
     if trouble is None or trouble.reason != Reason.HEARTBEAT_MISSING:
         # Its pod was deleted just now, or it runs outside of this cluster.
         return trouble or Line("host", f"{text}, and it sends heartbeats", False, "", reason=Reason.HOST_WITHOUT_POD)
-    notices = in_seconds(cluster.snapshot.timings.host_look + cluster.snapshot.timings.host_lifetime)
-    do = f"the operator deletes the Host within {notices}"
-    return Line("host", f"{text}, and its heartbeat is missing", False, do, Rank.CAUSE, Reason.HOST_WITHOUT_POD)
+    text = f"{text}, and its heartbeat is missing"
+    return Line("host", text, False, deletion_of(cluster, host), Rank.CAUSE, Reason.HOST_WITHOUT_POD)
 
 
 def _members(cluster: Cluster, group: HostGroup) -> Iterator[Line]:

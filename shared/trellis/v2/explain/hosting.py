@@ -45,7 +45,7 @@ def heartbeat_missing(cluster: Cluster, host: HostView) -> Line | None:
     """Return the step for a host whose heartbeat is missing, None if it is not, or if that is not known."""
     if not cluster.silent(host):
         return None
-    timings, silence = cluster.snapshot.timings, cluster.silence(host)
+    silence = cluster.silence(host)
     state = cluster.operator.state
     if silence is Silence.COMMON or not cluster.missed(host):
         if state is State.CUT_OFF:
@@ -58,19 +58,38 @@ def heartbeat_missing(cluster: Cluster, host: HostView) -> Line | None:
         return heartbeats_stopped(cluster, Rank.CAUSE)
     if silence is Silence.NONE:
         return None
-    age = cluster.age(cluster.last_heartbeat(host))
-    since = f"for {in_seconds(age)}" if age is not None else "since it was registered"
-    text = f"{_named(host)} has sent no heartbeat {since}"
+    text = without_heartbeat(cluster, host)
     where = f" at {host.address}" if host.address else ""
-    notices = in_seconds(timings.host_look + timings.host_lifetime)
     state_of_pod, check = pod_beside(cluster, host)
     if state_of_pod:
         text += f"; {state_of_pod}"
     check = check or f"check its process{where} and its connection to NATS"
-    due = f"the operator deletes the Host {notices} after its last heartbeat at the latest"
-    if age is not None and age > timings.expired:
-        due = f"the operator did not delete the Host {notices} after its last heartbeat: read its log"
-    return Line("host", text, False, f"{check}; {due}", Rank.CAUSE, Reason.HEARTBEAT_MISSING)
+    do = f"{check}; {deletion_of(cluster, host)}"
+    return Line("host", text, False, do, Rank.CAUSE, Reason.HEARTBEAT_MISSING)
+
+
+def without_heartbeat(cluster: Cluster, host: HostView) -> str:
+    """Return since when a host has sent no heartbeat."""
+    age = cluster.age(cluster.last_heartbeat(host))
+    since = f"for {in_seconds(age)}" if age is not None else "since it was registered"
+    return f"{_named(host)} has sent no heartbeat {since}"
+
+
+def deletion_of(cluster: Cluster, host: HostView) -> str:
+    """Return when the operator deletes a Host without heartbeats, or that it was to be deleted already."""
+    timings = cluster.snapshot.timings
+    most = in_seconds(timings.host_look + timings.host_lifetime)
+    if cluster.older(cluster.last_heartbeat(host), timings.expired):
+        return f"the operator was to delete the Host {most} after its last heartbeat: read its log"
+    return f"the operator deletes the Host within {most}"
+
+
+def outdated(cluster: Cluster, workload: WorkloadView) -> str:
+    """Return why the conditions of a placed Workload can be outdated, "" if nothing shows that they are."""
+    if cluster.operator.away:
+        return "the runtime-operator records no heartbeats, so this can be outdated"
+    host = cluster.host(workload.host_id)
+    return without_heartbeat(cluster, host) if host is not None and cluster.silence(host) is Silence.OWN else ""
 
 
 def placed(cluster: Cluster, workload: WorkloadView) -> Line:
@@ -79,7 +98,10 @@ def placed(cluster: Cluster, workload: WorkloadView) -> Line:
     age = cluster.age(since)
     text = f"on host {host_named(cluster, workload.host_id)}{f' for {in_seconds(age)}' if age is not None else ''}"
     if host is not None:
-        return host_trouble(cluster, host) or Line("host", text, well=True)
+        trouble = host_trouble(cluster, host)
+        if trouble is not None and trouble.state is Health.PROGRESSING:
+            return Line("host", f"{text}; {trouble.text}")  # it serves while it pulls an image for another one
+        return trouble or Line("host", text, well=True)
     # A Host that was registered just now can be missing in a list that is older than the Workload.
     if not (cluster.snapshot.knows_all(Part.HOSTS) and cluster.older(since, cluster.snapshot.timings.settle)):
         return Line("host", text)
@@ -160,12 +182,12 @@ def waiting_operator(cluster: Cluster, workload: WorkloadView) -> Line:
     for line in busy:
         if line is not None:
             text = f"the operator waits, it starts one Workload at a time: {line.text}"
-            return Line("operator", text, False, line.do, Rank.CAUSE, line.reason, Health.PROGRESSING)
+            return Line("observed", text, False, line.do, Rank.CAUSE, line.reason, Health.PROGRESSING)
     age = cluster.age(workload.meta.created)
     if age is None or age <= timings.settle:
-        return Line("operator", "the operator has not reconciled it yet", well=False, reason=Reason.WAITING)
+        return Line("observed", "the operator has not reconciled it yet", well=False, reason=Reason.WAITING)
     text = f"the operator has not reconciled it for {in_seconds(age)}"
-    return _not_observed(cluster, "operator", text)
+    return _not_observed(cluster, "observed", text)
 
 
 def waiting(cluster: Cluster, workload: WorkloadView, reported: Condition) -> Line:

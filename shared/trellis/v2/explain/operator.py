@@ -8,7 +8,7 @@ from __future__ import annotations
 from trellis.read_model.explain.page import Line, Rank
 from trellis.read_model.health import Health
 from trellis.v2.cluster import Cluster
-from trellis.v2.explain.text import in_seconds
+from trellis.v2.explain.text import in_seconds, number_of
 from trellis.v2.operator import Judgement, State
 from trellis.v2.reasons import Reason
 
@@ -47,7 +47,7 @@ def cut_off(cluster: Cluster, rank: Rank) -> Line:
         "restore NATS or its network and delete nothing: hosts continue to serve, but after "
         f"{in_seconds(cluster.snapshot.timings.host_lifetime)} the operator deletes Hosts, Workloads and endpoints"
     )
-    return Line("operator", text, False, do, rank, Reason.NATS_UNREACHABLE, Health.UNKNOWN)
+    return Line(_about(rank), text, False, do, rank, Reason.NATS_UNREACHABLE, Health.UNKNOWN)
 
 
 def heartbeats_stopped(cluster: Cluster, rank: Rank) -> Line:
@@ -65,7 +65,12 @@ def heartbeats_stopped(cluster: Cluster, rank: Rank) -> Line:
         "check NATS and the pod of the runtime-operator and delete nothing: hosts continue to serve, but once it works "
         f"again, it deletes each Host without a heartbeat for {lifetime}"
     )
-    return Line("operator", f"{text}: {whose}", False, do, rank, Reason.HEARTBEATS_STOPPED, Health.UNKNOWN)
+    return Line(_about(rank), f"{text}: {whose}", False, do, rank, Reason.HEARTBEATS_STOPPED, Health.UNKNOWN)
+
+
+def _about(rank: Rank) -> str:
+    """Return the subject of a step about an outage: of the operator, or of a host because of it."""
+    return "operator" if rank is Rank.SERVICE else "host"
 
 
 def _nats(cluster: Cluster) -> list[Line]:
@@ -76,7 +81,7 @@ def _nats(cluster: Cluster) -> list[Line]:
     if messages.error:
         return [Line("nats", f"NATS of the hosts not read: {messages.error}"), *lines]
     more = f", {messages.dropped} messages beyond the bounds dropped" if messages.dropped else ""
-    text = f"heartbeats of {len(messages.hosts)} hosts in {in_seconds(messages.seconds)}{more}"
+    text = f"heartbeats of {number_of(len(messages.hosts), 'host')} in {in_seconds(messages.seconds)}{more}"
     if cluster.unregistered:
         text += f"; {cluster.unregistered} of them have no Host"
     if cluster.other_nats:
@@ -88,11 +93,12 @@ def _nats(cluster: Cluster) -> list[Line]:
 
 def _evidence(found: Judgement) -> str:
     age = f"{in_seconds(found.age)} ago" if found.age is not None else ""
+    hosts = number_of(found.hosts, "host")
     match found.state:
         case State.WORKING:
-            return f"it recorded a heartbeat {age}" if age else f"it records the heartbeats of {found.hosts} hosts"
+            return f"it recorded a heartbeat {age}" if age else f"it records the heartbeats of {hosts}"
         case _ if found.hosts:
-            return f"heartbeats of {found.hosts} hosts arrive on NATS and are not recorded in their Hosts"
+            return f"heartbeats of {hosts} arrive on NATS and are not recorded in their Hosts"
         case State.UNAVAILABLE:
             return f"the last heartbeat of any host was recorded {age}, and no Host was deleted since"
         case _:

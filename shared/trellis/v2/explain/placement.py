@@ -16,7 +16,7 @@ from trellis.read_model.health import Health
 from trellis.v2.cluster import Cluster
 from trellis.v2.explain.hosting import host_trouble, timed_out, unanswered
 from trellis.v2.explain.pods import pods_of_groups
-from trellis.v2.explain.text import environments_there, in_seconds, labels_shown, labels_there, unknown
+from trellis.v2.explain.text import environments_there, in_seconds, labels_shown, labels_there, number_of, unknown
 from trellis.v2.hosts import LABEL_GROUP, HostView, selects
 from trellis.v2.objects import Condition
 from trellis.v2.operator import DEADLINE, NO_RESPONDERS
@@ -75,7 +75,7 @@ def _no_host(cluster: Cluster) -> Line:
     do = "start a host (`wash host`), and check that it connects to the NATS of the runtime-operator"
     text = "no wasmCloud host is registered: there is no Host object"
     if messages is not None and not messages.error:
-        text += f", and {len(messages.hosts)} hosts sent a heartbeat in {in_seconds(messages.seconds)}"
+        text += f", and {number_of(len(messages.hosts), 'host')} sent a heartbeat in {in_seconds(messages.seconds)}"
         if messages.hosts:
             do = "check that the runtime-operator runs and uses the NATS of these hosts"
     pods, resolution = pods_of_groups(cluster)
@@ -111,7 +111,7 @@ def _none_ready(cluster: Cluster, spec: TemplateView, namespace: str, fitting: S
         troubles = (line for host in fitting if (line := host_trouble(cluster, host)) is not None)
         line = next(troubles, None)
         reason = f": {line.text}" if line is not None else ", they were registered just now"
-        text = f"none of the {len(fitting)} Hosts that match is Ready{reason}"
+        text = f"no Host that matches is Ready ({len(fitting)}){reason}"
         return Line("host", text, False, line.do if line else "", Rank.CAUSE, Reason.NO_HOST_READY)
     look = in_seconds(cluster.snapshot.timings.workload_look)
     if all(host.environment not in {"", namespace} for host in ready) and not spec.environment:

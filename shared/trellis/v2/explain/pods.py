@@ -13,7 +13,7 @@ from typing import Final
 from trellis.read_model.explain.page import PULL_FAILED, Line, Rank
 from trellis.read_model.health import Health
 from trellis.v2.cluster import Cluster
-from trellis.v2.explain.text import in_seconds, unknown
+from trellis.v2.explain.text import in_seconds, number_of, unknown
 from trellis.v2.hosts import HostView
 from trellis.v2.pods import STARTING, HostPod
 from trellis.v2.reasons import Reason
@@ -55,7 +55,7 @@ def state_of(pod: HostPod) -> str:
     found = ": ".join(filter(None, (pod.reason, pod.message or pod.exit)))
     if pod.message and pod.exit:
         found += f" ({pod.exit})"
-    more = f", {pod.restarts} restarts" if pod.restarts else ""
+    more = f", {number_of(pod.restarts, 'restart')}" if pod.restarts else ""
     return f"is {'not ready' if pod.phase in {'Running', ''} else pod.phase}{f': {found}' if found else ''}{more}"
 
 
@@ -100,7 +100,9 @@ def pod_beside(cluster: Cluster, host: HostView) -> tuple[str, str]:
     if trouble is not None:
         return f"its {trouble.text}", trouble.do
     logs = f"`kubectl logs -n {pod.meta.namespace} {pod.meta.name} --all-containers`"
-    restarted = f" after {pod.restarts} restarts; each start of a host is another Host" if pod.restarts else ""
+    restarted = (
+        f" after {number_of(pod.restarts, 'restart')}; each start of a host is another Host" if pod.restarts else ""
+    )
     return f"its pod {pod.meta.key} {state_of(pod)}{restarted}", f"{logs} shows its connection to NATS"
 
 

@@ -15,6 +15,7 @@ from typing import Final
 from trellis.read_model.explain.page import Line, Rank
 from trellis.read_model.health import Health
 from trellis.v2.cluster import Cluster
+from trellis.v2.explain.starting import registry_lines
 from trellis.v2.explain.text import unknown
 from trellis.v2.fields import listed
 from trellis.v2.hosts import HostView
@@ -43,6 +44,7 @@ def routing_lines(cluster: Cluster, routed: Routed) -> Iterator[Line]:
     """Yield the steps from the Service of a workload to its hosts, and the names that it answers to."""
     if routed.service:
         yield from service_lines(cluster, routed)
+    yield from registry_lines(cluster, routed.namespace, routed.spec.parts)
     yield from _http(cluster, routed)
     yield from _egress(cluster, routed)
 
@@ -116,8 +118,8 @@ def _no_endpoints(cluster: Cluster, routed: Routed, service: RoutedService) -> L
 
 def refused_address(host: HostView, reason: str, otherwise: str) -> Line:
     """Return the step for a host whose address the API server refuses in an EndpointSlice."""
-    has = f"the address {host.address}, which {reason}" if host.address else "no address"
-    text = f"{otherwise}: host {host.meta.name} has {has}"
+    address = f"the address {host.address}, which {reason}" if host.address else "no address"
+    text = f"{otherwise}: host {host.meta.name} has {address}"
     do = "start the host with its pod IP (`wash host --host-name`): it makes the API server refuse all endpoints"
     return _wrong("endpoints", text, do, Reason.ADDRESS_NOT_ROUTABLE)
 

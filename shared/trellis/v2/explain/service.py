@@ -17,7 +17,7 @@ from trellis.v2.cluster import Cluster
 from trellis.v2.explain.hosting import placed
 from trellis.v2.explain.operator import operator_lines
 from trellis.v2.explain.routing import Routed, endpoints_line, port_line, service_lines
-from trellis.v2.explain.text import unknown
+from trellis.v2.explain.text import SUSPENDED, unknown
 from trellis.v2.explain.workload import WANTED, manifest_of, verdict_beside
 from trellis.v2.fields import listed
 from trellis.v2.reasons import Reason
@@ -69,7 +69,7 @@ def is_routed(cluster: Cluster, service: RoutedService) -> bool:
 
 def _verdict(cluster: Cluster, service: RoutedService, chain: Sequence[Line]) -> Verdict:
     if not service.meta.deleting and _scaled_to_zero(cluster, service):
-        return Verdict(Health.SUSPENDED, Reason.SCALED_TO_ZERO, "spec.replicas is 0")
+        return Verdict(Health.SUSPENDED, Reason.SCALED_TO_ZERO, SUSPENDED)
     return verdict_beside(chain)
 
 

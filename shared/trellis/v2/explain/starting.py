@@ -9,12 +9,13 @@ means that linking or binding failed. Invariant: without the reply, a cause is c
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Final
 
 from trellis.read_model.explain.page import Line, Rank
 from trellis.v2.cluster import Cluster
-from trellis.v2.explain.hosting import timed_out, unanswered
+from trellis.v2.explain.hosting import outdated, timed_out, unanswered
 from trellis.v2.explain.text import host_named
 from trellis.v2.fields import listed
 from trellis.v2.images import ImageAnswer, ImageState, image_key
@@ -48,13 +49,15 @@ def sync(cluster: Cluster, workload: WorkloadView, reported: Condition) -> Line:
 def _not_operational(cluster: Cluster, workload: WorkloadView, state: WorkloadState, reported: Condition) -> Line:
     reply = cluster.failed_start(workload)
     failure = classify(reply.message) if reply is not None and reply.state is WorkloadState.ERROR else None
-    if failure is not None and state in {WorkloadState.NOT_FOUND, WorkloadState.ERROR}:
-        return failed(cluster, workload, failure)
-    if state is WorkloadState.NOT_FOUND:
-        return _image(cluster, workload)
-    if state is WorkloadState.ERROR:
-        return next(_links(cluster, workload))
-    return Line("sync", f"{reported.message}: it is being started or stopped", well=False, reason=Reason.WAITING)
+    if state not in {WorkloadState.NOT_FOUND, WorkloadState.ERROR}:
+        text = f"{reported.message}: it is being started or stopped"
+        return Line("sync", text, well=False, reason=Reason.WAITING)
+    if failure is not None:
+        line = failed(cluster, workload, failure)
+    else:
+        line = _image(cluster, workload) if state is WorkloadState.NOT_FOUND else next(_links(cluster, workload))
+    note = outdated(cluster, workload)
+    return replace(line, text=f"{line.text}; {note}") if note else line
 
 
 def failed(cluster: Cluster, workload: WorkloadView, failure: StartFailure) -> Line:
@@ -107,6 +110,22 @@ def image_trouble(image: str, answer: ImageAnswer, part: PartView | None) -> Lin
             return None
 
 
+def registry_lines(cluster: Cluster, namespace: str, parts: Iterable[PartView]) -> Iterator[Line]:
+    """Yield the answers of registries about images that run: a problem appears at the next start only."""
+    for part in parts:
+        answer = cluster.snapshot.images.get(image_key(namespace, part))
+        if answer is None:
+            continue
+        trouble = image_trouble(part.image, answer, part)
+        if trouble is not None:
+            yield Line("registry", f"{trouble.text}; so the next start on another host fails")
+        elif answer.state is ImageState.FOUND:
+            detail = f"; {answer.detail}" if answer.detail else ""
+            yield Line("registry", f"{part.image} exists{detail}")
+        else:
+            yield Line("registry", f"{part.image} not read: {answer.detail or 'no answer'}")
+
+
 def _image(cluster: Cluster, workload: WorkloadView) -> Line:
     """Return the step for a Workload that its host does not know: an image could not be pulled or decoded."""
     namespace, parts = workload.meta.namespace, workload.spec.parts
@@ -119,16 +138,13 @@ def _image(cluster: Cluster, workload: WorkloadView) -> Line:
             return _without_tls(cluster, workload, part)
     host = host_named(cluster, workload.host_id)
     images = listed([part.image for part in parts if part.image], _SHOWN) or "none is named"
-    text = f"host {host} could not pull or decode an image ({images}); Kubernetes does not have the cause"
+    text = f"host {host} could not pull or decode {images}"
     found = [answer for _, answer in answers if answer is not None and answer.state is ImageState.FOUND]
     if parts and len(found) == len(parts):
-        text += (
-            ". The registry has it for this account, so the host does not reach the registry or has no login, or it "
-            "is not a component"
-        )
+        text += "; the registry has it for this account, so the host cannot reach the registry, log in, or decode it"
     failed_reads = [answer.detail for _, answer in answers if answer is not None and answer.state in _NOT_ASKED]
     if failed_reads:
-        text += f". The registry could not be asked from here: {listed(failed_reads, _SHOWN)}"
+        text += f"; the registry could not be asked from here: {listed(failed_reads, _SHOWN)}"
     return _cause("image", text, how_to_learn(cluster, workload), Reason.PULL_FAILED)
 
 
@@ -150,17 +166,20 @@ def _without_tls(cluster: Cluster, workload: WorkloadView, part: PartView) -> Li
 
 
 def how_to_learn(cluster: Cluster, workload: WorkloadView) -> str:
-    """Return where the cause of a failed start is."""
+    """Return where the cause of a failed start is, without the sources that were used already."""
+    snapshot, ways = cluster.snapshot, []
+    namespace = workload.meta.namespace
+    if not any(image_key(namespace, part) in snapshot.images for part in workload.spec.parts):
+        ways.append("by `--v2-registry`")
+    if snapshot.messages is None or snapshot.messages.replies is None:
+        ways.append("by `--v2-nats URL --v2-replies`")
     host = cluster.host(workload.host_id)
-    ways = ["`--v2-registry` asks the registry", "`--v2-nats URL --v2-replies` receives the host's reply"]
-    pod_of_host = cluster.pod_of(host) if host is not None else None
-    if pod_of_host is not None:
-        logs = f"`kubectl logs -n {pod_of_host.meta.namespace} {pod_of_host.meta.name}`"
-        ways.append(f"{logs} has it with {workload.id}")
-    elif host is not None and host.address:
-        pod = f"`kubectl get pods -A --field-selector status.podIP={host.address}`"
-        ways.append(f"the log of the pod that {pod} finds has it with {workload.id}")
-    return "; or ".join(ways)
+    pod = cluster.pod_of(host) if host is not None else None
+    if pod is not None:
+        ways.append(f"in `kubectl logs -n {pod.meta.namespace} {pod.meta.name}` at {workload.id}")
+    elif host is not None:
+        ways.append(f"in the log of host {host.meta.name}{f' ({host.address})' if host.address else ''}")
+    return f"find the cause {', or '.join(ways)}" if ways else ""
 
 
 def _links(cluster: Cluster, workload: WorkloadView) -> Iterator[Line]:
@@ -176,7 +195,7 @@ def _links(cluster: Cluster, workload: WorkloadView) -> Iterator[Line]:
     if any(entry.http and not entry.host and not entry.layered for entry in workload.spec.interfaces):
         yield _no_http_host()
     host = host_named(cluster, workload.host_id)
-    text = f"host {host} could not link or bind it (WORKLOAD_STATE_ERROR); Kubernetes does not have the cause"
+    text = f"host {host} could not link or bind it"
     yield _cause("link", text, how_to_learn(cluster, workload), Reason.START_FAILED)
 
 
@@ -209,8 +228,18 @@ def _no_plugin(cluster: Cluster, workload: WorkloadView, missing: tuple[Interfac
         has = f" (it has: {listed(alike or offered, _SHOWN)})"
     host = host_named(cluster, workload.host_id)
     text = f"host {host} has no plugin for {listed([str(item) for item in missing], _SHOWN)}{has}"
-    do = "remove it from hostInterfaces, or run the workload on a host with the plugin (hostSelector)"
+    do = "run the workload on a host with the plugin (hostSelector)"
+    if not _imported(cluster, workload, missing):
+        do += ", or remove it from hostInterfaces if no component imports it"
     return _cause("link", text, do, Reason.PLUGIN_MISSING)
+
+
+def _imported(cluster: Cluster, workload: WorkloadView, interfaces: Iterable[Interface]) -> bool:
+    """Return whether a component imports one of the interfaces, as far as components were read."""
+    namespace = workload.meta.namespace
+    answers = (cluster.snapshot.images.get(image_key(namespace, part)) for part in workload.spec.parts)
+    found = {item for answer in answers if answer is not None and answer.types for item in answer.types.imports}
+    return any(item.fits(each) for item in found for each in interfaces)
 
 
 def _undeclared(cluster: Cluster, workload: WorkloadView, missing: tuple[Interface, ...]) -> Line:

@@ -12,6 +12,8 @@ from trellis.v2.hosts import HostView
 from trellis.v2.snapshot import Part
 
 SHOWN: Final = 5
+SUSPENDED: Final = "spec.replicas is 0"
+"""State of a WorkloadDeployment without Workloads, and of its Service."""
 
 
 def in_seconds(age: float) -> str:
