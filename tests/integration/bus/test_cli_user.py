@@ -79,10 +79,10 @@ async def test_a_services_user_is_informed_of_missing_permissions(
     service = users.credentials(f"{PROVISIONER}.c1")
     bus = buses.new(PROVISIONER, credentials=service)
     await bus.connect()
-    with pytest.raises(StreamError, match=rf'{STREAM_DEAD} .*"_inbox_cli\.'):
+    with pytest.raises(StreamError, match=rf'{STREAM_DEAD} .*"_INBOX_cli\.'):
         async with dead_letters(server.url, credentials=service) as box:
             await anext(box.find(Wanted()))
-    with pytest.raises(StreamError, match=rf'{STREAM_EVENTS} .*"_inbox_cli\.'):
+    with pytest.raises(StreamError, match=rf'{STREAM_EVENTS} .*"_INBOX_cli\.'):
         await anext(tail(server.url, Selection(cluster="c1", last=1), credentials=service))
     with pytest.raises(BusUnavailable, match=REFUSED):
         await anext(tail(server.url, SELECTION))
