@@ -110,21 +110,30 @@ class Pods:
 
 
 def users_of(pods: Iterable[Manifest], deleting: Iterable[str], shims: Mapping[str, ShimView]) -> tuple[User, ...]:
-    """Return the pods that run with one of the Shims to uninstall.
-
-    A pod is identified by its RuntimeClass; if that was deleted with the Shim, by the label in its nodeSelector:
-    Kubernetes copies the nodeSelector of a RuntimeClass into its pods.
-    """
-    deleting = tuple(deleting)
-    by_class = {shims[name].runtime_class: name for name in deleting if name in shims}
-    by_label = {names.shim_label(name): name for name in deleting}
+    """Return the pods that run with one of the Shims to uninstall."""
+    deleting = frozenset(deleting)
     users: list[User] = []
     for pod in pods:
         metadata, spec = pod["metadata"], pod["spec"]
         used = spec.get("runtimeClassName")
         if not used or (pod.get("status") or {}).get("phase") in _ENDED:
             continue
-        selected = (by_label[label] for label in spec.get("nodeSelector") or () if label in by_label)
-        if shim := by_class.get(used) or next(selected, ""):
+        found = _shims_of(used, frozenset(spec.get("nodeSelector") or ()), shims, deleting)
+        if shim := min(found & deleting, default=""):
             users.append(User(metadata["namespace"], metadata["name"], metadata["uid"], shim))
     return tuple(users)
+
+
+def _shims_of(
+    used: str, selected: frozenset[str], shims: Mapping[str, ShimView], deleting: frozenset[str]
+) -> frozenset[str]:
+    """Return the Shims that a pod may run with, by its RuntimeClass and the keys of its nodeSelector.
+
+    Kubernetes copies the nodeSelector of a RuntimeClass into its pods. It identifies the Shim if several have the
+    RuntimeClass, so that the pods of one are not evicted for another, and if the RuntimeClass was deleted with its
+    Shim. Otherwise its other labels do not count: they can be those of any Shim.
+    """
+    by_class = {shim.name for shim in shims.values() if shim.runtime_class == used}
+    candidates = by_class or deleting
+    by_label = frozenset(name for name in candidates if names.shim_label(name) in selected)
+    return by_label or frozenset(by_class)

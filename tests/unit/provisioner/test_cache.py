@@ -86,6 +86,24 @@ def test_a_pod_that_uses_what_is_to_go_is_known_by(
     assert bool(users_of(pods, ("spin",), shims)) is expected
 
 
+@pytest.mark.parametrize(
+    ("pod", "deleting", "uses"),
+    [
+        pytest.param({"runtimeClassName": "wasm", "nodeSelector": {"one": "provisioned"}}, ("two",), [], id="of one"),
+        pytest.param(
+            {"runtimeClassName": "wasm", "nodeSelector": {"two": "provisioned"}}, ("two",), ["two"], id="of the other"
+        ),
+        pytest.param({"runtimeClassName": "wasm"}, ("two",), ["two"], id="unknown of which"),
+        pytest.param({"runtimeClassName": "wasm", "nodeSelector": {"spin": "x"}}, ("spin",), [], id="on its nodes"),
+    ],
+)
+def test_pods_are_not_evicted_for_another_shim(pod: dict[str, Any], deleting: tuple[str, ...], uses: list[str]) -> None:
+    """Two Shims with one RuntimeClass, and one whose label is in a nodeSelector of a RuntimeClass."""
+    shims = {"one": a_shim("one", runtime_class="wasm"), "two": a_shim("two", runtime_class="wasm"), "spin": a_shim()}
+    pods = [{"metadata": {"namespace": "apps", "name": "web", "uid": "u"}, "spec": pod}]
+    assert [user.shim for user in users_of(pods, deleting, shims)] == uses
+
+
 def test_the_target_of_a_node_is_recomputed_only_after_changes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
