@@ -16,6 +16,7 @@ from provisioner.canary_apply import ProofEffects
 from provisioner.domain import decide as deciding
 from provisioner.domain.canary import CanaryPod
 from provisioner.domain.canary_resources import CANARY_PODS, view_canary
+from provisioner.domain.shim_resources import view_runtime_class
 from provisioner.gather import Gather
 from provisioner.handlers import CONSUMED, on_node_event
 from provisioner.planner import FleetReconciler, report_ledger, show_handover
@@ -27,7 +28,7 @@ from provisioner.settings import Settings
 from provisioner.shim_apply import ShimEffects
 from provisioner.shim_gather import ShimGather
 from provisioner.timings import Timings
-from provisioner.watches import on_canary, on_controller, on_job, on_node, on_pod_refusal, on_shim
+from provisioner.watches import on_canary, on_controller, on_job, on_node, on_pod_refusal, on_runtime_class, on_shim
 from trellis import names
 from trellis.bus.bus import Bus
 from trellis.bus.consume.queue import KeyedQueue
@@ -39,7 +40,7 @@ from trellis.kube.informer import Informer
 from trellis.kube.permissions import describe_error
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.refusals import Refusals, is_refused, unready
-from trellis.kube.resources import DEPLOYMENTS, EVENTS, JOBS, NODES, PODS, SHIMS
+from trellis.kube.resources import DEPLOYMENTS, EVENTS, JOBS, NODES, PODS, RUNTIME_CLASSES, SHIMS
 from trellis.provisioning.node_shape import NODE_SHAPE
 from trellis.provisioning.nodes_and_jobs import view_job, view_node
 from trellis.provisioning.other_controllers import Controller, view_controller
@@ -120,6 +121,13 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
         refusable=True,
         objects=found,
     )
+    classes = Informer(
+        kube,
+        RUNTIME_CLASSES,
+        view_runtime_class,
+        on_runtime_class(cache, queues.follow_later),
+        refusable=True,
+    )
     canaries = Informer(
         kube,
         PODS,
@@ -158,7 +166,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
     refused_plans = Refusals(queues.plans, partial(report_ledger, base.health, queues), timings.refusals)
     refused_shims = Refusals(queues.shims, unready(base.health, SHIM_REFUSED), timings.refusals)
     return Work(
-        [nodes, shims, jobs, deployments, canaries, pod_refusals],
+        [nodes, shims, jobs, deployments, classes, canaries, pod_refusals],
         {
             queues.nodes: refused_nodes.heeding(Reconciler(gather, cache, effects, telemetry).run),
             queues.plans: refused_plans.heeding(planner.run),

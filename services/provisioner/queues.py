@@ -40,6 +40,10 @@ class Queues:
         for name in self.cache.shims:
             self.shims.add_after(name, self.cache.timings.status_delay)
 
+    def follow_later(self, shim: str) -> None:
+        """Enqueue a Shim after a delay: another client may write its RuntimeClass repeatedly."""
+        self.shims.add_after(shim, self.cache.timings.status_delay)
+
     def list_all(self) -> None:
         """Enqueue all keys, and invalidate the ledger."""
         self.cache.ledger_doubted()

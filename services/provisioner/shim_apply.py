@@ -22,7 +22,7 @@ from provisioner.domain.shim_decide import (
     SetFinalizer,
     WriteStatus,
 )
-from provisioner.domain.shim_resources import make_runtime_class, view_runtime_class
+from provisioner.domain.shim_resources import make_runtime_class, patch_runtime_class, view_runtime_class
 from provisioner.domain.shim_snapshot import RuntimeClassView
 from trellis import names
 from trellis.kube.client import Kube
@@ -113,11 +113,15 @@ class ShimEffects:
             # The handler is immutable. A RuntimeClass of a former Shim is about to be garbage-collected.
             await self._delete_class(former)
             former = None
-        manifest = make_runtime_class(shim, former)
         if former is None:
-            await self.kube.create(RUNTIME_CLASSES, manifest)
+            await self.kube.create(RUNTIME_CLASSES, make_runtime_class(shim))
         else:
-            await self.kube.apply(RUNTIME_CLASSES, manifest, field_manager=names.FIELD_MANAGER_PROVISIONER)
+            await self.kube.json_patch(
+                RUNTIME_CLASSES,
+                former.name,
+                patch_runtime_class(shim, former),
+                field_manager=names.FIELD_MANAGER_PROVISIONER,
+            )
         _log.info("runtime class written", runtime_class=shim.runtime_class, shim=shim.name)
 
     async def _delete_class(self, former: RuntimeClassView) -> None:

@@ -29,6 +29,7 @@ from trellis.provisioning.other_controllers import Controller
 from trellis.provisioning.revisions import Manifest, Revision, label_selector, revisions_of, version_of
 from trellis.provisioning.shim_status import read_status
 from trellis.provisioning.shims import Refusal, ShimView, view_shim
+from trellis.provisioning.targets import class_rival_of
 from trellis.provisioning.views import KWASM, JobState, NodeView, newest
 
 
@@ -66,6 +67,7 @@ class ShimGather:
             halted=name in ledger.halted,
             in_use=self._in_use(tally),
             paused_nodes=self._paused_nodes(name, holders),
+            class_rival=class_rival_of(shim, cache.shims.values()),
             class_refused=cache.class_refusal(name),
             refused=self._refused(tally),
             ledger_refused=cache.ledger_refusal,

@@ -1,4 +1,4 @@
-"""Watch handlers of provisioner: Nodes, its Jobs, canary pods, Shims, and other controllers.
+"""Watch handlers of provisioner: Nodes, its Jobs, canary pods, Shims, RuntimeClasses, other controllers.
 
 In: changes from the informers. Out: keys in the queues. Called by the informers, in the event loop. Invariant: a
 handler decides nothing; each change enqueues the key of the node and, a moment later, the planner.
@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from provisioner.cache import Cache
 from provisioner.domain.canary import CanaryPod
+from provisioner.domain.shim_snapshot import RuntimeClassView
 from provisioner.refusals import PodRefusal
 from trellis.kube.informer import Change
 from trellis.provisioning.other_controllers import Controller, in_charge
@@ -90,6 +91,17 @@ def on_controller(
                 _log.info("other controller stopped or taken over", controller=controller.place)
         if before != now:
             list_all()
+
+    return handle
+
+
+def on_runtime_class(cache: Cache, follow: Wake) -> Callable[[Change[RuntimeClassView]], None]:
+    """Return the handler of changes of RuntimeClasses: each enqueues the Shims that have its name."""
+
+    def handle(change: Change[RuntimeClassView]) -> None:
+        for shim in cache.shims.values():
+            if shim.runtime_class == change.key:
+                follow(shim.name)
 
     return handle
 

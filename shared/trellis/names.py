@@ -119,7 +119,7 @@ user resumes the rollout, to the time of the last failure that they saw."""
 ANNOTATION_TAKEN_OVER: Final = "trellis.dev/taken-over"
 """On the Deployment of another operator, ``true``: Trellis works although that operator runs. Set by a user."""
 LABEL_SHIM: Final = "trellis.dev/shim"
-"""On the ControllerRevisions of a Shim: its name, as :func:`shim_label` shortens it."""
+"""On the ControllerRevisions and RuntimeClasses of a Shim: its name, as :func:`shim_label` shortens it."""
 LABEL_SHIM_PREFIX: Final = "shim.trellis.dev/"
 """Label prefix, followed by the name of a Shim as :func:`shim_label` shortens it: ``true`` on each installer Job and
 its pod that change this Shim. A Job can change several."""

@@ -11,6 +11,7 @@ import yaml
 import provisioner.settings
 from support.suite.commands import expect_command
 from trellis.crds.host_config import WasmCloudHostConfigSpec
+from trellis.crds.shim import RuntimeClassSpec
 from trellis.installer_api.spec import WantedShim
 from trellis.provisioning.shims import is_for, view_shim, wanted_shim_for
 from trellis.services import SERVICES
@@ -82,6 +83,14 @@ def test_the_shim_of_a_page_can_be_applied_and_is_for_the_nodes_it_selects(page:
     assert not is_for(shim, a_node("n"), auto_provision=False)
     assert is_for(shim, labelled, auto_provision=False)
     assert isinstance(wanted_shim_for(shim, "amd64", require_checksum=True), WantedShim)
+
+
+def test_the_placement_of_the_page_is_read_as_it_is_written() -> None:
+    block = re.search(r"```yaml placement\n(.*?)```", SHIM_PAGES[0].read_text(), re.DOTALL)
+    assert block is not None
+    runtime_class = yaml.safe_load(block[1])["spec"]["runtimeClass"]
+    read = RuntimeClassSpec.model_validate(runtime_class)
+    assert read.model_dump(by_alias=True, exclude_unset=True) == runtime_class
 
 
 def test_the_host_group_of_the_page_has_only_known_fields() -> None:

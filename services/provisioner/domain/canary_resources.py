@@ -38,7 +38,11 @@ def make_canary_class(canary: Canary) -> Manifest:
         "kind": "RuntimeClass",
         "metadata": {
             "name": class_of(canary),
-            "labels": {names.LABEL_MANAGED_BY: names.MANAGED_BY, names.LABEL_CANARY: "true"},
+            "labels": {
+                names.LABEL_MANAGED_BY: names.MANAGED_BY,
+                names.LABEL_SHIM: names.shim_label(canary.shim),
+                names.LABEL_CANARY: "true",
+            },
             "ownerReferences": [owner],
         },
         "handler": canary.handler,

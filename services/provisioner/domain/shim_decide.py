@@ -3,17 +3,20 @@
 Pure. In: a frozen snapshot of one Shim, its nodes, its RuntimeClass. Out: actions, each with its reason. Called by
 ``app`` between gather and apply; nodes get slots from ``plan`` and Jobs from ``decide``, never from here.
 Invariants: the finalizer stays until no reachable node has the Shim; a RuntimeClass of another owner is left
-unchanged; the status is written only if it differs.
+unchanged, that of the Shim follows its spec, regardless of other clients; the status is written only if it differs.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from provisioner.domain.other_controller import keeps_off_all
 from provisioner.domain.shim_snapshot import RuntimeClassView, Snapshot
 from provisioner.domain.shim_status import BAD_NEWS, conflict_of, listed, status_of
 from trellis import names
+from trellis.provisioning.placement import Placement
+from trellis.provisioning.quantities import same_amount
 from trellis.provisioning.revisions import Manifest, Revision, next_number, same_as, surplus
 from trellis.provisioning.shim_status import Reason, Status
 from trellis.provisioning.shims import ShimView
@@ -78,6 +81,14 @@ class DropRevision:
     former: Revision
 
 
+_FIELDS: Final = (
+    *("handler", "overhead", "scheduling.nodeSelector", "scheduling.tolerations"),
+    *("metadata.labels", "metadata.ownerReferences"),
+)
+"""Fields of a RuntimeClass that its Shim determines."""
+_OWN_MARKS: Final = frozenset({"metadata.labels", "metadata.ownerReferences"})
+"""Fields that former versions of Trellis wrote differently: a change of them alone is not reported."""
+
 Action = (
     SetFinalizer | ApplyRuntimeClass | DeleteRuntimeClass | WriteStatus | RecordShimEvent | KeepRevision | DropRevision
 )
@@ -93,9 +104,33 @@ def decide(snapshot: Snapshot) -> list[Action]:
     actions: list[Action] = []
     if names.FINALIZER not in shim.finalizers and not shim.invalid:
         actions.append(SetFinalizer(shim, present=True))
-    if not shim.invalid and not conflict_of(snapshot) and _differs(shim, snapshot.runtime_class):
-        actions.append(ApplyRuntimeClass(shim, snapshot.runtime_class))
+    if not shim.invalid and not conflict_of(snapshot):
+        actions += _runtime_class(snapshot)
     return [*actions, *_status(snapshot), *_history(snapshot)]
+
+
+def _runtime_class(snapshot: Snapshot) -> list[Action]:
+    """Write the RuntimeClass if it differs from the spec; record an Event if another client changed or deleted it."""
+    shim, found = snapshot.shim, snapshot.runtime_class
+    changed = _changes(shim, found)
+    if not changed:
+        return []
+    actions: list[Action] = [ApplyRuntimeClass(shim, found)]
+    written = snapshot.status.observed_generation == shim.generation and not snapshot.class_refused
+    fields = [name for name in changed if name not in _OWN_MARKS]
+    if written and fields and not _conflicted(snapshot.status):
+        what = f"was changed ({', '.join(fields)})" if found is not None else "was deleted"
+        message = (
+            f"RuntimeClass {shim.runtime_class} {what} by another client and is restored: change "
+            f"spec.runtimeClass of Shim {shim.name}"
+        )
+        actions.append(RecordShimEvent(shim, Reason.RUNTIME_CLASS_RESTORED.value, message))
+    return actions
+
+
+def _conflicted(status: Status) -> bool:
+    """Return whether the RuntimeClass belonged to another object before: then the Shim gets it only now."""
+    return any(condition.reason == Reason.RUNTIME_CLASS_CONFLICT.value for condition in status.conditions)
 
 
 def _history(snapshot: Snapshot) -> list[Action]:
@@ -145,13 +180,33 @@ def _status(snapshot: Snapshot) -> list[Action]:
     return actions
 
 
-def wanted_selector(shim: ShimView) -> tuple[tuple[str, str], ...]:
-    """Return the label of nodes that are verified to run the Shim."""
-    return ((names.shim_label(shim.name), names.SHIM_PROVISIONED),)
+def wanted_placement(shim: ShimView) -> Placement:
+    """Return the placement of the Shim's pods: only on nodes with the label of nodes that are verified to run it."""
+    own = {names.shim_label(shim.name): names.SHIM_PROVISIONED}
+    return replace(shim.placement, selector=tuple(sorted({**dict(shim.placement.selector), **own}.items())))
 
 
-def _differs(shim: ShimView, found: RuntimeClassView | None) -> bool:
-    if found is None or found.owner != shim.uid:
-        return True
-    wanted = (shim.handler, shim.overhead, wanted_selector(shim))
-    return wanted != (found.handler, found.overhead, found.selector)
+def wanted_labels(shim: ShimView) -> tuple[tuple[str, str], ...]:
+    """Return the labels of the RuntimeClass of a Shim."""
+    return ((names.LABEL_MANAGED_BY, names.MANAGED_BY), (names.LABEL_SHIM, names.shim_label(shim.name)))
+
+
+def _changes(shim: ShimView, found: RuntimeClassView | None) -> tuple[str, ...]:
+    """Return the fields in which a RuntimeClass differs from the spec of its Shim; all if it does not exist."""
+    if found is None:
+        return _FIELDS
+    placement = wanted_placement(shim)
+    same = (
+        found.handler == shim.handler,
+        _same_amounts(found.overhead, shim.overhead),
+        found.placement.selector == placement.selector,
+        found.placement.tolerations == placement.tolerations,
+        set(wanted_labels(shim)) <= set(found.labels),
+        found.owner == shim.uid,
+    )
+    return tuple(name for name, is_same in zip(_FIELDS, same, strict=True) if not is_same)
+
+
+def _same_amounts(one: tuple[tuple[str, str], ...], other: tuple[tuple[str, str], ...]) -> bool:
+    found, wanted = dict(one), dict(other)
+    return found.keys() == wanted.keys() and all(same_amount(found[name], wanted[name]) for name in found)

@@ -25,12 +25,14 @@ class Member:
 
     ``wanted``: the version to install there, or why none is; None if the Shim is not for the node. ``has``: the digest
     by the node's marks, None if the node does not have the Shim. ``rival``: the Shim that has its handler there.
+    ``placeable``: the labels of the node match the placement of the Shim's pods.
     """
 
     node: NodeView
     wanted: WantedShim | Refusal | None
     has: str | None
     rival: str = ""
+    placeable: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +40,18 @@ class ShimNodes:
     """The nodes of a Shim.
 
     ``nodes``: how many it is for; ``ready``: of these, how many have a verified version; ``updated``: the present one;
-    ``holding``: how many nodes have it. ``digests``: the target versions of nodes. ``skipped``: nodes that it is for
-    but on which no installer can run; ``to_remove``: nodes that have it, no longer require it, and are not skipped;
-    ``unavailable``: nodes with pending work that are not ready. ``refused``: nodes by the reason why nothing is
-    installed there. ``rivals``: Shims that have its handler on nodes that it is for. ``carried``: architectures and
-    last verified digests of nodes.
+    ``placeable``: how many of these match the placement of pods; ``holding``: how many nodes have it. ``digests``: the
+    target versions of nodes. ``skipped``: nodes that it is for but on which no installer can run; ``to_remove``: nodes
+    that have it, no longer require it, and are not skipped; ``unavailable``: nodes with pending work that are not
+    ready. ``refused``: nodes by the reason why nothing is installed there. ``rivals``: Shims that have its handler or
+    label on nodes that it is for. ``carried``: architectures and last verified digests of nodes.
     """
 
     nodes: int = 0
     ready: int = 0
     updated: int = 0
     holding: int = 0
+    placeable: int = 0
     digests: frozenset[str] = frozenset()
     skipped: tuple[NodeView, ...] = ()
     to_remove: tuple[NodeView, ...] = ()
@@ -63,6 +66,7 @@ class _Kind(Enum):
     READY = auto()
     UPDATED = auto()
     HOLDING = auto()
+    PLACEABLE = auto()
     DIGEST = auto()
     RIVAL = auto()
     CARRIED = auto()
@@ -117,6 +121,7 @@ class Tally:
             ready=self._counts[_Kind.READY, None],
             updated=self._counts[_Kind.UPDATED, None],
             holding=self._counts[_Kind.HOLDING, None],
+            placeable=self._counts[_Kind.PLACEABLE, None],
             digests=frozenset(map(str, details.get(_Kind.DIGEST, ()))),
             skipped=self._all(_Kind.SKIPPED),
             to_remove=self._all(_Kind.REMOVING),
@@ -138,7 +143,8 @@ def member_of(
     if is_for(shim, node, auto_provision=auto_provision) or stays_on(shim, node):
         shims = tuple(shims)
         wanted = wanted_shim_on(shim, node, shims, auto_provision=auto_provision, require_checksum=require_checksum)
-        return Member(node, wanted, has, rival_of(shim, node, shims, auto_provision=auto_provision))
+        rival = rival_of(shim, node, shims, auto_provision=auto_provision)
+        return Member(node, wanted, has, rival, shim.placement.selects(dict(node.labels)))
     return None if has is None else Member(node, None, has)
 
 
@@ -164,6 +170,8 @@ def _progress(member: Member) -> Iterator[_CountKey]:
     """Yield the totals of progress for which a member counts whose node is not skipped."""
     wanted, has = member.wanted, member.has
     updated = isinstance(wanted, WantedShim) and has == wanted.digest
+    if wanted is not None and member.placeable:
+        yield _Kind.PLACEABLE, None
     yield (_Kind.REMOVING if wanted is None else _Kind.NODES), None
     if wanted is not None and has is not None and not has.startswith(VERIFICATION_FAILED):
         yield _Kind.READY, None

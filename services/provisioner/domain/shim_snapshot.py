@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from provisioner.domain.shim_nodes import ShimNodes
 from trellis.provisioning.other_controllers import Controller
+from trellis.provisioning.placement import Placement
 from trellis.provisioning.revisions import Manifest, Revision
 from trellis.provisioning.shim_status import Status
 from trellis.provisioning.shims import ShimView
@@ -25,12 +26,13 @@ class RuntimeClassView:
 
     name: str
     uid: str
-    resource_version: str
+    resource_version: str = field(compare=False)
     handler: str
     overhead: tuple[tuple[str, str], ...]
-    selector: tuple[tuple[str, str], ...]
+    placement: Placement
     owner: str
     owner_name: str = ""
+    labels: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,8 @@ class Snapshot:
     """Nodes from which it cannot be removed, with the reason."""
     paused_nodes: tuple[NodeView, ...] = ()
     """Nodes that still have its label though it is being deleted: it is part of a mass deletion."""
+    class_rival: str = ""
+    """The Shim that gets a RuntimeClass without owner, as it is older; "" if this one gets it."""
     class_refused: str = ""
     """Error of the API server for its RuntimeClass, "" if it was accepted."""
 

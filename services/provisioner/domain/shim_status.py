@@ -24,7 +24,7 @@ from trellis.provisioning.shim_status import (
     Reason,
     Status,
 )
-from trellis.provisioning.shims import Refusal, ShimView
+from trellis.provisioning.shims import Refusal
 from trellis.provisioning.views import NodeView
 
 BAD_NEWS: Final = frozenset({"Degraded", OTHER_CONTROLLER})
@@ -49,7 +49,7 @@ def status_of(snapshot: Snapshot) -> Status:
         others = (condition for condition in snapshot.status.conditions if condition.type not in replaced)
         return replace(snapshot.status, conditions=(*others, *ours))
     counts = _counts(snapshot)
-    own = (_available(snapshot.shim, counts), _progressing(snapshot, counts), _degraded(snapshot))
+    own = (_available(snapshot, counts), _progressing(snapshot, counts), _degraded(snapshot))
     conditions = _with_summary(snapshot, (*own, *_nodes_skipped(snapshot), *_other_controller(snapshot)))
     return Status(counts, conditions, snapshot.shim.generation, _digest(snapshot))
 
@@ -122,7 +122,8 @@ def _counts(snapshot: Snapshot) -> Counts:
     return Counts(nodes.nodes, nodes.ready, nodes.updated, len(snapshot.failing))
 
 
-def _available(shim: ShimView, counts: Counts) -> Condition:
+def _available(snapshot: Snapshot, counts: Counts) -> Condition:
+    shim = snapshot.shim
     if shim.invalid:
         return Condition("Available", "False", Refusal.INVALID.value, shim.invalid)
     if not counts.nodes:
@@ -133,6 +134,11 @@ def _available(shim: ShimView, counts: Counts) -> Condition:
             "no node requires this Shim: its nodeSelector matches none, or no node opted in",
         )
     text = f"{counts.ready} of {counts.nodes} nodes run the shim"
+    if not snapshot.nodes.placeable:
+        text += (
+            "; spec.runtimeClass.scheduling.nodeSelector matches none of them, so no pod with RuntimeClass "
+            f"{shim.runtime_class} is scheduled"
+        )
     if counts.ready == counts.nodes:
         return Condition("Available", "True", Reason.ALL_READY.value, text)
     return Condition("Available", "False", Reason.NOT_ALL_READY.value, text)
@@ -259,14 +265,23 @@ def _dated(condition: Condition, former: Condition | None, snapshot: Snapshot) -
 
 
 def conflict_of(snapshot: Snapshot) -> str:
-    """Return why Trellis cannot manage the RuntimeClass; an unmanaged one with the same handler is taken over.
+    """Return why Trellis cannot manage the RuntimeClass of the Shim; "" if it can.
 
-    One of a former Shim of the same name is taken over, too: the Shim was re-created.
+    1. The Shim owns it, or a former Shim of its name did: the Shim was re-created.
+    2. Another object owns it.
+    3. It exists without owner and has another handler; with the same handler it is taken over.
+    4. An older Shim gets it, as it has no owner yet.
     """
     shim, found = snapshot.shim, snapshot.runtime_class
-    if found is None or found.owner == shim.uid or found.owner_name == shim.name:
+    if found is not None and (found.owner == shim.uid or found.owner_name == shim.name):
         return ""
-    if not found.owner and found.handler == shim.handler:
-        return ""
-    of = "belongs to another Shim" if found.owner else f"is not managed by Trellis (handler {found.handler!r})"
-    return f"RuntimeClass {found.name} {of}: set another spec.runtimeClass.name, or delete it"
+    of, advice = "", ""
+    if found is not None and found.owner:
+        of = f"belongs to Shim {found.owner_name}" if found.owner_name else "belongs to another object"
+        advice = f"delete Shim {found.owner_name}" if found.owner_name else "delete the RuntimeClass"
+    elif found is not None and found.handler != shim.handler:
+        of, advice = f"is not managed by Trellis (handler {found.handler!r})", "delete the RuntimeClass"
+    elif snapshot.class_rival and not shim.deleting:
+        of, advice = f"belongs to Shim {snapshot.class_rival}, which is older", f"delete Shim {snapshot.class_rival}"
+    another = f"create a Shim with another spec.runtimeClass.name in place of {shim.name}"
+    return f"RuntimeClass {shim.runtime_class} {of}: {another}, or {advice}" if of else ""

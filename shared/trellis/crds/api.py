@@ -46,6 +46,11 @@ Quantities = Annotated[
 """Resource quantities by resource name: ``{"memory": "16Mi"}``."""
 
 
+LABEL_KEY: Final = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
+_LABEL_VALUE: Final = r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$"
+LabelKey = Annotated[str, Field(pattern=LABEL_KEY, max_length=317)]
+LabelValue = Annotated[str, Field(pattern=_LABEL_VALUE, max_length=63)]
+
 Uint32 = Annotated[int, Field(ge=0, json_schema_extra={"format": "uint32"})]
 Uint16 = Annotated[int, Field(ge=0, json_schema_extra={"format": "uint16"})]
 """Formats that the API server does not check, as kube-rs writes them."""

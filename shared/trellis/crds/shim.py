@@ -13,7 +13,19 @@ from typing import Annotated, Final, Literal
 
 from pydantic import ConfigDict, Field
 
-from trellis.crds.api import ApiModel, Conditions, IntOrPercent, Quantities, immutable, never, rules
+from trellis.crds.api import (
+    KUBERNETES,
+    LABEL_KEY,
+    ApiModel,
+    Conditions,
+    IntOrPercent,
+    LabelKey,
+    LabelValue,
+    Quantities,
+    immutable,
+    never,
+    rules,
+)
 
 SHA256: Final = r"^[0-9A-Fa-f]{64}$"
 SUBDOMAIN: Final = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
@@ -24,6 +36,12 @@ RESERVED_HANDLER: Final = "runc"
 """The default runtime of the node."""
 _ANOTHER: Final = "create another Shim with it, and delete this one"
 
+_MOST: Final = 32
+"""Maximum number of labels and tolerations, which the API server needs for the CEL estimate of a rule."""
+
+_SELECTS: Final = (
+    "has(self.spec) && has(self.spec.runtimeClass.scheduling) && has(self.spec.runtimeClass.scheduling.nodeSelector)"
+)
 BASE64: Final = r"^[A-Za-z0-9+/]+={0,2}$"
 
 Sha256 = Annotated[str, Field(pattern=SHA256)]
@@ -124,6 +142,57 @@ class Overhead(ApiModel):
     """Quantities by resource name, such as ``{"memory": "16Mi"}``."""
 
 
+class Toleration(ApiModel):
+    """A taint that pods tolerate, as in the spec of a pod."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            (
+                "has(self.key) || (has(self.operator) && self.operator == 'Exists')",
+                "a toleration without key needs operator Exists, and tolerates every taint",
+            ),
+            (
+                "!has(self.value) || self.value == '' || !has(self.operator) || self.operator != 'Exists'",
+                "a toleration with operator Exists has no value: use operator Equal, or remove the value",
+            ),
+            (
+                "!has(self.tolerationSeconds) || (has(self.effect) && self.effect == 'NoExecute')",
+                "tolerationSeconds needs effect NoExecute",
+            ),
+        )
+    )
+
+    key: LabelKey | None = None
+    """Key of the taint. Unset: every key, with operator Exists."""
+    operator: Literal["Exists", "Equal"] | None = None
+    """Relation to the value of the taint. Default: Equal."""
+    value: LabelValue | None = None
+    """Value of the taint, for operator Equal. Default: the empty value."""
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
+    """Effect of the taint. Unset: every effect."""
+    toleration_seconds: int | None = Field(default=None, json_schema_extra={"format": "int64"})
+    """Time for which a taint NoExecute is tolerated, in seconds. Unset: forever."""
+
+
+class Scheduling(ApiModel):
+    """Nodes for pods of the RuntimeClass. Kubernetes adds them to each new pod; running pods keep their own."""
+
+    node_selector: dict[str, LabelValue] | None = Field(
+        default=None,
+        max_length=_MOST,
+        json_schema_extra=rules((f"self.all(key, key.matches(r'{LABEL_KEY}'))", "each key must be a label key")),
+    )
+    """Labels that nodes need for pods of the RuntimeClass, besides the label of nodes that are verified to run the
+    shim. Unset: no further labels."""
+    tolerations: list[Toleration] | None = Field(
+        default=None,
+        max_length=_MOST,
+        json_schema_extra={f"{KUBERNETES}list-type": "atomic"}
+        | rules(("self.all(one, self.exists_one(other, other == one))", "tolerations must be different")),
+    )
+    """Taints of nodes that pods of the RuntimeClass tolerate, besides their own tolerations. Unset: none."""
+
+
 class RuntimeClassSpec(ApiModel):
     """RuntimeClass of the shim."""
 
@@ -142,6 +211,9 @@ class RuntimeClassSpec(ApiModel):
     """Name of the handler in the configuration of the container runtime. Immutable."""
     overhead: Overhead | None = None
     """Resources that a pod of the RuntimeClass needs besides its containers, for the scheduler. Unset: none."""
+    scheduling: Scheduling | None = None
+    """Nodes for pods of the RuntimeClass. Unset: every node that is verified to run the shim and has no taint that a
+    pod does not tolerate."""
 
 
 class Rolling(ApiModel):
@@ -264,6 +336,10 @@ class Shim(ApiModel):
             (
                 "has(self.spec) && has(self.spec.nodeSelector) && self.metadata.name in self.spec.nodeSelector",
                 "spec.nodeSelector contains the label of the Shim's own nodes: use another label or another name",
+            ),
+            (
+                f"{_SELECTS} && self.metadata.name in self.spec.runtimeClass.scheduling.nodeSelector",
+                "spec.runtimeClass.scheduling.nodeSelector contains the label of the Shim's own nodes: remove it",
             ),
         )
     )

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import ConfigDict, Field, WithJsonSchema
 
-from trellis.crds.api import KUBERNETES, ApiModel, Conditions, rules
+from trellis.crds.api import KUBERNETES, ApiModel, Conditions, LabelKey, LabelValue, rules
 
 EVERYWHERE: Final = "*"
 """Entry of ``namespaces`` for all namespaces."""
@@ -25,8 +25,6 @@ _IMAGE: Final = (
 _URL: Final = r"^https://[^\s@#\x00-\x1f\x7f]+$"
 _PATH: Final = r"^[^\x00-\x1f\x7f]+$"
 _DURATION: Final = r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$"
-_LABEL_KEY: Final = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
-_LABEL_VALUE: Final = r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$"
 _SET: Final[dict[str, Any]] = {f"{KUBERNETES}list-type": "set"}
 _BY_NAME: Final[dict[str, Any]] = {f"{KUBERNETES}list-type": "map", f"{KUBERNETES}list-map-keys": ["name"]}
 SOURCES: Final = ("oci", "configMap", "url", "pvc", "path")
@@ -39,8 +37,6 @@ _MOST: Final = 64
 
 Name = Annotated[str, Field(pattern=_SUBDOMAIN, max_length=253)]
 Namespace = Annotated[str, Field(pattern=r"^(\*|[a-z0-9]([-a-z0-9]*[a-z0-9])?)$", max_length=63)]
-LabelKey = Annotated[str, Field(pattern=_LABEL_KEY, max_length=317)]
-LabelValue = Annotated[str, Field(pattern=_LABEL_VALUE, max_length=63)]
 Duration = Annotated[str, Field(pattern=_DURATION, max_length=32)]
 Count = Annotated[int, Field(ge=0, json_schema_extra={"format": "int64"})]
 

@@ -2,8 +2,8 @@
 
 Pure. In: Shims and ControllerRevisions from the API server. Out: revisions by number, the revision to write, the
 revision to roll back to. ``provisioner`` writes them, ``trellis rollout`` reads them (ADR 20). Invariants: a revision
-contains what nodes get, never the rollout settings; the newest revision is that of the last seen spec; revisions of a
-deleted Shim of the same name do not count.
+contains what nodes get, never the rollout settings and the placement of pods; the newest revision is that of the last
+seen spec; revisions of a deleted Shim of the same name do not count.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ Manifest = dict[str, Any]
 
 VERSION_FIELDS: Final = ("fetchStrategy", "runtimeClass", "containerdRuntimeOptions")
 """The fields of a Shim's spec that define a version. A rollback does not change nodes, limits, pause and policies."""
+_CLASS: Final = "runtimeClass"
+_PLACEMENT: Final = "scheduling"
+"""Field of ``runtimeClass`` that is not part of a version: it selects nodes, for pods (ADR 122)."""
 KEPT: Final = 10
 """Number of stored revisions, the default of DaemonSets (``revisionHistoryLimit``)."""
 _NAME_MAX: Final = 200
@@ -39,7 +42,22 @@ class Revision:
 def version_of(manifest: Mapping[str, Any]) -> Manifest:
     """Return the fields of a Shim's spec that define its version."""
     spec = manifest.get("spec") or {}
-    return {name: spec[name] for name in VERSION_FIELDS if spec.get(name) is not None}
+    version = {name: spec[name] for name in VERSION_FIELDS if spec.get(name) is not None}
+    if _placement_of(version):
+        version[_CLASS] = {name: value for name, value in version[_CLASS].items() if name != _PLACEMENT}
+    return version
+
+
+def _placement_of(spec: Mapping[str, Any]) -> Manifest:
+    """Return the placement of pods as a part of ``runtimeClass``, {} if there is none."""
+    found = spec.get(_CLASS)
+    return {_PLACEMENT: found[_PLACEMENT]} if isinstance(found, dict) and found.get(_PLACEMENT) is not None else {}
+
+
+def _with_placement(version: Manifest, spec: Mapping[str, Any]) -> Manifest:
+    """Return the fields of a version, with the placement of pods in the present spec."""
+    placement = _placement_of(spec)
+    return version | {_CLASS: {**version.get(_CLASS, {}), **placement}} if placement else version
 
 
 def revisions_of(shim_uid: str, manifests: Iterable[Mapping[str, Any]]) -> tuple[Revision, ...]:
@@ -130,15 +148,16 @@ def make_revision(shim: str, shim_uid: str, version: Manifest, number: int, name
 def restored(revision: Revision, manifest: Mapping[str, Any]) -> Manifest:
     """Return a Shim with the version of a revision, to derive what nodes would get."""
     spec = {name: value for name, value in (manifest.get("spec") or {}).items() if name not in VERSION_FIELDS}
-    return {**manifest, "spec": spec | revision.version}
+    return {**manifest, "spec": spec | _with_placement(revision.version, manifest.get("spec") or {})}
 
 
 def restoring(revision: Revision, manifest: Mapping[str, Any]) -> list[Manifest]:
     """Return the JSON patch operations that set the version of a revision on a Shim, without their ``test``s."""
     spec = manifest.get("spec") or {}
+    version = _with_placement(revision.version, spec)
     ops: list[Manifest] = []
     for name in VERSION_FIELDS:
-        wanted = revision.version.get(name)
+        wanted = version.get(name)
         if wanted is not None:
             ops.append({"op": "add", "path": f"/spec/{name}", "value": wanted})
         elif name in spec:

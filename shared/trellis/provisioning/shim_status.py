@@ -37,6 +37,7 @@ class Reason(StrEnum):
     HEALTHY = "Healthy"
     RUNTIME_CLASS_CONFLICT = "RuntimeClassConflict"
     RUNTIME_CLASS_REFUSED = "RuntimeClassRefused"
+    RUNTIME_CLASS_RESTORED = "RuntimeClassRestored"
     LEDGER_REFUSED = "LedgerRefused"
     IN_USE = "RuntimeInUse"
     MASS_DELETION = "MassDeletion"

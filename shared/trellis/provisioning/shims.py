@@ -24,6 +24,7 @@ from trellis.installer_api.parse_int import whole
 from trellis.installer_api.spec import ARCHITECTURES, InstallSpec, Source, SpecError, WantedShim, parse_spec, shim_owner
 from trellis.provisioning.int_or_percent import CountOrPercent
 from trellis.provisioning.nodes_and_jobs import unix_seconds
+from trellis.provisioning.placement import ANYWHERE, Placement
 from trellis.provisioning.views import KWASM, SUPPORTED_OS, NodeView, OptIn, opt_in_of
 
 Manifest = dict[str, Any]
@@ -76,6 +77,7 @@ class ShimView:
     ``signatures`` are those of ``sources``, in their order. ``unsigned`` are the sources that are not fetched because
     none of the trusted keys signed them: empty in services without these keys.
 
+    ``placement``: of pods, besides the label of nodes that are verified to run the Shim.
     ``max_update`` None: the setting of the service; with ``recreate`` all nodes at once, regardless of it.
     ``created_at``: Unix seconds of its ``creationTimestamp``. ``deleted_at``: of its ``deletionTimestamp``, 0 if it has
     none.
@@ -92,6 +94,7 @@ class ShimView:
     handler: str = ""
     runtime_class: str = ""
     overhead: tuple[tuple[str, str], ...] = ()
+    placement: Placement = ANYWHERE
     sources: tuple[Source, ...] = ()
     signatures: tuple[Signature | None, ...] = ()
     unsigned: frozenset[Source] = frozenset()
@@ -151,8 +154,11 @@ def _unusable(shim: ShimView) -> str:
     """
     if shim.name == KWASM:
         return f"metadata.name: {KWASM} is reserved for the legacy installer image"
-    if names.shim_label(shim.name) in dict(shim.selector or ()):
-        return f"spec.nodeSelector: {names.shim_label(shim.name)} is the label that nodes get once they are ready"
+    own = names.shim_label(shim.name)
+    if own in dict(shim.selector or ()):
+        return f"spec.nodeSelector: {own} is the label that nodes get once they are ready"
+    if own in dict(shim.placement.selector):
+        return f"spec.runtimeClass.scheduling.nodeSelector: {own} is the label that the RuntimeClass always selects"
     try:
         parse_spec(InstallSpec((_wanted_shim(shim, shim.sources, ""),)).to_json())
     except SpecError as error:
@@ -178,7 +184,7 @@ def _read(spec: ShimSpec) -> dict[str, Any]:
     rolling = spec.rollout_strategy.rolling
     verify = spec.verify
     taint = spec.startup_taint
-    overhead = spec.runtime_class.overhead
+    overhead, scheduling = spec.runtime_class.overhead, spec.runtime_class.scheduling
     recreate = spec.rollout_strategy.type is RolloutType.RECREATE
     sources = list(_sources(spec.fetch_strategy))
     return {
@@ -186,6 +192,7 @@ def _read(spec: ShimSpec) -> dict[str, Any]:
         "handler": spec.runtime_class.handler,
         "runtime_class": spec.runtime_class.name,
         "overhead": _pairs({name: str(amount) for name, amount in overhead.pod_fixed.items()}) if overhead else (),
+        "placement": Placement.of(scheduling.model_dump(by_alias=True)) if scheduling else ANYWHERE,
         "sources": tuple(source for source, _ in sources),
         "signatures": tuple(signature for _, signature in sources),
         "options": _pairs(spec.containerd_runtime_options or {}),

@@ -33,6 +33,22 @@ def rival_of(shim: ShimView, node: NodeView, shims: Iterable[ShimView], *, auto_
     return "" if first.name == shim.name else first.name
 
 
+def class_rival_of(shim: ShimView, shims: Iterable[ShimView]) -> str:
+    """Return the name of an older Shim with the same RuntimeClass; "" if there is none.
+
+    A RuntimeClass belongs to one Shim: its owner keeps it, else the oldest gets it, as for handlers (ADR 122).
+    """
+    sharing = [
+        other
+        for other in shims
+        if other.runtime_class == shim.runtime_class
+        and other.name != shim.name
+        and not (other.invalid or other.deleting)
+    ]
+    first = min([*sharing, shim], key=lambda item: (item.created_at, item.name))
+    return "" if first.name == shim.name else first.name
+
+
 def stays_on(shim: ShimView, node: NodeView) -> bool:
     """Return True if a node keeps an invalid Shim: an error in a spec must not remove it from every node."""
     may = node.opt_in is None or opt_in_of(node, auto_provision=False) is OptIn.IN

@@ -35,13 +35,30 @@ WITH_OURS: dict[str, Any] = {
         "platforms": [{"os": "linux", "arch": "aarch64", "location": "https://example.com/a.tgz", "sha256": SHA256}],
         "oci": {"image": f"example.com/shim@sha256:{SHA256}", "pullSecret": {"name": "registry"}},
     },
-    "runtimeClass": {"name": "spin", "handler": "spin", "overhead": {"podFixed": {"memory": "16Mi", "cpu": 1}}},
+    "runtimeClass": {
+        "name": "spin",
+        "handler": "spin",
+        "overhead": {"podFixed": {"memory": "16Mi", "cpu": 1}},
+        "scheduling": {
+            "nodeSelector": {"example.com/tier": "edge", "empty": ""},
+            "tolerations": [
+                {"key": "dedicated", "operator": "Equal", "value": "wasm", "effect": "NoSchedule"},
+                {"key": "spot", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60},
+                {"operator": "Exists"},
+            ],
+        },
+    },
     "rolloutStrategy": {"type": "rolling", "rolling": {"maxUpdate": "10%", "pauseOnFailures": 3}},
     "paused": True,
     "verify": {"canary": True, "canaryImage": "example.com/canary", "timeout": "90s"},
     "removalPolicy": "Drain",
     "startupTaint": {"key": "trellis.dev/not-ready", "effect": "NoSchedule"},
 }
+
+
+def tolerating(*tolerations: dict[str, Any]) -> dict[str, Any]:
+    """Return the change of a Shim that gives its pods tolerations."""
+    return {"runtimeClass__scheduling": {"tolerations": list(tolerations)}}
 
 
 def shim(spec: dict[str, Any], **changes: Any) -> Manifest:
@@ -109,6 +126,15 @@ async def test_a_good_object_is_kept_as_it_is_and_read_by_the_model(defined: Kub
         ({"runtimeClass__name": "Spin_V2"}, "spec.runtimeClass.name"),
         ({"runtimeClass__handler": "spin.v2"}, "spec.runtimeClass.handler"),
         ({"runtimeClass__handler": "runc"}, "spec.runtimeClass.handler"),
+        ({"runtimeClass__scheduling": {"nodeSelector": {"a b": "x"}}}, "spec.runtimeClass.scheduling.nodeSelector"),
+        ({"runtimeClass__scheduling": {"nodeSelector": {"a": "x y"}}}, "spec.runtimeClass.scheduling.nodeSelector.a"),
+        (tolerating({"key": "a b"}), "spec.runtimeClass.scheduling.tolerations[0].key"),
+        (tolerating({"key": "k", "operator": "In"}), "spec.runtimeClass.scheduling.tolerations[0].operator"),
+        (tolerating({"key": "k", "effect": "Never"}), "spec.runtimeClass.scheduling.tolerations[0].effect"),
+        (tolerating({"effect": "NoSchedule"}), "spec.runtimeClass.scheduling.tolerations[0]"),
+        (tolerating({"key": "k", "operator": "Exists", "value": "v"}), "spec.runtimeClass.scheduling.tolerations[0]"),
+        (tolerating({"key": "k", "tolerationSeconds": 1}), "spec.runtimeClass.scheduling.tolerations[0]"),
+        (tolerating({"key": "k"}, {"key": "k"}), "spec.runtimeClass.scheduling.tolerations"),
         ({"removalPolicy": "Perhaps"}, "spec.removalPolicy"),
         ({"verify": {"timeout": "soon"}}, "spec.verify.timeout"),
         ({"fetchStrategy__oci": {"image": "r/x", "pullSecret": {"name": "../x"}}}, "oci.pullSecret.name"),
@@ -145,6 +171,9 @@ async def test_a_shim_cannot_select_by_the_label_that_its_nodes_get(defined: Kub
     try:
         change = {"spec": {"nodeSelector": {name: "provisioned"}}}
         with pytest.raises(Invalid, match=r"spec\.nodeSelector"):
+            await defined.merge_patch(SHIMS, name, change, field_manager=MANAGER)
+        change = {"spec": {"runtimeClass": {"scheduling": {"nodeSelector": {name: "provisioned"}}}}}
+        with pytest.raises(Invalid, match=r"spec\.runtimeClass\.scheduling\.nodeSelector"):
             await defined.merge_patch(SHIMS, name, change, field_manager=MANAGER)
     finally:
         await defined.delete(SHIMS, name, uid=made["metadata"]["uid"])

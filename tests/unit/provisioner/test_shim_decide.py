@@ -17,6 +17,8 @@ from provisioner.domain.shim_decide import (
     SetFinalizer,
     WriteStatus,
     decide,
+    wanted_labels,
+    wanted_placement,
 )
 from provisioner.domain.shim_nodes import Member, Tally
 from provisioner.domain.shim_resources import make_runtime_class, view_runtime_class
@@ -25,6 +27,7 @@ from support.suite.naming import lacking
 from trellis import names
 from trellis.installer_api.spec import Source, WantedShim
 from trellis.provisioning.other_controllers import Controller, Peer
+from trellis.provisioning.placement import Placement, Toleration
 from trellis.provisioning.revisions import KEPT, Revision
 from trellis.provisioning.shim_status import OTHER_CONTROLLER, Condition, Counts, Status, make_status, read_status
 from trellis.provisioning.shims import Refusal, ShimView, wanted_shim_for
@@ -48,9 +51,17 @@ def having(name: str, digest: str) -> NodeView:
 
 
 def ours(shim: ShimView = SPIN, **changes: Any) -> RuntimeClassView:
-    return replace(
-        RuntimeClassView("spin", "uid-rc", "3", shim.handler, (), (("spin", "provisioned"),), shim.uid), **changes
+    found = RuntimeClassView(
+        name="spin",
+        uid="uid-rc",
+        resource_version="3",
+        handler=shim.handler,
+        overhead=(),
+        placement=wanted_placement(shim),
+        owner=shim.uid,
+        labels=wanted_labels(shim),
     )
+    return replace(found, **changes)
 
 
 def deciding(
@@ -333,12 +344,111 @@ def test_a_shim_deleted_without_the_finalizer_is_ignored() -> None:
     assert deciding(shim=replace(DELETING, finalizers=())) == []
 
 
+PLACEMENT = Placement(
+    (("tier", "edge"),),
+    (Toleration("dedicated", value="wasm", effect="NoSchedule"), Toleration("spot", "Exists", "", "NoExecute", 60)),
+)
+PLACED = replace(SPIN, placement=PLACEMENT)
+
+
+def test_the_runtime_class_has_the_placement_of_the_shim_and_its_label() -> None:
+    manifest = make_runtime_class(PLACED)
+    assert manifest["scheduling"] == {
+        "nodeSelector": {"spin": "provisioned", "tier": "edge"},
+        "tolerations": [
+            {"key": "dedicated", "value": "wasm", "effect": "NoSchedule"},
+            {"key": "spot", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60},
+        ],
+    }
+    assert manifest["metadata"]["labels"] == {"app.kubernetes.io/managed-by": "trellis", "trellis.dev/shim": "spin"}
+
+
+def restored(actions: list[Action]) -> list[str]:
+    return [
+        action.message
+        for action in actions
+        if isinstance(action, RecordShimEvent) and action.reason == "RuntimeClassRestored"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        pytest.param({"placement": wanted_placement(SPIN)}, "nodeSelector, scheduling.tolerations", id="placement"),
+        pytest.param({"placement": Placement()}, "nodeSelector", id="no label"),
+        pytest.param({"overhead": (("cpu", "1"),)}, "overhead", id="overhead"),
+        pytest.param({"handler": "other"}, "handler", id="replaced by one with another handler"),
+        pytest.param({"labels": ()}, "", id="labels"),
+        pytest.param({"owner": ""}, "", id="no owner any more"),
+    ],
+)
+def test_a_runtime_class_that_another_client_changed_is_written_again(changes: dict[str, Any], named: str) -> None:
+    found = ours(PLACED, **changes)
+    observed = Status(observed_generation=PLACED.generation)
+    actions = deciding(a_node(), shim=PLACED, runtime_class=found, status=observed)
+    assert actions[0] == ApplyRuntimeClass(PLACED, found)
+    assert [named in message for message in restored(actions)] == ([True] if named else [])
+
+
+def test_a_runtime_class_that_another_client_deleted_is_created_again_and_reported() -> None:
+    observed = Status(observed_generation=SPIN.generation)
+    actions = deciding(a_node(), runtime_class=None, status=observed)
+    assert actions[0] == ApplyRuntimeClass(SPIN, None)
+    assert [lacking(message, "RuntimeClass spin", "deleted") for message in restored(actions)] == [[]]
+
+
+def test_a_changed_spec_and_an_ended_conflict_are_no_changes_of_another_client() -> None:
+    found = ours()
+    assert not restored(deciding(a_node(), shim=replace(PLACED, generation=2), runtime_class=found))
+    assert not restored(deciding(a_node(), shim=PLACED, runtime_class=None))
+    conflict = Condition("Degraded", "True", "RuntimeClassConflict", "", NOW, 1)
+    ended = Status(conditions=(conflict,), observed_generation=SPIN.generation)
+    actions = deciding(a_node(), runtime_class=None, status=ended)
+    assert (actions[0], restored(actions)) == (ApplyRuntimeClass(SPIN, None), [])
+    refused = Status(observed_generation=SPIN.generation)
+    assert not restored(deciding(a_node(), runtime_class=None, status=refused, class_refused="no"))
+
+
+def test_labels_of_others_and_another_form_of_an_amount_are_no_difference() -> None:
+    shim = replace(PLACED, overhead=(("cpu", "0.5"), ("memory", "1024Mi")))
+    found = ours(shim, labels=(*wanted_labels(shim), ("team", "a")), overhead=(("cpu", "500m"), ("memory", "1Gi")))
+    status = written(deciding(a_node(), shim=shim, runtime_class=found))
+    assert deciding(a_node(), shim=shim, runtime_class=found, status=status) == []
+
+
+@pytest.mark.parametrize("found", [None, ours(owner="")], ids=["none yet", "one without owner"])
+def test_a_runtime_class_without_owner_is_that_of_the_older_shim(found: RuntimeClassView | None) -> None:
+    actions = deciding(a_node(), runtime_class=found, class_rival="spin-first")
+    assert not any(isinstance(action, ApplyRuntimeClass) for action in actions)
+    conflict = degraded(actions)
+    assert (conflict.reason, lacking(conflict.message, "RuntimeClass spin", "Shim spin-first")) == (
+        "RuntimeClassConflict",
+        [],
+    )
+
+
+def test_the_owner_of_a_runtime_class_keeps_it_beside_an_older_shim() -> None:
+    actions = deciding(a_node(), shim=PLACED, runtime_class=ours(), class_rival="spin-first")
+    assert actions[0] == ApplyRuntimeClass(PLACED, ours())
+    assert degraded(actions).status == "False"
+
+
+def test_a_placement_that_no_node_matches_is_reported_with_the_nodes() -> None:
+    members = [Member(a_node("a"), wanted_shim(), None, placeable=False)]
+    actions = deciding(shim=PLACED, runtime_class=ours(PLACED), nodes=Tally(members).nodes())
+    [available] = [item for item in written(actions).conditions if item.type == "Available"]
+    assert "spec.runtimeClass.scheduling.nodeSelector" in available.message
+    members.append(Member(a_node("b"), wanted_shim(), None))
+    actions = deciding(shim=PLACED, runtime_class=ours(PLACED), nodes=Tally(members).nodes())
+    [available] = [item for item in written(actions).conditions if item.type == "Available"]
+    assert "scheduling" not in available.message
+
+
 def test_the_runtime_class_is_read_back_as_it_was_made() -> None:
-    shim = replace(SPIN, overhead=(("memory", "16Mi"),))
-    manifest = make_runtime_class(shim, None)
+    shim = replace(PLACED, overhead=(("memory", "16Mi"),))
+    manifest = make_runtime_class(shim)
     manifest["metadata"] |= {"uid": "uid-rc", "resourceVersion": "3"}
     assert view_runtime_class(manifest) == ours(shim, overhead=(("memory", "16Mi"),), owner_name="spin")
-    assert make_runtime_class(shim, ours())["metadata"]["resourceVersion"] == "3"
 
 
 def test_a_status_is_read_back_as_it_was_written() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from provisioner.cache import Cache
 from provisioner.domain.shim_decide import ApplyRuntimeClass, WriteStatus
+from provisioner.domain.shim_resources import make_runtime_class, view_runtime_class
 from provisioner.settings import Settings
 from provisioner.shim_apply import ShimEffects
 from trellis.kube.errors import Call, Conflict, Invalid, KubeError
@@ -83,3 +84,37 @@ async def test_a_runtime_class_that_is_taken_is_no_trouble_any_more(
     kube: FakeKube, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert await trying(kube, monkeypatch, None) == Tried(None, "", written=True)
+
+
+FULL = {
+    "overhead": {"podFixed": {"memory": "16Mi"}},
+    "scheduling": {"nodeSelector": {"tier": "edge"}, "tolerations": [{"operator": "Exists"}]},
+}
+
+
+@pytest.mark.parametrize(
+    ("former", "runtime_class"),
+    [
+        pytest.param({"metadata": {}}, FULL, id="of nobody, and empty"),
+        pytest.param({"metadata": {"labels": {"team": "a"}}, **FULL}, {}, id="of nobody, and full"),
+        pytest.param({"metadata": {"labels": {"team": "a"}, "owned": True}, **FULL}, {}, id="of the Shim, and full"),
+        pytest.param({"metadata": {"owned": True}}, FULL, id="of the Shim, and empty"),
+    ],
+)
+async def test_a_runtime_class_gets_the_fields_of_a_new_one(
+    kube: FakeKube, former: dict[str, Any], runtime_class: dict[str, Any]
+) -> None:
+    spec = SPEC | {"runtimeClass": {**SPEC["runtimeClass"], **runtime_class}}
+    shim = view_shim(kube.put(SHIMS, {"metadata": {"name": "spin"}, "spec": spec}))
+    wanted = make_runtime_class(shim)
+    metadata = {"name": "spin", **former["metadata"]}
+    if metadata.pop("owned", False):
+        metadata["ownerReferences"] = wanted["metadata"]["ownerReferences"]
+    stored = kube.put(RUNTIME_CLASSES, former | {"handler": "spin", "metadata": metadata})
+    effects = ShimEffects(kube, EventRecorder(kube, component="test"), Cache(kube, Settings(), {}, {}))
+    await effects.apply([ApplyRuntimeClass(shim, view_runtime_class(stored))])
+    [found] = kube.objects(RUNTIME_CLASSES)
+    assert found["metadata"]["uid"] == stored["metadata"]["uid"]
+    assert {name: found.get(name) for name in FULL} == {name: wanted.get(name) for name in FULL}
+    assert found["metadata"]["labels"] == wanted["metadata"]["labels"] | metadata.get("labels", {})
+    assert found["metadata"]["ownerReferences"] == wanted["metadata"]["ownerReferences"]

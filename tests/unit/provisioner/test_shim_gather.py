@@ -8,13 +8,15 @@ from typing import Any
 import pytest
 
 from provisioner.cache import Cache
+from provisioner.domain.shim_nodes import Tally, member_of
 from provisioner.reconciler import ShimReconciler
 from provisioner.settings import Settings
 from provisioner.shim_apply import ShimEffects
 from provisioner.shim_gather import ShimGather
 from trellis.installer_api.spec import WantedShim
 from trellis.kube.recorder import EventRecorder
-from trellis.kube.resources import CONTROLLER_REVISIONS, NAMESPACES, SHIMS
+from trellis.kube.resources import CONTROLLER_REVISIONS, NAMESPACES, RUNTIME_CLASSES, SHIMS
+from trellis.provisioning.placement import Placement
 from trellis.provisioning.reasons import Reason
 from trellis.provisioning.revisions import KEPT
 from trellis.provisioning.shims import ShimView, view_shim, wanted_shim_for
@@ -131,6 +133,24 @@ async def test_a_request_that_is_refused_on_a_node_is_not_of_a_shim_in_conflict_
     snapshot = await provisioner.gather.snapshot("spin")
     assert snapshot is not None
     assert len(snapshot.refused) == reported
+
+
+@pytest.mark.parametrize("deleting", [False, True])
+async def test_an_older_shim_with_the_runtime_class_gets_it(*, deleting: bool) -> None:
+    provisioner = Provisioner()
+    provisioner.change(1)
+    provisioner.watched["older"] = a_shim("older", runtime_class="spin", created_at=1, deleting=deleting)
+    await provisioner.run()
+    assert [found["metadata"]["name"] for found in provisioner.kube.objects(RUNTIME_CLASSES)] == ["spin"] * deleting
+
+
+async def test_nodes_that_match_the_placement_are_counted() -> None:
+    placement = Placement((("tier", "edge"),))
+    nodes = [a_node("a"), a_node("b", labels=(("tier", "edge"),))]
+    shim = a_shim(placement=placement)
+    members = [member_of(shim, node, [shim], auto_provision=False, require_checksum=True) for node in nodes]
+    totals = Tally(member for member in members if member is not None).nodes()
+    assert (totals.nodes, totals.placeable) == (2, 1)
 
 
 async def test_a_node_that_fails_has_the_error_of_the_shim_itself() -> None:

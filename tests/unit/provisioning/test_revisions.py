@@ -94,6 +94,18 @@ def test_going_back_gives_the_version_whole_and_leaves_the_rest() -> None:
     ]
 
 
+def test_the_placement_of_pods_is_no_part_of_a_version_and_stays_after_undo() -> None:
+    scheduling = {"tolerations": [{"operator": "Exists"}]}
+    placed = SPEC | {"runtimeClass": {**SPEC["runtimeClass"], "scheduling": scheduling}}
+    assert version_of({"spec": placed}) == VERSION
+    revision = Revision("r", "u", "1", 1, VERSION)
+    assert restored(revision, {"spec": placed})["spec"] == placed
+    assert {"op": "add", "path": "/spec/runtimeClass", "value": placed["runtimeClass"]} in restoring(
+        revision, {"spec": placed}
+    )
+    assert VERSION["runtimeClass"] == {"name": "spin", "handler": "spin"}
+
+
 @pytest.mark.parametrize(
     ("text", "seconds"), [("1700000000", 1_700_000_000), ("", 0), ("soon", 0), ("-1", 0), ("9" * 13, 0), ("²", 0)]
 )

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from trellis.crds.shim import RemovalPolicy
 from trellis.installer_api.spec import Source, WantedShim
 from trellis.provisioning.int_or_percent import CountOrPercent
+from trellis.provisioning.placement import Placement, Toleration
 from trellis.provisioning.shims import (
     Refusal,
     ShimView,
@@ -166,7 +167,15 @@ FULL: dict[str, Any] = {
         },
         "image": {"path": "/shim"},
     },
-    "runtimeClass": {"name": "spin-v2", "handler": "spin", "overhead": {"podFixed": {"cpu": 1, "memory": "16Mi"}}},
+    "runtimeClass": {
+        "name": "spin-v2",
+        "handler": "spin",
+        "overhead": {"podFixed": {"cpu": 1, "memory": "16Mi"}},
+        "scheduling": {
+            "nodeSelector": {"tier": "edge"},
+            "tolerations": [{"key": "spot", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 0}],
+        },
+    },
     "rolloutStrategy": {"type": "rolling", "rolling": {"maxUpdate": "10%", "pauseOnFailures": 3}},
     "paused": True,
     "verify": {"canary": False, "canaryImage": "r/c", "timeout": "1m30s"},
@@ -188,6 +197,7 @@ def test_a_shim_is_read_with_all_its_fields() -> None:
         handler="spin",
         runtime_class="spin-v2",
         overhead=(("cpu", "1"), ("memory", "16Mi")),
+        placement=Placement((("tier", "edge"),), (Toleration("spot", "Exists", "", "NoExecute", 0),)),
         sources=(
             Source("https://a", "amd64", "ab" * 32),
             Source("https://b"),
@@ -213,12 +223,19 @@ def test_a_shim_is_read_with_all_its_fields() -> None:
         ({**FULL, "rolloutStrategy": {"type": "rolling", "rolling": {"maxUpdate": 0}}}, "at least 1"),
         ({**FULL, "nodeSelector": {"spin": "provisioned"}}, "spec.nodeSelector: spin "),
         (
+            {**FULL, "runtimeClass": {"name": "x", "handler": "x", "scheduling": {"nodeSelector": {"spin": "no"}}}},
+            "spec.runtimeClass.scheduling.nodeSelector: spin ",
+        ),
+        (
             {**FULL, "fetchStrategy": {"anonHttp": {"location": "ftp://x"}}},
             "spec: sources[0].location: 'ftp://x'",
         ),
         ({**FULL, "runtimeClass": {"name": "x", "handler": "runc"}}, "'runc'"),
     ],
-    ids=["empty", "a field is missing", "zero nodes at a time", "by its own label", "no address", "not a shim"],
+    ids=[
+        *("empty", "a field is missing", "zero nodes at a time", "by its own label", "pods by its own label"),
+        *("no address", "not a shim"),
+    ],
 )
 def test_a_shim_that_cannot_be_read_states_the_reason(spec: dict[str, Any] | None, reason: str) -> None:
     assert reason in view_shim(manifest(spec)).invalid

@@ -10,7 +10,7 @@ import pytest
 from trellis.crds.shim import RemovalPolicy
 from trellis.installer_api.spec import Source, WantedShim
 from trellis.provisioning.shims import Refusal, ShimView, wanted_shim_for
-from trellis.provisioning.targets import rival_of, target_of, wanted_on, wanted_shim_on
+from trellis.provisioning.targets import class_rival_of, rival_of, target_of, wanted_on, wanted_shim_on
 from trellis.provisioning.views import KWASM, NodeView, Target, encode_digests
 from trellis_dev.testing.builders import DIGEST, a_node, a_shim, opted_in, proved
 
@@ -162,3 +162,21 @@ def test_force_for_one_shim_is_not_used_on_the_pods_of_another() -> None:
     assert targeting(node, forced, a_shim("slight", deleting=True), kept) == {"slight": "2", "kept": "3"}
     after = having(a_node(), {"slight": "2", "kept": "3"})
     assert targeting(after, forced, a_shim("slight", deleting=True), kept) == {"kept": "3"}
+
+
+@pytest.mark.parametrize(
+    ("others", "rival"),
+    [
+        pytest.param([], "", id="alone"),
+        pytest.param([a_shim("a", created_at=9, runtime_class="spin")], "a", id="an older one"),
+        pytest.param([a_shim("a", created_at=10, runtime_class="spin")], "a", id="equally old, and first by name"),
+        pytest.param([a_shim("z", created_at=10, runtime_class="spin")], "", id="equally old, and last by name"),
+        pytest.param([a_shim("a", created_at=11, runtime_class="spin")], "", id="a younger one"),
+        pytest.param([a_shim("a", created_at=9, runtime_class="spin", deleting=True)], "", id="a deleted one"),
+        pytest.param([a_shim("a", created_at=9, runtime_class="spin", invalid="bad")], "", id="an invalid one"),
+        pytest.param([a_shim("a", created_at=9)], "", id="of another RuntimeClass"),
+    ],
+)
+def test_a_runtime_class_is_that_of_the_oldest_shim(others: list[ShimView], rival: str) -> None:
+    shim = a_shim(created_at=10)
+    assert class_rival_of(shim, [*others, shim]) == rival

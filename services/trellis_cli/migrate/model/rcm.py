@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from provisioner.domain.shim_decide import wanted_selector
+from provisioner.domain.shim_decide import wanted_placement
 from provisioner.domain.shim_snapshot import RuntimeClassView
 from trellis import names
 from trellis.installer_api.spec import WantedShim
@@ -137,12 +137,12 @@ def _shim(shim: ShimView) -> Step | None:
 def _classes(shim: ShimView, classes: Iterable[RuntimeClassView]) -> Iterable[Step]:
     """Yield the step for the RuntimeClass of a Shim, unless it already matches."""
     for found in classes:
-        if found.name != shim.runtime_class or (found.owner == shim.uid and found.selector == wanted_selector(shim)):
+        if found.name != shim.runtime_class or (found.owner == shim.uid and found.placement == wanted_placement(shim)):
             continue
         place, what = f"RuntimeClass {found.name}", f"of Shim {shim.name}, handler {found.handler!r}"
         if found.owner == shim.uid or (not found.owner and found.handler == shim.handler):
-            (label, value), *_ = wanted_selector(shim)
-            reason = f"the provisioner takes it over unchanged, then limits its pods to nodes with {label}={value}"
+            label = f"{names.shim_label(shim.name)}={names.SHIM_PROVISIONED}"
+            reason = f"the provisioner takes it over unchanged, then limits its pods to nodes with {label}"
             yield Step(place, what, Doing.KEEP, reason)
         else:
             reason = "it does not belong to this Shim: set another spec.runtimeClass.name, or delete it"
