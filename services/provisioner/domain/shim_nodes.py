@@ -15,7 +15,7 @@ from typing import Final
 
 from trellis.installer_api.spec import WantedShim
 from trellis.provisioning.shims import Refusal, ShimView, is_for
-from trellis.provisioning.targets import rival_of, stays_on, wanted_shim_on
+from trellis.provisioning.targets import label_rival_of, rival_of, stays_on, wanted_shim_on
 from trellis.provisioning.views import VERIFICATION_FAILED, NodeView, last_proved
 
 
@@ -24,8 +24,8 @@ class Member:
     """A node of a Shim.
 
     ``wanted``: the version to install there, or why none is; None if the Shim is not for the node. ``has``: the digest
-    by the node's marks, None if the node does not have the Shim. ``rival``: the Shim that has its handler there.
-    ``placeable``: the labels of the node match the placement of the Shim's pods.
+    by the node's marks, None if the node does not have the Shim. ``rival``: the Shim that has its handler there, or
+    that selects the node by its label. ``placeable``: the labels of the node match the placement of the Shim's pods.
     """
 
     node: NodeView
@@ -144,6 +144,8 @@ def member_of(
         shims = tuple(shims)
         wanted = wanted_shim_on(shim, node, shims, auto_provision=auto_provision, require_checksum=require_checksum)
         rival = rival_of(shim, node, shims, auto_provision=auto_provision)
+        if wanted is Refusal.LABEL_CONFLICT:
+            rival = label_rival_of(shim, node, shims, auto_provision=auto_provision)
         return Member(node, wanted, has, rival, shim.placement.selects(dict(node.labels)))
     return None if has is None else Member(node, None, has)
 

@@ -206,7 +206,7 @@ def _degraded(snapshot: Snapshot) -> Condition:
 
 
 def _conflict(snapshot: Snapshot) -> Condition | None:
-    """Return a conflict over the handler, else over the RuntimeClass: a copy of a Shim has both, and no own handler."""
+    """Return a conflict over the handler, the label or the RuntimeClass: a copy of a Shim has no own handler either."""
     shim, kind = snapshot.shim, "Degraded"
     if nodes := snapshot.nodes.refused.get(Refusal.HANDLER_CONFLICT):
         message = (
@@ -214,6 +214,13 @@ def _conflict(snapshot: Snapshot) -> Condition | None:
             f"installed on {listed(nodes)}: select other nodes, or create a Shim with another handler"
         )
         return Condition(kind, "True", Refusal.HANDLER_CONFLICT.value, message)
+    if nodes := snapshot.nodes.refused.get(Refusal.LABEL_CONFLICT):
+        message = (
+            f"Shim {', '.join(snapshot.nodes.rivals)} selects nodes by the label {names.shim_label(shim.name)!r}, "
+            f"which {shim.name} would set to {names.SHIM_PROVISIONED!r}, so {shim.name} is not installed on "
+            f"{listed(nodes)}: create a Shim with another name"
+        )
+        return Condition(kind, "True", Refusal.LABEL_CONFLICT.value, message)
     if conflict := conflict_of(snapshot):
         return Condition(kind, "True", Reason.RUNTIME_CLASS_CONFLICT.value, conflict)
     return None

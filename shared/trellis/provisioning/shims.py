@@ -39,6 +39,7 @@ class Refusal(StrEnum):
 
     INVALID = "InvalidShim"
     HANDLER_CONFLICT = "HandlerConflict"
+    LABEL_CONFLICT = "LabelConflict"
     CHECKSUM_MISSING = "ChecksumMissing"
     UNSIGNED = "Unsigned"
     NO_SOURCE = "NoSourceForPlatform"

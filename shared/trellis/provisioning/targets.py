@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from trellis import names
 from trellis.crds.shim import RemovalPolicy
 from trellis.installer_api.spec import WantedShim
 from trellis.provisioning.shims import Refusal, ShimView, is_for, wanted_shim_for
@@ -49,6 +50,23 @@ def class_rival_of(shim: ShimView, shims: Iterable[ShimView]) -> str:
     return "" if first.name == shim.name else first.name
 
 
+def label_rival_of(shim: ShimView, node: NodeView, shims: Iterable[ShimView], *, auto_provision: bool) -> str:
+    """Return the name of another Shim that selects a node by the label that this one would overwrite; "" if none does.
+
+    A node that gets Shim ``spin`` gets the label ``spin=provisioned``: a Shim that selects ``spin=true``, as samples of
+    runtime-class-manager do, would then be removed from it.
+    """
+    label = names.shim_label(shim.name)
+    if shim.name in node.installed:
+        return ""
+    for other in shims:
+        wanted = dict(other.selector or ()).get(label, names.SHIM_PROVISIONED)
+        overwritten = wanted != names.SHIM_PROVISIONED and other.name != shim.name
+        if overwritten and is_for(other, node, auto_provision=auto_provision):
+            return other.name
+    return ""
+
+
 def stays_on(shim: ShimView, node: NodeView) -> bool:
     """Return True if a node keeps an invalid Shim: an error in a spec must not remove it from every node."""
     may = node.opt_in is None or opt_in_of(node, auto_provision=False) is OptIn.IN
@@ -59,8 +77,11 @@ def wanted_shim_on(
     shim: ShimView, node: NodeView, shims: Iterable[ShimView], *, auto_provision: bool, require_checksum: bool
 ) -> WantedShim | Refusal:
     """Return the specification of a Shim for one of its nodes, considering all Shims, or the reason for none."""
+    shims = tuple(shims)
     if not shim.invalid and rival_of(shim, node, shims, auto_provision=auto_provision):
         return Refusal.HANDLER_CONFLICT
+    if not shim.invalid and label_rival_of(shim, node, shims, auto_provision=auto_provision):
+        return Refusal.LABEL_CONFLICT
     return wanted_shim_for(shim, node.architecture, require_checksum=require_checksum)
 
 

@@ -280,6 +280,12 @@ def test_a_handler_of_another_shim_is_reported_with_both_names() -> None:
     assert lacking(found.message, "Shim spin-old", "'spin'", "node-1") == []
 
 
+def test_a_label_by_which_another_shim_selects_is_said_with_both_names() -> None:
+    found = degraded(deciding(a_node("node-1"), refusal=Refusal.LABEL_CONFLICT, rival="spin-v2"))
+    assert (found.status, found.reason) == ("True", "LabelConflict")
+    assert lacking(found.message, "Shim spin-v2", "label 'spin'", "node-1") == []
+
+
 def test_a_copy_of_a_shim_conflicts_over_the_handler_before_the_runtime_class() -> None:
     another = ours(owner="uid-first", owner_name="first")
     found = degraded(deciding(a_node(), refusal=Refusal.HANDLER_CONFLICT, rival="first", runtime_class=another))

@@ -19,7 +19,7 @@ from trellis.kube.resources import CONTROLLER_REVISIONS, NAMESPACES, RUNTIME_CLA
 from trellis.provisioning.placement import Placement
 from trellis.provisioning.reasons import Reason
 from trellis.provisioning.revisions import KEPT
-from trellis.provisioning.shims import ShimView, view_shim, wanted_shim_for
+from trellis.provisioning.shims import Refusal, ShimView, view_shim, wanted_shim_for
 from trellis.provisioning.views import NodeView, Target, encode_digests
 from trellis.telemetry import Metrics, setup
 from trellis_dev.fakes.fake import FakeKube
@@ -151,6 +151,14 @@ async def test_nodes_that_match_the_placement_are_counted() -> None:
     members = [member_of(shim, node, [shim], auto_provision=False, require_checksum=True) for node in nodes]
     totals = Tally(member for member in members if member is not None).nodes()
     assert (totals.nodes, totals.placeable) == (2, 1)
+
+
+def test_the_rival_of_a_label_is_that_of_the_member() -> None:
+    shims = [a_shim(), a_shim("spin-v2", selector=(("spin", "true"),))]
+    node = a_node(labels=(("spin", "true"),))
+    member = member_of(shims[0], node, shims, auto_provision=False, require_checksum=True)
+    assert member is not None
+    assert (member.wanted, member.rival) == (Refusal.LABEL_CONFLICT, "spin-v2")
 
 
 async def test_a_node_that_fails_has_the_error_of_the_shim_itself() -> None:

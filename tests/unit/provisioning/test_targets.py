@@ -10,7 +10,7 @@ import pytest
 from trellis.crds.shim import RemovalPolicy
 from trellis.installer_api.spec import Source, WantedShim
 from trellis.provisioning.shims import Refusal, ShimView, wanted_shim_for
-from trellis.provisioning.targets import class_rival_of, rival_of, target_of, wanted_on, wanted_shim_on
+from trellis.provisioning.targets import class_rival_of, label_rival_of, rival_of, target_of, wanted_on, wanted_shim_on
 from trellis.provisioning.views import KWASM, NodeView, Target, encode_digests
 from trellis_dev.testing.builders import DIGEST, a_node, a_shim, opted_in, proved
 
@@ -135,6 +135,37 @@ def test_a_handler_is_one_shims(
         assert rival_of(owner, node, shims, auto_provision=False) == ""
         refused = wanted_shim_on(loser, node, shims, auto_provision=False, require_checksum=True)
         assert refused is Refusal.HANDLER_CONFLICT
+
+
+OF_RCM = a_shim("spin-v2", selector=(("spin", "true"),))
+LABELLED = a_node(labels=(("spin", "true"), ("wasm", "true")))
+
+
+@pytest.mark.parametrize(
+    ("shim", "node", "rival"),
+    [
+        pytest.param(SPIN, LABELLED, "spin-v2", id="the node is selected by the label"),
+        pytest.param(a_shim(selector=(("wasm", "true"),)), LABELLED, "spin-v2", id="by another label of the node, too"),
+        pytest.param(SPIN, a_node(labels=(("wasm", "true"),)), "", id="a node that the other one is not for"),
+        pytest.param(SPIN, having(LABELLED, {"spin": "old"}), "", id="it is there already"),
+        pytest.param(a_shim("other"), LABELLED, "", id="another label"),
+        pytest.param(OF_RCM, LABELLED, "", id="the other one itself"),
+    ],
+)
+def test_a_shim_does_not_overwrite_the_label_by_which_another_selects(
+    shim: ShimView, node: NodeView, rival: str
+) -> None:
+    """Otherwise its installation would remove the other one from the node."""
+    shims = [shim, OF_RCM]
+    assert label_rival_of(shim, node, shims, auto_provision=False) == rival
+    wanted = wanted_shim_on(shim, node, shims, auto_provision=False, require_checksum=True)
+    assert (wanted is Refusal.LABEL_CONFLICT) is bool(rival)
+
+
+def test_a_shim_that_needs_another_one_on_its_nodes_is_no_conflict() -> None:
+    beside = a_shim("beside", selector=(("spin", "provisioned"),))
+    node = a_node(labels=(("spin", "provisioned"),))
+    assert label_rival_of(SPIN, node, [SPIN, beside], auto_provision=False) == ""
 
 
 def test_a_second_shim_with_the_handler_stops_no_rollout_of_the_first() -> None:
