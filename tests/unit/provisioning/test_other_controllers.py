@@ -37,6 +37,13 @@ def deployment(*images: str, replicas: int | None = 1, running: int = 1, **metad
         pytest.param(deployment(KWASM_IMAGE, replicas=0, running=1), Peer.KWASM, id="scaled to 0, a pod is left"),
         pytest.param(deployment(KWASM_IMAGE, replicas=0, running=0), None, id="scaled to 0"),
         pytest.param(deployment("r/kwasm-operator-docs:1"), None, id="a name that begins alike"),
+        pytest.param(
+            deployment(
+                "ghcr.io/spinframework/spin-operator:latest", labels={"app.kubernetes.io/name": "spin-operator"}
+            ),
+            None,
+            id="spin-operator, which stays",
+        ),
         pytest.param(deployment("r/kwasm-operator/site:1"), None, id="a folder of that name"),
         pytest.param(deployment(), None, id="no container"),
     ],
