@@ -101,6 +101,43 @@ DELETED_SHIMS: Final = (
         "snapshot.runtime_class is not None",
         "tests/unit/provisioner/test_shim_decide.py::test_a_deleted_shim_waits_until_no_node_has_it",
     ),
+    Break(
+        "a RuntimeClass without the label of verified nodes counts as unchanged",
+        "ADR 122: a RuntimeClass of a Shim selects verified nodes",
+        "provisioner",
+        "_changes",
+        "found.placement.selector == placement.selector,",
+        "set(found.placement.selector) <= set(placement.selector),",
+        "tests/unit/provisioner/test_shim_decide.py::test_a_runtime_class_that_another_client_changed_is_written_again",
+    ),
+    Break(
+        "pods of one Shim are evicted for another Shim with the same RuntimeClass",
+        "ADR 122: pods of one Shim are not evicted for the deletion of another",
+        "provisioner",
+        "_shims_of",
+        "return by_label or frozenset(by_class)",
+        "return by_label | frozenset(by_class)",
+        "tests/unit/provisioner/test_cache.py::test_pods_are_not_evicted_for_another_shim",
+    ),
+    Break(
+        "the label of a new Shim replaces the one by which another Shim selects the node",
+        "shims: a Shim is not installed on a node that another Shim selects by its label",
+        "trellis",
+        "label_rival_of",
+        "overwritten = wanted != names.SHIM_PROVISIONED and",
+        "overwritten = wanted == names.SHIM_PROVISIONED and",
+        "tests/unit/provisioning/test_targets.py::test_a_shim_does_not_overwrite_the_label_by_which_another_selects",
+    ),
+    Break(
+        "undo of a version removes the tolerations of the RuntimeClass",
+        "ADR 122: undo does not change the placement of pods",
+        "trellis",
+        "restoring",
+        "version = _with_placement(revision.version, spec)",
+        "version = revision.version",
+        "tests/unit/provisioning/test_revisions.py::"
+        "test_the_placement_of_pods_is_no_part_of_a_version_and_stays_after_undo",
+    ),
 )
 
 SLOTS: Final = (
