@@ -68,6 +68,13 @@ async def _listed(word: str, given: dict[str, Any]) -> list[str]:
         "workload": resources.WORKLOADS,
         "whost": resources.WASM_HOSTS,
         "artifact": resources.ARTIFACTS,
+        "pod": resources.PODS,
+        "deployment": resources.DEPLOYMENTS,
+        "statefulset": resources.STATEFUL_SETS,
+        "daemonset": resources.DAEMON_SETS,
+        "job": resources.JOBS,
+        "cronjob": resources.CRON_JOBS,
+        "spinapp": resources.SPIN_APPS,
     }
     resource = listed[read_kind(word, listed)]
     settings = client_settings(kubeconfig=given.get("kubeconfig"), context=given.get("context"))

@@ -56,6 +56,13 @@ KINDS: Final[Mapping[str, Kind]] = {
         Kind("whost", ("whosts",), "runtime.wasmcloud.dev", resource="host"),
         Kind("artifact", ("artifacts",), "runtime.wasmcloud.dev"),
         Kind("whostgroup", ("whostgroups",)),
+        Kind("pod", ("pods", "po")),
+        Kind("deployment", ("deployments", "deploy"), "apps"),
+        Kind("statefulset", ("statefulsets", "sts"), "apps"),
+        Kind("daemonset", ("daemonsets", "ds"), "apps"),
+        Kind("job", ("jobs",), "batch"),
+        Kind("cronjob", ("cronjobs", "cj"), "batch"),
+        Kind("spinapp", ("spinapps",), "core.spinkube.dev"),
     )
 }
 RENAMED: Final[Mapping[str, str]] = {
@@ -100,7 +107,8 @@ def read_kind(word: str, accepted: Iterable[str]) -> str:
     name, _, group = word.lower().partition(".")
     if name in RENAMED:
         raise SettingsError(f'kind "{word}": renamed to "{RENAMED[name]}"')
-    found = _QUALIFIED.get((name, group)) or _NAMES.get(name)
+    named = [kind for kind in KINDS.values() if kind.name in accepted and name in (kind.name, *kind.aliases)]
+    found = _QUALIFIED.get((name, group)) or next(iter(named), None)
     if found is None or found.name not in accepted or (group and group != found.group):
         near = difflib.get_close_matches(name, [item for item in _NAMES if _NAMES[item].name in accepted], n=1)
         meant = f'; did you mean "{near[0]}"?' if near and near[0] != name else ""

@@ -22,6 +22,8 @@ from trellis.read_model.explain.page import Explanation
 from trellis.read_model.reading.cluster import Reading
 from trellis.read_model.reading.explained import page_of
 from trellis.read_model.reading.explained_letter import explain_dead_letter
+from trellis.read_model.reading.explained_pods import KINDS as POD_KINDS
+from trellis.read_model.reading.explained_pods import pods_page
 from trellis.read_model.reading.explained_v2 import KINDS as V2_KINDS
 from trellis.read_model.reading.find import NotThereError
 from trellis.telemetry import setup_logging
@@ -62,6 +64,7 @@ KINDS: Final = (
     "secretgrant",
     "deadletter",
     *V2_KINDS,
+    *POD_KINDS,
 )
 """Kinds with a page."""
 
@@ -95,7 +98,9 @@ def explain(  # noqa: PLR0913, PLR0917 - options of a command line
     its verification. `shim NAME`: each node that fails. `hostgroup NAME`: a WasmCloudHostConfig, its pods, its lattice.
     `application NAME`: Kubernetes, wadm and the hosts. `service NAME`: the Service of an application, and each host.
     `controller NAME`: a WasmController. `secretgrant NAME`: its lattices and accounts. `deadletter SEQUENCE`: a
-    dead-lettered message. Of wasmCloud v2: `workloaddeployment NAME`, `workload NAME`, `whost NAME` (a Host),
+    dead-lettered message. `pod NAME`: a Wasm pod, from RuntimeClass to probes; also its owner: `deployment NAME`,
+    `statefulset NAME`, `daemonset NAME`, `job NAME`, `cronjob NAME` or `spinapp NAME` (of SpinKube). Of wasmCloud v2:
+    `workloaddeployment NAME`, `workload NAME`, `whost NAME` (a Host),
     `whostgroup NAME` (the Hosts and pods of a host group) and `artifact NAME`; the credentials for --v2-nats are in
     TRELLIS_V2_NATS_CREDENTIALS_FILE, TRELLIS_V2_NATS_CA_FILE and TRELLIS_V2_NATS_CERTIFICATE_FILE. Ends with 1 if a
     check failed. JSON: `{"ok", "subject", "cause", "do", "headline", "lines": [{"about", "ok", "text", "do"}]}`;
@@ -137,6 +142,8 @@ async def _page(settings: ClientSettings, wanted: ObjectName, sources: Sources) 
 async def _found(settings: ClientSettings, reading: Reading, wanted: ObjectName, sources: Sources) -> Explanation:
     if wanted.kind in V2_KINDS:
         return await v2_page(reading, wanted, sources)
+    if wanted.kind in POD_KINDS:
+        return await pods_page(reading, wanted.kind, wanted.name, wanted.namespace)
     if wanted.kind == "secretgrant":
         return await grant_page(reading, wanted.name, wanted.namespace)
     return await page_of(reading, settings.installer_namespace, wanted.kind, wanted.name, wanted.namespace)

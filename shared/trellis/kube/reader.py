@@ -204,10 +204,21 @@ class Reader:
             yield _events(call, stream.lines, selection.shape.event if selection.shape else None)
 
     async def pod_log(
-        self, namespace: str, pod: str, container: str, *, tail_lines: int = 20, limit_bytes: int = 4096
+        self,
+        namespace: str,
+        pod: str,
+        container: str,
+        *,
+        tail_lines: int = 20,
+        limit_bytes: int = 4096,
+        previous: bool = False,
     ) -> str:
-        """Return the end of a container's log: at most ``tail_lines`` lines and ``limit_bytes`` bytes."""
+        """Return the end of a container's log: at most ``tail_lines`` lines and ``limit_bytes`` bytes.
+
+        ``previous``: that of its former run.
+        """
         query = {"container": container, "tailLines": str(tail_lines), "limitBytes": str(limit_bytes)}
+        query |= {"previous": "true"} if previous else {}
         request = HttpRequest("GET", PODS.path(namespace, pod, "log"), query)
         call = Call("GET", "Pod log", "pods/log", namespace, pod)
         reply = await self._caller.reply(call, request, timeout=self.timings.call)

@@ -61,6 +61,8 @@ CONTROLLER_REVISIONS: Final = Resource("apps", "v1", "controllerrevisions", "Con
 JOBS: Final = Resource("batch", "v1", "jobs", "Job", namespaced=True)
 DAEMON_SETS: Final = Resource("apps", "v1", "daemonsets", "DaemonSet", namespaced=True)
 DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment", namespaced=True)
+STATEFUL_SETS: Final = Resource("apps", "v1", "statefulsets", "StatefulSet", namespaced=True)
+CRON_JOBS: Final = Resource("batch", "v1", "cronjobs", "CronJob", namespaced=True)
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True)
 RUNTIME_CLASSES: Final = Resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False)
 ROLES: Final = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role", namespaced=True)
@@ -101,6 +103,10 @@ ARTIFACTS: Final = Resource(_WASMCLOUD, "v1alpha1", "artifacts", "Artifact", nam
 WASMCLOUD_V2: Final = (WORKLOAD_DEPLOYMENTS, WORKLOAD_REPLICA_SETS, WORKLOADS, WASM_HOSTS, ARTIFACTS)
 """Kinds of wasmCloud v2. The services read them; only `trellis migrate to-v2 --apply` writes some of them."""
 
+_SPINKUBE: Final = "core.spinkube.dev"
+SPIN_APPS: Final = Resource(_SPINKUBE, "v1alpha1", "spinapps", "SpinApp", namespaced=True)
+SPIN_APP_EXECUTORS: Final = Resource(_SPINKUBE, "v1alpha1", "spinappexecutors", "SpinAppExecutor", namespaced=True)
+
 ALL: Final[tuple[Resource, ...]] = (
     NODES,
     NAMESPACES,
@@ -114,6 +120,8 @@ ALL: Final[tuple[Resource, ...]] = (
     JOBS,
     DAEMON_SETS,
     DEPLOYMENTS,
+    STATEFUL_SETS,
+    CRON_JOBS,
     LEASES,
     RUNTIME_CLASSES,
     ROLES,

@@ -22,6 +22,8 @@ from trellis.read_model.reading.explained_v2 import HOST_GROUP
 from trellis.read_model.reading.explained_v2 import SUBJECTS as V2_SUBJECTS
 from trellis.read_model.reading.find import NotThereError, find
 from trellis.telemetry import Metrics, setup
+from trellis.wasm_pods.explain.owner import SUBJECTS as OWNERS
+from trellis.wasm_pods.explain.pod import SUBJECT as POD
 from trellis_cli.explain.command import KINDS
 from trellis_cli.explain.grant import SUBJECT as GRANT
 from trellis_dev.fakes.fake import FakeKube, status_reply
@@ -93,7 +95,7 @@ def test_a_page_ends_with_the_leader_the_events_and_the_missing_permissions() ->
 
 
 def test_a_subject_is_named_as_the_command_line_names_it() -> None:
-    subjects = [*SUBJECTS, *(subject for _, subject in V2_SUBJECTS.values())]
+    subjects = [*SUBJECTS, *(subject for _, subject in V2_SUBJECTS.values()), POD, *OWNERS.values()]
     assert {subject.short for subject in subjects} | {HOST_GROUP, "deadletter"} == set(KINDS)
 
 

@@ -10,6 +10,8 @@ from support.suite.naming import lacking
 from trellis.config.settings import SettingsError
 from trellis.crds.kinds import BY_DIRECTORY
 from trellis_cli.common.objects import KINDS, ObjectName, read_kind, read_object
+from trellis_cli.explain.command import KINDS as EXPLAINED
+from trellis_cli.top.command import SHEET_KINDS
 
 ALL = tuple(KINDS)
 
@@ -85,6 +87,16 @@ def test_every_custom_resource_has_its_plural_short_and_full_names() -> None:
         assert len(found) == 1, kind.name
 
 
-def test_no_name_means_two_kinds() -> None:
-    names = [name for kind in KINDS.values() for name in (kind.name, *kind.aliases)]
-    assert len(names) == len(set(names))
+def test_no_name_means_two_kinds_of_one_command() -> None:
+    for accepted in (EXPLAINED, SHEET_KINDS):
+        names = [name for kind in accepted for name in (KINDS[kind].name, *KINDS[kind].aliases)]
+        assert len(names) == len(set(names))
+
+
+def test_a_word_names_the_kind_that_a_command_accepts() -> None:
+    assert read_kind("po", ["host", "node"]) == "host"
+    assert read_kind("po", ["pod", "node"]) == "pod"
+    assert read_kind("deployment.apps", ["deployment"]) == "deployment"
+    assert read_kind("spinapps.core.spinkube.dev", ["spinapp"]) == "spinapp"
+    with pytest.raises(SettingsError):
+        read_kind("deployment.batch", ["deployment"])

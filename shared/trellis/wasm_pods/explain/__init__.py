@@ -1,0 +1,1 @@
+"""Pages of ``trellis explain`` for Wasm pods and their owners, and the checks of their chains. Pure."""

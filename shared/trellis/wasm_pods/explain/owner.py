@@ -1,0 +1,172 @@
+"""State of an owner of Wasm pods, and its cause: that of its template, or the first one of its pods.
+
+Pure. In: an owner and its pods in their snapshot. Out: page. Called by ``explain``. Invariant: of pods with several
+causes, that of the earliest step comes first, with the number of pods that have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from trellis.read_model.explain.page import Explanation, Line, Manifest, Rank
+from trellis.read_model.explain.subject import Beside, Subject, cause_of, verdict_of
+from trellis.read_model.health import Health, Verdict
+from trellis.wasm_pods.explain import placing
+from trellis.wasm_pods.explain.lines import short, waits
+from trellis.wasm_pods.explain.pod import pod_cause
+from trellis.wasm_pods.failures import CREATE, bare, of_creation
+from trellis.wasm_pods.owners import ExecutorView, OwnerView
+from trellis.wasm_pods.pods import WasmPod
+from trellis.wasm_pods.reasons import ORDER, Reason
+from trellis.wasm_pods.snapshot import Part, Snapshot
+
+SUBJECTS: Final = {
+    kind: Subject(kind, kind.lower(), f"kubectl get {kind.lower()}s -A", "ready")
+    for kind in ("Deployment", "StatefulSet", "DaemonSet", "Job", "CronJob", "SpinApp")
+}
+_SHOWN: Final = 5
+_IDLE: Final = frozenset({Reason.SCALED_TO_ZERO, Reason.SUSPENDED})
+
+
+def explain_owner(snapshot: Snapshot, owner: OwnerView, found: Manifest, beside: Beside) -> Explanation:
+    """Return the page of an owner; ``found``: its manifest."""
+    chain = [*_chain(snapshot, owner)]
+    return SUBJECTS[owner.kind].page(found, chain, beside, _verdict(chain))
+
+
+def _verdict(chain: Sequence[Line]) -> Verdict:
+    cause = cause_of(chain)
+    idle = next((line for line in chain if line.reason in _IDLE), None)
+    if cause is None and idle is not None:
+        return Verdict(Health.SUSPENDED, idle.reason, idle.text)
+    return verdict_of(cause, Reason.HEALTHY)
+
+
+def _chain(snapshot: Snapshot, owner: OwnerView) -> Iterator[Line]:
+    yield Line(owner.kind.lower(), owner.meta.key, well=True)
+    if owner.meta.deleting:
+        yield waits("deletion", "it is being deleted", Reason.DELETING)
+    elif owner.kind == "SpinApp":
+        yield from _spin_app(snapshot, owner)
+    else:
+        yield from _workload(snapshot, owner)
+
+
+def _spin_app(snapshot: Snapshot, app: OwnerView) -> Iterator[Line]:
+    if snapshot.knows(Part.EXECUTORS):
+        line = _executor(snapshot.executor, app)
+        yield line
+        if line.trouble:
+            return
+    else:
+        yield Line("executor", f"{app.executor or '(none)'}: unknown: {snapshot.unread[Part.EXECUTORS]}")
+    if not snapshot.knows(Part.DEPLOYMENTS):
+        text = f"its Deployment is unknown: {snapshot.unread[Part.DEPLOYMENTS]}"
+        yield Line("deployment", text, False, "", Rank.SYMPTOM, Reason.PODS_UNKNOWN, Health.UNKNOWN)
+    elif snapshot.deployment is None:
+        text = f"it has no Deployment {app.meta.name}, which spin-operator creates"
+        do = f"check that spin-operator runs: `kubectl describe spinapp -n {app.meta.namespace} {app.meta.name}`"
+        yield Line("deployment", text, False, do, Rank.CAUSE, Reason.DEPLOYMENT_MISSING)
+    else:
+        yield from _workload(snapshot, snapshot.deployment)
+
+
+def _executor(executor: ExecutorView | None, app: OwnerView) -> Line:
+    if executor is None:
+        text = f"SpinAppExecutor {app.executor or '(none)'} does not exist in namespace {app.meta.namespace}"
+        do = "create it, or set spec.executor to an existing one"
+        return Line("executor", text, False, do, Rank.CAUSE, Reason.EXECUTOR_MISSING)
+    if not executor.creates_deployment:
+        text = f"SpinAppExecutor {executor.name} creates no Deployment: another system runs the application"
+        return Line("executor", text, False, "", Rank.SYMPTOM, Reason.PODS_UNKNOWN, Health.UNKNOWN)
+    has = f"RuntimeClass {executor.runtime_class}" if executor.runtime_class else "no RuntimeClass"
+    return Line("executor", f"SpinAppExecutor {executor.name}, with {has}", well=True)
+
+
+def _workload(snapshot: Snapshot, owner: OwnerView) -> Iterator[Line]:
+    if owner.complete:
+        yield Line("pods", "it is complete", well=True)
+        return
+    if owner.suspended or owner.wanted == 0:
+        yield from _idle(snapshot, owner)
+        return
+    pods = _relevant(snapshot, owner)
+    ready = sum(pod.works for pod in pods)
+    well = bool(pods) and ready == len(pods)
+    line = placing.runtime_class(snapshot, replace(owner.template, ready=well))
+    yield line
+    if line.trouble:
+        return
+    if (refused := _refused(snapshot, owner)) is not None and not (well and ready >= (owner.wanted or 0)):
+        yield refused
+        return
+    if not snapshot.knows(Part.PODS):
+        text = f"its pods are unknown: {snapshot.unread[Part.PODS]}"
+        yield Line("pods", text, False, "", Rank.SYMPTOM, Reason.PODS_UNKNOWN, Health.UNKNOWN)
+        return
+    yield from _pods(snapshot, pods)
+    yield _count(owner, pods, ready)
+
+
+def _idle(snapshot: Snapshot, owner: OwnerView) -> Iterator[Line]:
+    if owner.suspended:
+        yield Line("pods", "it is suspended by spec.suspend", reason=Reason.SUSPENDED)
+        return
+    if owner.kind != "DaemonSet":
+        yield Line("pods", "spec.replicas is 0", reason=Reason.SCALED_TO_ZERO)
+        return
+    # The controller of DaemonSets evaluates labels and taints by itself: there is no pod for the scheduler.
+    line = placing.runtime_class(snapshot, owner.template)
+    yield line
+    if not line.trouble:
+        nothing = waits("pods", "no node is to have a pod")
+        yield placing.no_node(snapshot, owner.template) or nothing
+
+
+def _relevant(snapshot: Snapshot, owner: OwnerView) -> list[WasmPod]:
+    """Return the pods that count: those that end have a successor, except the failed ones of a Job."""
+    pods = [pod for pod in snapshot.pods if not pod.meta.deleting]
+    if owner.kind in {"Job", "CronJob"}:
+        return pods
+    return [pod for pod in pods if not pod.over] or pods
+
+
+def _refused(snapshot: Snapshot, owner: OwnerView) -> Line | None:
+    """Return why the API server refuses the pods of an owner, None if it does not, or not any more."""
+    newest = next(iter(snapshot.events_of(owner.meta.uid, CREATE)), None)
+    enough = owner.wanted is not None and len(snapshot.pods) >= owner.wanted
+    has_pods = enough or (owner.wanted is None and bool(snapshot.pods))
+    words = owner.refused or ("" if newest is None or has_pods else newest.message)
+    if not words:
+        return None
+    failure, text = of_creation(words), f"its pods are refused: {short(bare(words))}"
+    if failure is not None and failure.reason is Reason.RUNTIME_CLASS_MISSING:
+        do = "its RuntimeClass did not exist at the last attempt: Kubernetes retries within minutes"
+        return Line("pods", text, False, do, Rank.CAUSE, Reason.RUNTIME_CLASS_MISSING)
+    do = "change the pod template, or the quota or policy that the message names"
+    return Line("pods", text, False, do, Rank.CAUSE, Reason.PODS_REFUSED)
+
+
+def _pods(snapshot: Snapshot, pods: Sequence[WasmPod]) -> Iterator[Line]:
+    """Yield one line for each cause, with the number of pods that have it and the name of one."""
+    found: dict[str, list[tuple[WasmPod, Line]]] = {}
+    for pod in pods:
+        if (line := pod_cause(snapshot, pod)) is not None:
+            found.setdefault(line.reason, []).append((pod, line))
+    groups = sorted(found.values(), key=lambda same: (-same[0][1].rank, ORDER.get(Reason(same[0][1].reason), 0)))
+    for same in groups[:_SHOWN]:
+        pod, line = min(same, key=lambda item: item[0].meta.name)
+        share = f"{len(same)} of {len(pods)} pods ({pod.meta.name}): " if len(pods) > 1 else f"pod {pod.meta.name}: "
+        yield replace(line, text=f"{share}{line.text}")
+
+
+def _count(owner: OwnerView, pods: Sequence[WasmPod], ready: int) -> Line:
+    wanted = owner.wanted if owner.wanted is not None else len(pods)
+    text = f"{ready} of {max(wanted, len(pods))} are ready"
+    if owner.wanted is None and not pods:
+        return Line("pods", "it has created no pod yet")
+    if ready >= wanted and ready == len(pods):
+        return Line("pods", text, well=True)
+    return waits("pods", text)

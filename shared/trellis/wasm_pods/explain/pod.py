@@ -1,0 +1,103 @@
+"""State of a Wasm pod, and its cause: the first step of its start that is wrong.
+
+Pure. In: a pod in its snapshot. Out: health, cause, page. Called by ``explain`` and by the page of an owner. Invariant:
+the checks are in the order in which Kubernetes starts a pod, so the first one that fails is the cause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Final
+
+from trellis.read_model.explain.page import Explanation, Line, Manifest, Rank
+from trellis.read_model.explain.subject import Beside, Subject, cause_of, verdict_of
+from trellis.wasm_pods.explain import containers, placing
+from trellis.wasm_pods.explain.lines import short, waits, wrong
+from trellis.wasm_pods.pods import WasmPod
+from trellis.wasm_pods.reasons import Reason
+from trellis.wasm_pods.snapshot import Part, Snapshot
+
+SUBJECT: Final = Subject("Pod", "pod", "kubectl get pods -A", "ready")
+_NODE_AFFINITY: Final = "NodeAffinity"
+"""Reason of the kubelet for a pod that names a node without the labels (Kubernetes, pkg/kubelet/lifecycle)."""
+_EVIDENCE: Final = (Part.EVENTS,)
+
+
+def explain_pod(snapshot: Snapshot, pod: WasmPod, found: Manifest, beside: Beside) -> Explanation:
+    """Return the page of a pod; ``found``: its manifest."""
+    chain = [*_chain(snapshot, pod)]
+    return SUBJECT.page(found, chain, beside, verdict_of(cause_of(chain), Reason.HEALTHY))
+
+
+def pod_cause(snapshot: Snapshot, pod: WasmPod) -> Line | None:
+    """Return the cause of a pod that does not work, None if it does: as its page has it."""
+    return cause_of(_chain(snapshot, pod))
+
+
+def _chain(snapshot: Snapshot, pod: WasmPod) -> Iterator[Line]:
+    owner = f" of {pod.owner_kind} {pod.meta.owner_name}" if pod.meta.owner_name else ""
+    yield Line("pod", f"{pod.meta.key}{owner}, {pod.phase or 'phase unknown'}", well=True)
+    if pod.meta.deleting:
+        yield waits("deletion", "it is being deleted", Reason.DELETING)
+        return
+    for check in _CHECKS:
+        line = check(snapshot, pod)
+        if line is None:
+            continue
+        yield line
+        if line.trouble:
+            yield from _unread(snapshot)
+            return
+
+
+def _unread(snapshot: Snapshot) -> Iterator[Line]:
+    """Yield the parts whose absence can hide an earlier cause, or the words of this one."""
+    for part in _EVIDENCE:
+        if not snapshot.knows(part):
+            yield Line(part.value, f"unknown: {snapshot.unread[part]}")
+
+
+def _rejected(snapshot: Snapshot, pod: WasmPod) -> Line | None:
+    """Return the step of a pod that the kubelet, or an eviction, has ended."""
+    del snapshot
+    if pod.works or not pod.over or not pod.reason:
+        return None
+    text = f"it was ended with reason {pod.reason}: {short(pod.message) or 'no message'}"
+    if pod.reason == _NODE_AFFINITY:
+        do = f"node {pod.node} lacks a label that the pod needs: remove nodeName, so that the scheduler chooses"
+        return wrong(pod, "rejected", text, do, Reason.NO_NODE_WITH_LABEL)
+    do = f"`kubectl describe pod -n {pod.meta.namespace} {pod.meta.name}`; its owner creates another pod"
+    return wrong(pod, "rejected", text, do, Reason.POD_FAILED)
+
+
+def _running(snapshot: Snapshot, pod: WasmPod) -> Line:
+    """Return the last step: the pod works, or it is on the way."""
+    if pod.works:
+        return Line("ready", "it is ready" if pod.ready else "it has completed", well=True)
+    if pod.over:
+        return wrong(pod, "ready", f"it has ended, phase {pod.phase}", "", Reason.POD_FAILED)
+    known = "" if snapshot.knows(Part.EVENTS) else f"; Events are unknown: {snapshot.unread[Part.EVENTS]}"
+    return waits("ready", f"its containers are being started{known}", Reason.STARTING)
+
+
+def _node_of_started(snapshot: Snapshot, pod: WasmPod) -> Line | None:
+    """Return the step of the node. The kubelet that ended a pod has worked then."""
+    line = placing.node(snapshot, pod)
+    return replace(line, rank=Rank.ASIDE) if line is not None and pod.over and line.trouble else line
+
+
+_CHECKS: Final[tuple[Callable[[Snapshot, WasmPod], Line | None], ...]] = (
+    placing.runtime_class,
+    placing.placement,
+    _rejected,
+    _node_of_started,
+    placing.handler,
+    placing.volumes,
+    placing.sandbox,
+    containers.images,
+    containers.creation,
+    containers.ends,
+    containers.probes,
+    _running,
+)

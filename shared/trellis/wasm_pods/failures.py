@@ -1,0 +1,145 @@
+"""Classifies the errors of the scheduler, the kubelet, containerd, shims and Wasmtime by their texts.
+
+Pure. In: a message of an Event or a container, lines of a log. Out: the kind of failure and the names in it. Called by
+the checks of a page. Invariants: nothing raises; a text of an unknown form has no failure, so that its step shows the
+text itself. None of these programs reports a code for its errors. Sources of the texts:
+
+- containerd: pkg/cri (``no runtime for "H" is configured``; 1.5 and cri-dockerd: ``RuntimeHandler "H" not supported``),
+  images without the platform of the node, images with layers that are not file systems
+  (deislabs/containerd-wasm-shims#191) or are not unpacked (rancher-desktop#10524).
+- kubelet: pkg/kubelet/runtimeclass (a RuntimeClass that was deleted); admission plugin RuntimeClass (at creation).
+- runwasi 1.0 (crates/containerd-shim-wasm, sys/unix/container/executor.rs and sandbox/context.rs) with youki's
+  ``executor can't handle spec`` for an image that is neither Wasm nor an executable (containerd/runwasi#637).
+- Wasmtime 36 (runtime/linker.rs, runtime/component/linker.rs, engine/serialization.rs).
+- containerd-shim-spin 0.24 (src/trigger.rs, src/source.rs).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from trellis.wasm_pods.reasons import Reason
+
+SANDBOX: Final = "FailedCreatePodSandBox"
+"""Reason of the Event of the kubelet for a pod without a sandbox."""
+CREATE: Final = "FailedCreate"
+"""Reason of the Events of controllers whose pods are refused."""
+_MOST: Final = 8192
+_PREFIX: Final = re.compile(r"(?:Failed to create pod sandbox: |Failed to pull image \"[^\"]*\": |Error: )+")
+_RPC: Final = re.compile(r"(?:rpc error: code = \w+ desc = )+")
+_CREATING: Final = (
+    (re.compile(r'runtimeclass\S* "(?P<name>[^"]+)" not found', re.IGNORECASE), Reason.RUNTIME_CLASS_MISSING),
+    (re.compile(r'no runtime for "(?P<name>[^"]+)" is configured'), Reason.HANDLER_NOT_CONFIGURED),
+    (re.compile(r'RuntimeHandler "(?P<name>[^"]+)" not supported'), Reason.HANDLER_NOT_CONFIGURED),
+    (
+        re.compile(r"(?:start shim|shim\S*).*(?:exec format error|executable file not found|no such file|permission)"),
+        Reason.SHIM_NOT_EXECUTABLE,
+    ),
+)
+_PULLING: Final = (
+    (re.compile(r"no match(?:ing manifest)? for (?:platform|\S+/\S+)"), Reason.IMAGE_FOR_ANOTHER_PLATFORM),
+    (
+        re.compile(r"mismatched image rootfs and manifest layers|parent snapshot \S+ does not exist|unsupported media"),
+        Reason.IMAGE_NOT_ACCEPTED,
+    ),
+    (
+        re.compile(r"unauthorized|denied|authentication required|\b401\b|\b403\b|forbidden", re.IGNORECASE),
+        Reason.REGISTRY_DENIED,
+    ),
+    (
+        re.compile(r"not found|manifest.?unknown|name.?unknown|not present with pull policy", re.IGNORECASE),
+        Reason.IMAGE_NOT_FOUND,
+    ),
+)
+"""In this order: a missing platform, and a repository that may not be seen, are reported as not found, too."""
+_RUNNING: Final = (
+    (
+        re.compile(r"Module was compiled [^']*(?:'(?P<name>[^']*)')?|compilation settings of module incompatible"),
+        Reason.PRECOMPILED_BY_ANOTHER_VERSION,
+    ),
+    (re.compile(r"unknown import: `(?P<name>[^`]+)` has not been defined"), Reason.INTERFACE_MISSING),
+    (
+        re.compile(r"imports \w+ `(?P<name>[^`]+)`, but a matching implementation was not found"),
+        Reason.INTERFACE_MISSING,
+    ),
+    (re.compile(r'[Uu]n(?:supported|known) trigger(?: type)?:? "?(?P<name>[\w-]+)'), Reason.TRIGGER_NOT_SUPPORTED),
+    (re.compile(r"Couldn't find trigger executor"), Reason.TRIGGER_NOT_SUPPORTED),
+    (
+        re.compile(
+            r"can't handle spec|neither a WebAssembly module nor a component|only a single module is supported"
+            r"|expected single layer in OCI package|locked app from \S*/spin\.json|read from \S*/spin\.json"
+            r"|incompatible object file format|mismatched image rootfs|parent snapshot \S+ does not exist"
+        ),
+        Reason.IMAGE_NOT_ACCEPTED,
+    ),
+)
+_STARTING: Final = (
+    *_RUNNING,
+    (re.compile(r"exec format error"), Reason.IMAGE_FOR_ANOTHER_PLATFORM),
+    (
+        re.compile(r"no such file or directory|executable file not found|module not found|no entrypoint provided"),
+        Reason.ENTRYPOINT_NOT_FOUND,
+    ),
+)
+"""A program that runs reports such errors about other files, too."""
+_TAINT: Final = "untolerated taint"
+_SELECTOR: Final = "node affinity/selector"
+
+Patterns = tuple[tuple[re.Pattern[str], Reason], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A failure. ``name``: the handler, RuntimeClass, interface, trigger or version in it, "" if it has none."""
+
+    reason: Reason
+    name: str = ""
+
+
+def of_creation(words: str) -> Failure | None:
+    """Return the failure in the error of a controller, or in that of a sandbox."""
+    return _first(words, _CREATING)
+
+
+def of_pull(words: str) -> Failure | None:
+    """Return the failure in the error of an image that is not pulled."""
+    return _first(words, _PULLING)
+
+
+def of_start(words: str) -> Failure | None:
+    """Return the failure in the error of a container that is not created or started."""
+    return _first(words, _STARTING)
+
+
+def of_end(lines: Iterable[str]) -> Failure | None:
+    """Return the failure in the last words of a container, the newest that is known."""
+    found = (_first(line, _RUNNING) for line in reversed([*lines]))
+    return next((item for item in found if item is not None), None)
+
+
+def of_scheduling(words: str) -> Failure | None:
+    """Return the failure in the message of the scheduler, if it names labels only, or taints only.
+
+    The scheduler checks taints before labels, so the message of a cluster with both does not show which nodes are
+    meant (Kubernetes, pkg/scheduler/apis/config/v1/default_plugins.go).
+    """
+    taint, selector = _TAINT in words, _SELECTOR in words
+    if taint is selector:
+        return None
+    return Failure(Reason.TAINT_NOT_TOLERATED if taint else Reason.NO_NODE_WITH_LABEL)
+
+
+def bare(words: str) -> str:
+    """Return an error without the prefixes that every such error has, in one line."""
+    return _RPC.sub("", _PREFIX.sub("", " ".join(words.split())))
+
+
+def _first(words: str, patterns: Patterns) -> Failure | None:
+    text = " ".join(words[:_MOST].split())
+    for pattern, reason in patterns:
+        if (found := pattern.search(text)) is not None:
+            return Failure(reason, (found.groupdict().get("name") or ""))
+    return None

@@ -1,0 +1,123 @@
+"""Views of RuntimeClasses and of the owners of Wasm pods: workloads of Kubernetes, SpinApps and their executors.
+
+Pure. In: manifests of any content. Out: views. Called by the reader of pages. Invariant: nothing raises. Source:
+``core.spinkube.dev/v1alpha1`` of spin-operator (api/v1alpha1/spinapp_types.go, spinappexecutor_types.go): an executor
+is in the namespace of its SpinApp, and the Deployment has the name of the SpinApp.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from trellis.v2.fields import Json, items, mapping, number, text, texts
+from trellis.v2.objects import Meta, condition, view_conditions, view_meta
+from trellis.wasm_pods.pods import Pairs, Toleration, WasmPod, view_template, view_tolerations
+
+_DEFAULT_REPLICAS: Final = 1
+_OPERATORS: Final = {"In": "in", "NotIn": "notin"}
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeClassView:
+    """A RuntimeClass. ``selector``, ``tolerations``: those that it adds to its pods."""
+
+    name: str
+    handler: str = ""
+    selector: Pairs = ()
+    tolerations: tuple[Toleration, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerView:
+    """An owner of pods. ``kind``: as in its manifest; ``template``: of its pods, of a SpinApp without a runtime class.
+
+    ``wanted``: number of pods that it should have, None if another object decides. ``refused``: why its pods cannot be
+    created, as its conditions report it. ``complete``: a Job that has succeeded. ``selector``: of its pods, for a list.
+    ``executor``: of a SpinApp.
+    """
+
+    kind: str
+    meta: Meta
+    template: WasmPod
+    wanted: int | None = None
+    refused: str = ""
+    suspended: bool = False
+    complete: bool = False
+    selector: str = ""
+    executor: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorView:
+    """A SpinAppExecutor. ``runtime_class``: "" if its pods run Spin in an ordinary container."""
+
+    name: str
+    creates_deployment: bool = False
+    runtime_class: str = ""
+
+
+def view_runtime_class(manifest: object) -> RuntimeClassView:
+    """Return the view of a RuntimeClass."""
+    scheduling = mapping(mapping(manifest), "scheduling")
+    return RuntimeClassView(
+        name=text(mapping(manifest, "metadata"), "name"),
+        handler=text(mapping(manifest), "handler"),
+        selector=tuple(sorted(texts(scheduling, "nodeSelector").items())),
+        tolerations=view_tolerations(scheduling),
+    )
+
+
+def view_executor(manifest: object) -> ExecutorView:
+    """Return the view of a SpinAppExecutor."""
+    spec = mapping(manifest, "spec")
+    return ExecutorView(
+        name=text(mapping(manifest, "metadata"), "name"),
+        creates_deployment=spec.get("createDeployment") is True,
+        runtime_class=text(mapping(spec, "deploymentConfig"), "runtimeClassName"),
+    )
+
+
+def view_owner(kind: str, manifest: object) -> OwnerView:
+    """Return the view of an owner; ``kind``: Deployment, StatefulSet, DaemonSet, Job, CronJob or SpinApp."""
+    meta, spec, status = view_meta(manifest), mapping(manifest, "spec"), mapping(manifest, "status")
+    conditions = view_conditions(status)
+    job = mapping(mapping(spec, "jobTemplate"), "spec") if kind == "CronJob" else spec
+    failure = condition(conditions, "ReplicaFailure")
+    return OwnerView(
+        kind=kind,
+        meta=meta,
+        template=view_template(meta, mapping(job, "template")),
+        wanted=_wanted(kind, spec, status),
+        refused=failure.message if failure.true else "",
+        suspended=spec.get("suspend") is True,
+        complete=condition(conditions, "Complete").true,
+        selector=label_selector(mapping(spec, "selector")),
+        executor=text(spec, "executor"),
+    )
+
+
+def label_selector(selector: Json) -> str:
+    """Return a LabelSelector as the query of a list, "" if it selects nothing that a query can express."""
+    terms = [f"{name}={value}" for name, value in sorted(texts(selector, "matchLabels").items())]
+    for item in items(selector, "matchExpressions"):
+        key, operator = text(item, "key"), text(item, "operator")
+        values = item.get("values")
+        if operator in _OPERATORS and isinstance(values, list):
+            terms.append(f"{key} {_OPERATORS[operator]} ({','.join(str(value) for value in values)})")
+        elif operator == "Exists":
+            terms.append(key)
+        elif operator == "DoesNotExist":
+            terms.append(f"!{key}")
+    return ",".join(terms)
+
+
+def _wanted(kind: str, spec: Json, status: Json) -> int | None:
+    match kind:
+        case "DaemonSet":
+            return number(status, "desiredNumberScheduled") or 0
+        case "Job" | "CronJob":
+            return None
+        case _:
+            found = number(spec, "replicas")
+            return _DEFAULT_REPLICAS if found is None else found

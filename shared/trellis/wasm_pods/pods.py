@@ -1,0 +1,219 @@
+"""Views of pods, their containers and the Events about them.
+
+Pure. In: manifests of any content. Out: views. Called by the reader of pages. Invariants: nothing raises; no view
+contains an environment variable, an argument or a volume of a container. Source: PodStatus and ContainerState of the
+core API; reasons of the kubelet (Kubernetes, pkg/kubelet/container/sync_result.go, pkg/kubelet/events/event.go).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from trellis.v2.fields import Json, items, mapping, message, number, seconds, text, texts
+from trellis.v2.objects import Condition, Meta, condition, view_conditions, view_meta
+from trellis.v2.pods import STARTING
+
+ALWAYS: Final = "Always"
+_SUCCEEDED: Final = "Succeeded"
+_FAILED: Final = "Failed"
+_SANDBOX: Final = "PodReadyToStartContainers"
+"""Condition of the kubelet, True once a pod has its sandbox (KEP-3085; since Kubernetes 1.29)."""
+
+Pairs = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """A toleration; "" for a missing field."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a container ended. ``message``: its termination message, or the error of the container runtime."""
+
+    code: int
+    reason: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """A container of a pod. ``waiting``: reason for which it does not run, "" if it runs or has ended.
+
+    ``ended``: how it ended, if it does not run and does not restart; ``before``: how its former run ended.
+    """
+
+    name: str
+    image: str = ""
+    init: bool = False
+    waiting: str = ""
+    message: str = ""
+    running: bool = False
+    ready: bool = False
+    restarts: int = 0
+    ended: Ended | None = None
+    before: Ended | None = None
+
+    @property
+    def last_end(self) -> Ended | None:
+        """How its newest run ended, None if none has ended."""
+        return self.ended or self.before
+
+    @property
+    def was_started(self) -> bool:
+        """True if it runs, ran, or was about to."""
+        return self.running or self.last_end is not None or self.waiting not in STARTING
+
+
+@dataclass(frozen=True, slots=True)
+class WasmPod:
+    """A pod, or the pod template of an owner. ``runtime_class``: "" if none is set; ``node``: "" until it has one.
+
+    ``reason``, ``message``: of the whole pod, as after an eviction. ``sandboxed``: True if it has a sandbox as far as
+    its status shows.
+    """
+
+    meta: Meta
+    owner_kind: str = ""
+    runtime_class: str = ""
+    node: str = ""
+    selector: Pairs = ()
+    tolerations: tuple[Toleration, ...] = ()
+    restart_policy: str = ALWAYS
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    ready: bool = False
+    scheduled: Condition = field(default_factory=lambda: Condition("PodScheduled"))
+    sandboxed: bool = False
+    containers: tuple[Container, ...] = ()
+
+    @property
+    def works(self) -> bool:
+        """True if it is ready or has completed."""
+        return self.ready or self.phase == _SUCCEEDED
+
+    @property
+    def over(self) -> bool:
+        """True if its containers do not restart."""
+        return self.phase in {_SUCCEEDED, _FAILED}
+
+
+@dataclass(frozen=True, slots=True)
+class EventView:
+    """An Event about an object. ``uid``: of the object; ``at``: Unix seconds of its last occurrence, 0.0 if unknown."""
+
+    uid: str
+    reason: str
+    message: str
+    at: float = 0.0
+
+
+def view_pod(manifest: object) -> WasmPod:
+    """Return the view of a pod."""
+    meta, status = view_meta(manifest), mapping(manifest, "status")
+    conditions = view_conditions(status)
+    spec = mapping(manifest, "spec")
+    containers = _containers(spec, status)
+    return WasmPod(
+        meta=meta,
+        owner_kind=_owner_kind(manifest),
+        runtime_class=text(spec, "runtimeClassName"),
+        node=text(spec, "nodeName"),
+        selector=tuple(sorted(texts(spec, "nodeSelector").items())),
+        tolerations=view_tolerations(spec),
+        restart_policy=text(spec, "restartPolicy") or ALWAYS,
+        phase=text(status, "phase"),
+        reason=text(status, "reason"),
+        message=message(status),
+        ready=condition(conditions, "Ready").true,
+        scheduled=_scheduled(status),
+        sandboxed=condition(conditions, _SANDBOX).true or any(item.was_started for item in containers),
+        containers=containers,
+    )
+
+
+def view_template(meta: Meta, template: object) -> WasmPod:
+    """Return the view of the pods that an owner creates, with the metadata of the owner."""
+    spec = mapping(template, "spec")
+    return WasmPod(
+        meta=meta,
+        runtime_class=text(spec, "runtimeClassName"),
+        selector=tuple(sorted(texts(spec, "nodeSelector").items())),
+        tolerations=view_tolerations(spec),
+        restart_policy=text(spec, "restartPolicy") or ALWAYS,
+        containers=_containers(spec, {}),
+    )
+
+
+def view_tolerations(spec: Json) -> tuple[Toleration, ...]:
+    """Return the tolerations of a pod, or those of the scheduling of a RuntimeClass."""
+    return tuple(
+        Toleration(text(item, "key"), text(item, "operator"), text(item, "value"), text(item, "effect"))
+        for item in items(spec, "tolerations")
+    )
+
+
+def view_event(manifest: object) -> EventView:
+    """Return the view of an Event."""
+    about, event = mapping(manifest, "involvedObject"), mapping(manifest)
+    series = mapping(event, "series")
+    times = (text(series, "lastObservedTime"), text(event, "lastTimestamp"), text(event, "eventTime"))
+    at = next((found for stamp in times if (found := seconds(stamp)) is not None), 0.0)
+    return EventView(text(about, "uid"), text(event, "reason"), message(event), at)
+
+
+def _owner_kind(manifest: object) -> str:
+    owners = items(mapping(manifest, "metadata"), "ownerReferences")
+    return next((text(item, "kind") for item in owners if item.get("controller") is True), "")
+
+
+def _scheduled(status: Json) -> Condition:
+    """Return the condition PodScheduled; its reason precedes the message, as only ``SchedulingGated`` matters."""
+    found = next((item for item in items(status, "conditions") if text(item, "type") == "PodScheduled"), {})
+    said = ": ".join(filter(None, (text(found, "reason"), message(found))))
+    return Condition("PodScheduled", text(found, "status"), said)
+
+
+def _containers(spec: Json, status: Json) -> tuple[Container, ...]:
+    """Return the containers of a pod, those of its initialization first; without a status also."""
+    found = []
+    for key, states, init in (
+        ("initContainers", "initContainerStatuses", True),
+        ("containers", "containerStatuses", False),
+    ):
+        by_name = {text(item, "name"): item for item in items(status, states)}
+        for item in items(spec, key):
+            name = text(item, "name")
+            found.append(_container(name, text(item, "image"), by_name.get(name, {}), init=init))
+    return tuple(found)
+
+
+def _container(name: str, image: str, status: Json, *, init: bool) -> Container:
+    state = mapping(status, "state")
+    waiting = mapping(state, "waiting")
+    return Container(
+        name=name,
+        image=image,
+        init=init,
+        waiting=text(waiting, "reason"),
+        message=message(waiting),
+        running="running" in state,
+        ready=status.get("ready") is True,
+        restarts=number(status, "restartCount") or 0,
+        ended=_ended(mapping(state, "terminated")),
+        before=_ended(mapping(mapping(status, "lastState"), "terminated")),
+    )
+
+
+def _ended(state: Json) -> Ended | None:
+    if not state:
+        return None
+    code = state.get("exitCode")
+    return Ended(code if isinstance(code, int) else 0, text(state, "reason"), message(state))

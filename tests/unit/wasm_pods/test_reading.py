@@ -1,0 +1,239 @@
+"""The reader of pages of Wasm pods: requests, permissions, kinds that are not served, logs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from support.suite.naming import lacking
+from support.wasm_pods.objects import (
+    SPACE,
+    WORLD,
+    Manifest,
+    container,
+    crashing,
+    event,
+    executor,
+    kube_of,
+    pod,
+    spin_app,
+    workload,
+)
+from trellis.kube.errors import NotFound
+from trellis.kube.resources import (
+    CRON_JOBS,
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    EVENTS,
+    JOBS,
+    NODES,
+    PODS,
+    RUNTIME_CLASSES,
+    SHIMS,
+    SPIN_APP_EXECUTORS,
+    SPIN_APPS,
+    STATEFUL_SETS,
+    Resource,
+)
+from trellis.read_model.explain.page import Explanation
+from trellis.read_model.health import Health
+from trellis.read_model.reading.cluster import Reading
+from trellis.read_model.reading.explained_pods import KINDS, LOGS_MOST, RESOURCES, pods_page
+from trellis.read_model.reading.find import NotThereError
+from trellis.wasm_pods.reasons import Reason
+from trellis_dev.fakes.fake import FakeKube, status_reply
+
+OF_SET: dict[str, Any] = {"owner": ("ReplicaSet", "hello-5d8f", "uid-hello")}
+"""The UID is that of the Deployment: the server deletes objects without an owner, and has no ReplicaSets."""
+
+
+async def explained(kube: FakeKube, kind: str, name: str = "hello") -> Explanation:
+    return await pods_page(Reading(kube, "trellis-system"), kind, name, SPACE)
+
+
+def forbid(kube: FakeKube, res: Resource, suffix: str = "") -> None:
+    of = f'resource "{res.plural}" in API group "{res.group}"'
+    words = f'{res.plural} is forbidden: User "a" cannot list {of} at the cluster scope'
+
+    def refused(request: Any) -> bool:
+        return bool(request.path.endswith(suffix or f"/{res.plural}"))
+
+    kube.answer_next(99, lambda _: status_reply(403, "Forbidden", words), when=refused)
+
+
+async def test_a_pod_is_explained_with_its_events() -> None:
+    kube = kube_of(*WORLD, (PODS, pod("hello", container())), (EVENTS, event("Unhealthy", "Readiness probe failed")))
+    page = await explained(kube, "pod")
+    assert page.cause is not None
+    assert page.cause.reason == Reason.PROBE_FAILED
+    assert any(line.about == "event" for line in page.lines)
+    assert kube.writes == []
+
+
+async def test_an_event_of_another_pod_is_not_read() -> None:
+    other = event("Unhealthy", "Readiness probe failed", "other")
+    kube = kube_of(*WORLD, (PODS, pod("other")), (PODS, pod("hello", container())), (EVENTS, other))
+    page = await explained(kube, "pod")
+    assert page.cause is not None
+    assert page.cause.reason == Reason.NOT_READY
+
+
+async def test_the_log_of_a_container_that_ended_is_the_evidence() -> None:
+    kube = kube_of(*WORLD, (PODS, pod("hello", crashing(137))))
+    kube.put_log(SPACE, "hello", "app", "one\nError: unknown import: `wasi:http/types::x` has not been defined\n")
+    page = await explained(kube, "pod")
+    assert page.cause is not None
+    assert page.cause.reason == Reason.INTERFACE_MISSING
+    [request] = [item for item in kube.api.requests if item.path.endswith("/log")]
+    assert "previous" not in request.query
+
+
+async def test_the_log_of_a_former_run_is_read_while_the_next_one_runs() -> None:
+    last = {"exitCode": 3, "reason": "Error"}
+    kube = kube_of(*WORLD, (PODS, pod("hello", container(last=last, restarts=1))))
+    await explained(kube, "pod")
+    [request] = [item for item in kube.api.requests if item.path.endswith("/log")]
+    assert request.query["previous"] == "true"
+
+
+async def test_no_log_of_a_pod_that_works_is_read() -> None:
+    kube = kube_of(*WORLD, (PODS, pod("hello", container(ready=True, last={"exitCode": 3}, restarts=1))))
+    assert (await explained(kube, "pod")).cause is None
+    assert not [item for item in kube.api.requests if item.path.endswith("/log")]
+
+
+async def test_credentials_in_a_log_are_hidden() -> None:
+    kube = kube_of(*WORLD, (PODS, pod("hello", crashing(3))))
+    kube.put_log(SPACE, "hello", "app", "cannot connect to redis://user:s3cret@redis:6379\n")
+    page = await explained(kube, "pod")
+    assert lacking(page.headline, "redis:6379") == []
+    assert "s3cret" not in str(page.document())
+
+
+async def test_a_log_that_cannot_be_read_is_named() -> None:
+    kube = kube_of(*WORLD, (PODS, pod("hello", crashing(3))))
+    forbid(kube, PODS, "/log")
+    page = await explained(kube, "pod")
+    assert page.cause is not None
+    assert page.cause.reason == Reason.EXITED
+    assert lacking(page.cause.text, "list pods") == []
+
+
+@pytest.mark.parametrize("res", [NODES, RUNTIME_CLASSES, SHIMS, EVENTS])
+async def test_what_is_forbidden_is_named_and_no_absence(res: Resource) -> None:
+    for state, expected in ((pod(), None), (pod("hello", crashing(3)), Reason.EXITED)):
+        kube = kube_of(*WORLD, (PODS, state))
+        forbid(kube, res)
+        page = await explained(kube, "pod")
+        assert (page.cause.reason if page.cause else None) == expected
+        assert any(lacking(line.text, f"list {res.plural}") == [] for line in page.lines)
+
+
+async def test_a_cluster_without_the_crd_of_shims_has_none() -> None:
+    kube = kube_of(*WORLD[:2], (PODS, pod()), without=SHIMS)
+    page = await explained(kube, "pod")
+    assert page.cause is None
+    assert not any(line.about == "permissions" for line in page.lines)
+
+
+async def test_a_deployment_has_the_pods_of_its_replica_sets() -> None:
+    other = pod("stranger", crashing(9), owner=("ReplicaSet", "hallo-1", "uid-hello"))
+    kube = kube_of(
+        *WORLD,
+        (DEPLOYMENTS, workload(replicas=2)),
+        (PODS, pod("a", **OF_SET)),
+        (PODS, pod("b", crashing(3), **OF_SET)),
+        (PODS, other),
+    )
+    page = await explained(kube, "deployment")
+    assert page.cause is not None
+    assert page.cause.reason == Reason.EXITED
+    assert lacking(page.cause.text, "1 of 2 pods", "(b)", "status 3") == []
+
+
+WORKLOADS = {"statefulset": STATEFUL_SETS, "daemonset": DAEMON_SETS, "job": JOBS}
+
+
+@pytest.mark.parametrize("kind", WORKLOADS)
+async def test_the_pods_of_a_workload_are_those_that_it_owns(kind: str) -> None:
+    res = WORKLOADS[kind]
+    owner = workload(status={"desiredNumberScheduled": 1})
+    kube = kube_of(
+        *WORLD,
+        (res, owner),
+        (PODS, pod("mine", crashing(3), owner=(res.kind, "hello", "uid-hello"))),
+        (PODS, pod("other", crashing(4), owner=(res.kind, "hello", "uid-of-another"))),
+    )
+    page = await explained(kube, kind)
+    assert page.cause is not None
+    assert page.cause.reason == Reason.EXITED
+    assert "status 3" in page.cause.text
+
+
+async def test_a_cron_job_has_the_pods_of_its_newest_job() -> None:
+    cron = workload(jobTemplate={"spec": {"template": workload()["spec"]["template"]}})
+    of = ("CronJob", "hello", "uid-hello")
+    old, new = workload("hello-1", owner=of), workload("hello-2", owner=of)
+    old["metadata"]["creationTimestamp"] = "2026-11-27T08:00:00Z"
+    kube = kube_of(
+        *WORLD,
+        (CRON_JOBS, cron),
+        (JOBS, old),
+        (JOBS, new),
+        (JOBS, workload("other")),
+        (PODS, pod("a", crashing(7), owner=("Job", "hello-1", "uid-hello-1"))),
+        (PODS, pod("b", crashing(3), owner=("Job", "hello-2", "uid-hello-2"))),
+    )
+    page = await explained(kube, "cronjob")
+    assert page.cause is not None
+    assert "status 3" in page.cause.text
+
+
+def spin(*more: tuple[Resource, Manifest], with_executor: bool = True) -> FakeKube:
+    of = ("SpinApp", "hello", "uid-app-hello")
+    made = [(SPIN_APPS, spin_app()), (DEPLOYMENTS, workload(owner=of))]
+    made += [(SPIN_APP_EXECUTORS, executor())] if with_executor else []
+    return kube_of(*WORLD, *made, *more, spinkube=True)
+
+
+async def test_a_spin_app_has_the_pods_of_its_deployment() -> None:
+    page = await explained(spin((PODS, pod("a", crashing(3), **OF_SET))), "spinapp")
+    assert page.cause is not None
+    assert page.cause.reason == Reason.EXITED
+    assert [line.about for line in page.lines][:3] == ["spinapp", "executor", "runtimeclass"]
+
+
+async def test_a_spin_app_without_its_executor_has_that_cause() -> None:
+    page = await explained(spin(with_executor=False), "spinapp")
+    assert page.cause is not None
+    assert page.cause.reason == Reason.EXECUTOR_MISSING
+
+
+async def test_spin_apps_of_a_cluster_without_spinkube_are_an_error() -> None:
+    with pytest.raises(NotFound):
+        await explained(kube_of(*WORLD), "spinapp")
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "spinapp"])
+async def test_an_object_that_does_not_exist_has_a_page(kind: str) -> None:
+    with pytest.raises(NotThereError) as found:
+        await explained(kube_of(*WORLD), kind, "nobody")
+    assert found.value.page.verdict.health is Health.MISSING
+
+
+async def test_the_number_of_requests_does_not_depend_on_the_number_of_pods() -> None:
+    counts = []
+    for number in (5, 500):
+        pods = [(PODS, pod(f"p{index}", crashing(3), **OF_SET)) for index in range(number)]
+        kube = kube_of(*WORLD, (DEPLOYMENTS, workload(replicas=number)), *pods)
+        page = await explained(kube, "deployment")
+        assert page.cause is not None
+        assert f"{number} of {number} pods" in page.cause.text
+        counts.append(len([item for item in kube.api.requests if "continue" not in item.query]))
+        assert len([item for item in kube.api.requests if item.path.endswith("/log")]) == LOGS_MOST
+    assert counts[0] == counts[1]
+
+
+def test_every_kind_has_a_resource_of_its_name() -> None:
+    assert {kind: res.kind.lower() for kind, res in RESOURCES.items()} == {kind: kind for kind in KINDS}
