@@ -10,6 +10,7 @@ text itself. None of these programs reports a code for its errors. Sources of th
 - kubelet: pkg/kubelet/runtimeclass (a RuntimeClass that was deleted); admission plugin RuntimeClass (at creation).
 - runwasi 1.0 (crates/containerd-shim-wasm, sys/unix/container/executor.rs and sandbox/context.rs) with youki's
   ``executor can't handle spec`` for an image that is neither Wasm nor an executable (containerd/runwasi#637).
+- runc 1.2 (``exec FILE: exec format error`` in the log of the container, status 1).
 - Wasmtime 36 (runtime/linker.rs, runtime/component/linker.rs, engine/serialization.rs).
 - containerd-shim-spin 0.24 (src/trigger.rs, src/source.rs).
 """
@@ -75,6 +76,7 @@ _RUNNING: Final = (
         ),
         Reason.IMAGE_NOT_ACCEPTED,
     ),
+    (re.compile(r"\Aexec \S+: exec format error\Z"), Reason.IMAGE_FOR_ANOTHER_PLATFORM),
 )
 _STARTING: Final = (
     *_RUNNING,

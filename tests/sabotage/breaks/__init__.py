@@ -19,6 +19,7 @@ from sabotage.breaks import (
     rollouts,
     secrets,
     v2,
+    wasm_pods,
     workloads,
 )
 
@@ -61,5 +62,6 @@ AREAS: Final[Mapping[str, tuple[Break, ...]]] = {
     "Sources of wasmCloud v2": v2.SOURCES,
     "Display of wasmCloud v2": v2.DISPLAY,
     "Events of wasmCloud v2": v2.EVENTS,
+    "Causes of Wasm pods": wasm_pods.CAUSES,
 }
 BREAKS: Final = tuple(item for breaks in AREAS.values() for item in breaks)

@@ -356,10 +356,31 @@ CAUSES: dict[str, tuple[Case, Reason, tuple[str, ...]]] = {
     ),
     "out of memory": (Case(pod("hello", crashing(137, "OOMKilled"))), Reason.OUT_OF_MEMORY, ("app", "memory")),
     "an error of the shim": (Case(pod("hello", crashing(137))), Reason.SHIM_ERROR, ("137", "node n1", "containerd")),
+    "a program that the shim cannot execute": (
+        Case(pod("hello", crashing(255))),
+        Reason.SHIM_ERROR,
+        ("255", "node n1"),
+    ),
+    "a program that ends with 255": (Case(pod("hello", crashing(255)), logs=["bye"]), Reason.EXITED, ("255", "bye")),
+    "no RuntimeClass set, in the words of runc": (
+        Case(pod("hello", crashing(1), runtime_class="", selector={}), logs=["exec /app.wasm: exec format error"]),
+        Reason.RUNTIME_CLASS_NOT_SET,
+        ("app", "spin-v2"),
+    ),
+    "a program that reports the format of another one": (
+        Case(pod("hello", crashing(1)), logs=["plugin exec /x: exec format error in line 3"]),
+        Reason.EXITED,
+        ("line 3",),
+    ),
     "an exit code": (
         Case(pod("hello", crashing(3)), logs=["one", "two", "panicked at src/lib.rs:7", ""]),
         Reason.EXITED,
         ("status 3", "4 restarts", "panicked at src/lib.rs:7", "`kubectl logs -n shop hello -c app`"),
+    ),
+    "an exit code, after a sandbox that failed once": (
+        Case(pod("hello", crashing(3)), [sandbox("failed to set up network"), event("FailedMount", "timed out")]),
+        Reason.EXITED,
+        ("status 3",),
     ),
     "an exit code, and it runs again": (
         Case(pod("hello", container(last=ended(3), restarts=1)), logs=["boom"]),

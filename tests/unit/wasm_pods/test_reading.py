@@ -163,7 +163,7 @@ async def test_the_pods_of_a_workload_are_those_that_it_owns(kind: str) -> None:
         *WORLD,
         (res, owner),
         (PODS, pod("mine", crashing(3), owner=(res.kind, "hello", "uid-hello"))),
-        (PODS, pod("other", crashing(4), owner=(res.kind, "hello", "uid-of-another"))),
+        (PODS, pod("another", crashing(4), owner=(res.kind, "hello", "uid-n1"))),
     )
     page = await explained(kube, kind)
     assert page.cause is not None

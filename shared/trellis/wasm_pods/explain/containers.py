@@ -1,8 +1,8 @@
 """Checks of the containers of a Wasm pod: images, creation, ends, probes.
 
 Pure. In: a pod in its snapshot, with the last lines of a container that ended. Out: one line per step. Called by the
-chain of a pod. Source: runwasi (executor.rs) ends a container with status 137 if its shim fails, and writes the error
-to the log of containerd only; the kernel kills a process with the same status.
+chain of a pod. Source: runwasi (executor.rs) ends a container with status 137 if its shim fails, and with 255 if it
+cannot execute a program, and writes the error to the log of containerd only; the kernel kills a process with 137, too.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ _NOT_STARTED: Final = frozenset({"StartError", "ContainerCannotRun"})
 """Reasons of a container that containerd could not start: it counts as ended."""
 _KILLED: Final = 137
 _TERMINATED: Final = 143
+_NOT_EXECUTED: Final = 255
 _OUT_OF_MEMORY: Final = "OOMKilled"
 _LIVENESS: Final = ("Liveness probe", "liveness probe", "Startup probe", "startup probe")
 _LINES: Final = 3
@@ -153,7 +154,7 @@ def _ended(snapshot: Snapshot, pod: WasmPod, item: Container, end: Ended, lines:
     if end.code == 0:
         do = "run a command as a Job: restartPolicy Always needs a component that serves"
         return wrong(pod, "container", text, do, Reason.EXITED)
-    if end.code == _KILLED and pod.runtime_class:
+    if pod.runtime_class and (end.code == _KILLED or (end.code == _NOT_EXECUTED and not lines)):
         text += "; shims end with this status for their own errors, which only containerd logs"
         return wrong(pod, "container", text, f"read {runtime_log(pod.node)}", Reason.SHIM_ERROR)
     return wrong(pod, "container", text, f"{logs} shows its output", Reason.EXITED)

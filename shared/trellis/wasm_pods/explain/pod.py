@@ -21,7 +21,6 @@ from trellis.wasm_pods.snapshot import Part, Snapshot
 SUBJECT: Final = Subject("Pod", "pod", "kubectl get pods -A", "ready")
 _NODE_AFFINITY: Final = "NodeAffinity"
 """Reason of the kubelet for a pod that names a node without the labels (Kubernetes, pkg/kubelet/lifecycle)."""
-_EVIDENCE: Final = (Part.EVENTS,)
 
 
 def explain_pod(snapshot: Snapshot, pod: WasmPod, found: Manifest, beside: Beside) -> Explanation:
@@ -52,10 +51,9 @@ def _chain(snapshot: Snapshot, pod: WasmPod) -> Iterator[Line]:
 
 
 def _unread(snapshot: Snapshot) -> Iterator[Line]:
-    """Yield the parts whose absence can hide an earlier cause, or the words of this one."""
-    for part in _EVIDENCE:
-        if not snapshot.knows(part):
-            yield Line(part.value, f"unknown: {snapshot.unread[part]}")
+    """Yield the Events if they are unknown: they can have an earlier cause, or the words of this one."""
+    if not snapshot.knows(Part.EVENTS):
+        yield Line("events", f"unknown: {snapshot.unread[Part.EVENTS]}")
 
 
 def _rejected(snapshot: Snapshot, pod: WasmPod) -> Line | None:

@@ -1,0 +1,86 @@
+"""Breaks of the causes of Wasm pods: conclusions from missing data, their order, and the pods that count."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sabotage.breaking import Break
+
+_PODS: Final = "tests/unit/wasm_pods/test_explain_pod.py"
+_OWNERS: Final = "tests/unit/wasm_pods/test_explain_owner.py"
+_READING: Final = "tests/unit/wasm_pods/test_reading.py"
+
+CAUSES: Final = (
+    Break(
+        "a RuntimeClass that cannot be read is missing",
+        "ADR 120, rule 6: nothing is concluded from the absence of a part that was not read",
+        "trellis",
+        "runtime_class",
+        "if not snapshot.knows(Part.CLASSES):",
+        "if snapshot.knows(Part.CLASSES):",
+        f"{_PODS}::test_a_part_that_cannot_be_read_is_unknown_and_not_absent",
+    ),
+    Break(
+        "a pod that is ready has the cause of its next start",
+        "ADR 120, rule 5: a pod that is ready has no cause",
+        "trellis",
+        "wrong",
+        "Rank.ASIDE if pod.works else Rank.CAUSE",
+        "Rank.CAUSE",
+        f"{_PODS}::test_a_pod_without_a_cause_is_healthy_or_in_progress",
+    ),
+    Break(
+        "the Event of a sandbox counts after the sandbox exists",
+        "ADR 120, rule 3: objects come before words",
+        "trellis",
+        "_sandbox_words",
+        "if pod.sandboxed or pod.works or not pod.node:",
+        "if pod.works or not pod.node:",
+        f"{_PODS}::test_the_first_line_of_a_pod_is_its_cause",
+    ),
+    Break(
+        "a taint counts although the RuntimeClass tolerates it",
+        "ADR 120, rule 3: labels, taints and handlers are read from objects",
+        "trellis",
+        "no_node",
+        "tolerations = (*pod.tolerations, *(found.tolerations if found is not None else ()))",
+        "tolerations = pod.tolerations",
+        f"{_PODS}::test_taints_are_tolerated_by_the_pod_and_by_its_runtime_class",
+    ),
+    Break(
+        "the words of the scheduler about labels and taints blame the labels",
+        "ADR 120, consequences: a general reason, and never a wrong one",
+        "trellis",
+        "of_scheduling",
+        "if taint is selector:",
+        "if not taint and not selector:",
+        f"{_PODS}::test_without_permission_for_nodes_the_words_of_the_scheduler_are_the_evidence",
+    ),
+    Break(
+        "the cause of most pods comes first, and not the earliest one",
+        "ADR 120, rule 7: the earliest step comes first",
+        "trellis",
+        "_pods",
+        "key=lambda same: (-same[0][1].rank, ORDER.get(Reason(same[0][1].reason), 0))",
+        "key=lambda same: (-same[0][1].rank, -len(same))",
+        f"{_OWNERS}::test_the_earliest_cause_comes_first_with_the_number_of_its_pods",
+    ),
+    Break(
+        "the log of each pod is read",
+        "ADR 120, rule 7: the number of requests does not depend on the number of pods",
+        "trellis",
+        "_with_logs",
+        "[:LOGS_MOST]",
+        "[:]",
+        f"{_READING}::test_the_number_of_requests_does_not_depend_on_the_number_of_pods",
+    ),
+    Break(
+        "pods of another owner with the same labels count",
+        "ADR 120, rule 7: the pods of an owner are those that it owns",
+        "trellis",
+        "_owns",
+        "return bool(owner.meta.uid) and pod.meta.owner == owner.meta.uid",
+        "return bool(owner.meta.uid)",
+        f"{_READING}::test_the_pods_of_a_workload_are_those_that_it_owns",
+    ),
+)
