@@ -110,6 +110,7 @@ PODS: dict[str, tuple[dict[str, Any], Reason | None, tuple[str, ...]]] = {
     "exits": (wasm("exits"), Reason.EXITED, ("status 3",)),
     "config": (wasm("config", "sleeps", env=[FROM]), Reason.CONFIG_MISSING, ("nothing",)),
     "probe": (wasm("probe", "sleeps", readinessProbe=PROBE), Reason.PROBE_FAILED, ("8080",)),
+    "liveness": (wasm("liveness", "sleeps", livenessProbe=PROBE), Reason.PROBE_FAILED, ("8080", "Liveness")),
 }
 
 

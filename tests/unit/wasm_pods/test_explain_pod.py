@@ -403,10 +403,20 @@ CAUSES: dict[str, tuple[Case, Reason, tuple[str, ...]]] = {
     "a liveness probe": (
         Case(
             pod("hello", crashing(137)),
-            [event("Killing", "Container app failed liveness probe, will be restarted")],
+            [event("Unhealthy", "Liveness probe failed: connection refused")],
         ),
         Reason.PROBE_FAILED,
-        ("liveness probe",),
+        ("Liveness probe",),
+    ),
+    "killed, and a readiness probe failed before": (
+        Case(pod("hello", crashing(137)), [event("Unhealthy", "Readiness probe failed: connection refused")]),
+        Reason.SHIM_ERROR,
+        ("137",),
+    ),
+    "ended by SIGTERM for a startup probe": (
+        Case(pod("hello", crashing(143)), [event("Unhealthy", "Startup probe failed: connection refused")]),
+        Reason.PROBE_FAILED,
+        ("Startup probe",),
     ),
     "a readiness probe": (
         Case(

@@ -20,7 +20,6 @@ from trellis.wasm_pods.snapshot import Part, Snapshot
 FAILED: Final = "Failed"
 """Reason of the Events of the kubelet for a container that is not pulled, created or started."""
 UNHEALTHY: Final = "Unhealthy"
-KILLING: Final = "Killing"
 CRASHING: Final = "CrashLoopBackOff"
 _CONFIG: Final = "CreateContainerConfigError"
 _NOT_CREATED: Final = frozenset(
@@ -32,7 +31,8 @@ _KILLED: Final = 137
 _TERMINATED: Final = 143
 _NOT_EXECUTED: Final = 255
 _OUT_OF_MEMORY: Final = "OOMKilled"
-_LIVENESS: Final = ("Liveness probe", "liveness probe", "Startup probe", "startup probe")
+_LIVENESS: Final = ("Liveness probe", "Startup probe")
+"""Begin of the messages of the probes for which the kubelet ends a container."""
 _LINES: Final = 3
 _WASM_ADVICE: Final = "package the module or component as an image that the shim runs"
 
@@ -221,5 +221,5 @@ def _probe(pod: WasmPod, words: str) -> Line:
 
 def _killed_by_probe(snapshot: Snapshot, pod: WasmPod) -> str:
     """Return the Event of the probe that made the kubelet end a container, "" if there is none."""
-    events: Iterator[str] = (event.message for event in snapshot.events_of(pod.meta.uid, UNHEALTHY, KILLING))
-    return next((words for words in events if any(probe in words for probe in _LIVENESS)), "")
+    events: Iterator[str] = (event.message for event in snapshot.events_of(pod.meta.uid, UNHEALTHY))
+    return next((words for words in events if words.startswith(_LIVENESS)), "")
