@@ -30,7 +30,7 @@ from host_manager.domain.snapshot import Head
 from host_manager.gather import RESOURCES, Cache
 from trellis import names
 from trellis.kube.client import Kube
-from trellis.kube.errors import Conflict, Invalid, KubeError, NotFound, TooManyRequests
+from trellis.kube.errors import Conflict, Invalid, KubeError, NotFound
 from trellis.kube.preconditions import only_if
 from trellis.kube.recorder import EventRecorder, ObjectRef
 from trellis.kube.resources import HOST_CONFIGS, ROLE_BINDINGS
@@ -133,17 +133,13 @@ class Effects:
         return None
 
     async def _recycle(self, key: str, action: RecyclePod) -> None:
-        """Evict the pod, and record an Event on the host group; a disruption budget may delay the eviction."""
-        started = True
-        try:
-            with contextlib.suppress(NotFound):
-                await self.kube.evict(action.pod.namespace, action.pod.name, uid=action.pod.uid)
-        except TooManyRequests:
-            started = False  # no host restarts, so the pause before the next attempt does not start
-            raise
-        finally:
-            if started:
-                self.cache.lattices.recycling.note_restart(key, time.monotonic())
+        """Evict the pod, and record an Event on the host group; a disruption budget may delay the eviction.
+
+        A failed request starts no pause: it may have restarted nothing, and its repetition evicts the same pod only.
+        """
+        with contextlib.suppress(NotFound):
+            await self.kube.evict(action.pod.namespace, action.pod.name, uid=action.pod.uid)
+        self.cache.lattices.recycling.note_restart(key, time.monotonic())
         _log.info("pod of a host without heartbeat evicted", group=key, pod=action.pod.name)
         await self._apply_action(key, RecordGroupEvent(action.head, "HostRecycled", action.message), "")
 
