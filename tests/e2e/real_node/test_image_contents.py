@@ -149,9 +149,8 @@ def test_each_package_states_its_licence_and_brings_its_text(built: Built) -> No
         # Some crates and the C libraries carry none: their licence is with their sources.
         if component["type"] == "library" and not component["purl"].startswith(("pkg:cargo/", "pkg:generic/")):
             # One line in the list, and one above each of its texts.
-            assert listed.count(f"\n{component['name']} {component['version']}: ") >= 2, (
-                f"{component['name']} carries no text"
-            )
+            lines = f"\n{listed}".count(f"\n{component['name']} {component['version']}: ")
+            assert lines >= 2, f"{component['name']} carries no text"
 
 
 def test_the_sbom_has_the_runtime_with_its_checksum_and_its_crates_where_it_is(built: Built) -> None:
