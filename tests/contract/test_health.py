@@ -23,6 +23,7 @@ from support.console import seen_objects as objects
 from support.situations.objects import (
     APPLICATIONS,
     CONTROLLERS,
+    GRANTS,
     GROUPS,
     NODES,
     READY,
@@ -313,6 +314,14 @@ def test_every_situation_of_the_page_has_a_case() -> None:
     same = {"FailedToRetrieveImagePullSecret": "ErrImagePull", "Waiting: no host group of the lattice": "no host group"}
     named = [re.split(r"[:,]| of the ", same.get(heading, heading))[0].lower() for heading in headings]
     assert [name for name in named if name not in cases] == []
+
+
+@pytest.mark.parametrize(("world", "health", "reason"), GRANTS.values(), ids=GRANTS)
+def test_a_grant_has_one_health_and_reason_everywhere(world: GrantSnapshot, health: Health, reason: str) -> None:
+    conditions = world.grant["status"]["conditions"]
+    [ready] = [condition for condition in conditions if condition["type"] == "Ready"]
+    assert {explained(explain_grant(world)), (health.value, ready["reason"])} == {(health.value, reason)}
+    assert health in SHOWN[state_of(conditions)], "kubectl and metrics"
 
 
 def test_a_grant_that_works_for_one_of_two_lattices_is_not_reported_to_have_no_effect() -> None:

@@ -11,11 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from secrets_backend.domain.decide import Identity, view_grant
+from secrets_backend.domain.grant_status import ACCOUNTS, Reason
 from secrets_backend.domain.resources import ACCOUNT_PREFIX
 from secrets_backend.permissions import roles_hint
 from trellis.crds.secret_grants import ANY, SecretGrantSpec
-from trellis.read_model.explain.page import Explanation, Line, Rank
-from trellis.read_model.explain.subject import Beside, Subject, cause_of
+from trellis.read_model.explain.page import HEALTHY, Explanation, Line, Rank, condition
+from trellis.read_model.explain.subject import Beside, Subject, cause_of, verdict_of
+from trellis.read_model.health import Health
 
 Manifest = Mapping[str, Any]
 
@@ -57,7 +59,11 @@ def identity_of(namespace: str, account: str) -> Identity:
 
 def explain_grant(world: GrantSnapshot) -> Explanation:
     """Return the page of a grant."""
-    return SUBJECT.page(world.grant, _chain(world), world.beside)
+    lines = [*_chain(world)]
+    ready = condition(world.grant.get("status") or {}, "Ready")
+    healthy = str(ready.get("reason")) if ready.get("status") == "True" else HEALTHY
+    verdict = verdict_of(cause_of(lines), healthy)
+    return SUBJECT.page(world.grant, lines, world.beside, verdict)
 
 
 def grant_cause(grant: Manifest, groups: Sequence[Manifest] | None) -> Line | None:
@@ -70,7 +76,7 @@ def _chain(world: GrantSnapshot) -> Iterator[Line]:
     spec = view_grant(world.grant).spec
     if spec is None:
         text = "spec is invalid, so the grant has no effect"
-        yield Line("grant", text, False, "fix the spec: `kubectl explain secretgrant.spec`", Rank.CAUSE)
+        yield Line("grant", text, False, "fix the spec: `kubectl explain secretgrant.spec`", Rank.CAUSE, Reason.INVALID)
         return
     yield Line("grant", f"for Secrets of namespace {namespace}", well=True)
     yield from _from(world, spec)
@@ -95,7 +101,8 @@ def _from(world: GrantSnapshot, spec: SecretGrantSpec) -> Iterator[Line]:
             continue
         have = f"its lattices: {', '.join(sorted(set(meant)))}" if meant else "it has no host groups"
         text = f"no host group of namespace {item.namespace} is on {whose}; {have}"
-        yield Line("from", text, False, "use the namespace and lattice of a WasmCloudHostConfig", Rank.CAUSE)
+        do = "use the namespace and lattice of a WasmCloudHostConfig"
+        yield Line("from", text, False, do, Rank.CAUSE, Reason.NO_HOST_GROUP)
 
 
 def _accounts(world: GrantSnapshot, namespace: str, spec: SecretGrantSpec) -> Iterator[Line]:
@@ -105,18 +112,38 @@ def _accounts(world: GrantSnapshot, namespace: str, spec: SecretGrantSpec) -> It
         yield Line("accounts", f"any ServiceAccount of namespace {namespace}; each needs its own Role", well=True)
     for account in world.accounts:
         yield _account(namespace, account)
-    for user in spec.users or ():
-        yield Line("user", f"{user}: only if TRELLIS_SECRETS_USERS of the service has it too")
+    written = _written(world.grant)
+    reason, message = str(written.get("reason")), str(written.get("message"))
+    if reason == Reason.NOT_ALLOWED:
+        yield Line(
+            "user", message, False, "remove the user from spec.users, or add it to the setting", Rank.CAUSE, reason
+        )
+    else:
+        for user in spec.users or ():
+            yield Line("user", f"{user}: only if TRELLIS_SECRETS_USERS of the service has it too")
+    if reason == Reason.NOT_CHECKED:
+        yield Line("accounts", message, False, reason=reason, state=Health.UNKNOWN)
+
+
+def _written(grant: Manifest) -> Manifest:
+    """Return the condition of the accounts as secrets_backend wrote it, {} unless it is of the current generation.
+
+    Only the service knows its setting, and its own permissions.
+    """
+    status = grant.get("status") or {}
+    current = status.get("observedGeneration") == grant["metadata"].get("generation")
+    return condition(status, ACCOUNTS) if current else {}
 
 
 def _account(namespace: str, account: Account) -> Line:
     what = f"ServiceAccount {namespace}/{account.name}"
     if account.there is False:
         do = f"`kubectl -n {namespace} create serviceaccount {account.name}`"
-        return Line("account", f"{what} does not exist", False, do, Rank.CAUSE)
+        return Line("account", f"{what} does not exist", False, do, Rank.CAUSE, Reason.NO_ACCOUNT)
     if account.may_be is False:
         do = roles_hint(identity_of(namespace, account.name))
-        return Line("account", f"{BACKEND} may not impersonate {what}", False, do, Rank.CAUSE)
+        text = f"{BACKEND} may not impersonate {what}"
+        return Line("account", text, False, do, Rank.CAUSE, Reason.NOT_PERMITTED)
     if account.there is None or account.may_be is None:
         return Line("account", f"{what}: existence and impersonation by {BACKEND} unknown to this account")
     return Line("account", f"{what} exists, and {BACKEND} may impersonate it", well=True)

@@ -12,6 +12,10 @@ from typing import Any
 from controller_host.report.status import Seen as SeenController
 from controller_host.scheduler.hosted import Fault, Trouble
 from controller_host.state.progress import KnownModule
+from secrets_backend.domain.decide import view_grant
+from secrets_backend.domain.grant_status import Access
+from secrets_backend.domain.grant_status import Reason as GrantReason
+from secrets_backend.domain.grant_status import status_of as grant_status_of
 from support.console import seen_objects as objects
 from trellis import names
 from trellis.crds.conditions import State
@@ -35,9 +39,13 @@ from trellis.read_model.explain.subject import Beside
 from trellis.read_model.health import Health
 from trellis.read_model.tables.nodes import rows_of, with_causes
 from trellis.read_model.tables.rollout import Phase, RolloutSnapshot, standing_of
+from trellis_cli.explain.grant import Account, GrantSnapshot
 from trellis_cli.top.model import Kind, Wanted, rows
 
 Manifest = dict[str, Any]
+
+HAVE: frozenset[tuple[str, str]] = frozenset({("team", "prod")})
+"""Namespace and lattice of each host group."""
 
 INSTALLERS = "trellis-installers"
 
@@ -472,4 +480,40 @@ SEEN: dict[str, tuple[SeenController, Health]] = {
     "its module is fetched": (SeenController(1, "Pending", ready=False, fetching=True), Health.PROGRESSING),
     "it is prepared": (SeenController(1, "Pending", ready=False), Health.PROGRESSING),
     "paused": (SeenController(1, "Paused", ready=False, module=MODULE, paused=True), Health.SUSPENDED),
+}  # fmt: skip
+
+
+def grant(*, spec: Any = None, groups: frozenset[tuple[str, str]] = HAVE, **accounts: Any) -> GrantSnapshot:
+    """Return a SecretGrant with the status that secrets_backend writes, and what a user sees beside it."""
+    valid = {"from": [{"namespace": "team", "lattice": "prod"}], "secrets": ["*"], "serviceAccounts": ["web"]}
+    found = filled({"metadata": {"name": "g", "namespace": "vault", "generation": 1}, "spec": spec or valid})
+    written = [Access("ServiceAccount vault/web", accounts.get("trouble"))]
+    status = grant_status_of(view_grant(found), groups, written, {}, (1, "2026-01-01T00:00:00Z"))
+    seen = [
+        filled({"metadata": {"name": "hosts", "namespace": namespace}, "spec": {"lattice": lattice}})
+        for namespace, lattice in groups
+    ]
+    account = Account("web", accounts.get("there", True), accounts.get("may_be", True))
+    return GrantSnapshot(found | {"status": status}, seen, [account])
+
+
+GRANTS: dict[str, tuple[GrantSnapshot, Health, str]] = {
+    "it has an effect": (grant(), Health.HEALTHY, "AccountsUsable"),
+    "its spec is invalid": (grant(spec={"from": 1}), Health.DEGRADED, "InvalidSpec"),
+    "no host group": (grant(groups=frozenset()), Health.DEGRADED, "HostGroupMissing"),
+    "a host group of another lattice": (
+        grant(groups=frozenset({("team", "other")})), Health.DEGRADED, "HostGroupMissing",
+    ),
+    "its ServiceAccount is missing": (
+        grant(there=False, trouble=GrantReason.NO_ACCOUNT), Health.DEGRADED, "ServiceAccountMissing",
+    ),
+    "its ServiceAccount cannot be impersonated": (
+        grant(may_be=False, trouble=GrantReason.NOT_PERMITTED), Health.DEGRADED, "ImpersonationNotPermitted",
+    ),
+    "the setting does not list its user": (
+        grant(trouble=GrantReason.NOT_ALLOWED), Health.DEGRADED, "UserNotAllowed",
+    ),
+    "its ServiceAccount cannot be checked": (
+        grant(trouble=GrantReason.NOT_CHECKED), Health.UNKNOWN, "AccessNotChecked",
+    ),
 }  # fmt: skip
