@@ -31,6 +31,7 @@ from support.situations.objects import (
     SHIMS,
     SHOWN,
     UNREACHABLE,
+    WRITTEN_APPLICATIONS,
     Manifest,
     Nodes,
     app,
@@ -280,6 +281,11 @@ def test_metrics_count_a_host_group_by_its_health(found: Manifest, health: Healt
         for condition in found["status"]["conditions"]
     ]
     assert health in SHOWN[state_in_metrics(group_health_of(conditions))]
+
+
+@pytest.mark.parametrize("situation", APPLICATIONS)
+def test_metrics_count_an_application_by_its_health(situation: str) -> None:
+    assert APPLICATIONS[situation][2] in SHOWN[state_of(WRITTEN_APPLICATIONS[situation]["conditions"])]
 
 
 @pytest.mark.parametrize(("seen", "health"), SEEN.values(), ids=SEEN)

@@ -6,9 +6,15 @@ read model, of conditions and of kstatus.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from application_manager.domain.actions import Announcement, Decision
+from application_manager.domain.actions import Reason as AppReason
+from application_manager.domain.conditions import status_of as app_status_of
+from application_manager.domain.sides import Absence, Base, Model
+from application_manager.domain.snapshot import Snapshot
+from application_manager.domain.views import view_application
 from controller_host.report.status import Seen as SeenController
 from controller_host.scheduler.hosted import Fault, Trouble
 from controller_host.state.progress import KnownModule
@@ -17,8 +23,11 @@ from secrets_backend.domain.grant_status import Access
 from secrets_backend.domain.grant_status import Reason as GrantReason
 from secrets_backend.domain.grant_status import status_of as grant_status_of
 from support.console import seen_objects as objects
+from support.wadm.application_objects import seen_of, stored
 from trellis import names
 from trellis.crds.conditions import State
+from trellis.lattice.domain.replies import Status
+from trellis.lattice.domain.store import StoredManifest, StoredModel
 from trellis.provisioning.ledger import Entry, Ledger
 from trellis.provisioning.nodes_and_jobs import view_job, view_node
 from trellis.provisioning.reasons import NO_POD
@@ -430,6 +439,33 @@ APPLICATIONS: dict[str, tuple[Manifest, list[Manifest], Health, str]] = {
         app("Deployed", condition("Synced", "False", "MassDeletion")), [group(READY)], Health.DEGRADED, "MassDeletion",
     ),
 }  # fmt: skip
+
+
+def written_app(phase: str = "deployed", *, waits: AppReason | None = None) -> Manifest:
+    """Return the status that application_manager writes for an Application that is equal on both sides."""
+    view = view_application(stored())
+    base = Base(view.object.digest, "v1", deployed=True, newest="v1", serial=1, bucket="b")
+    view = replace(view, object=replace(view.object, base=base))
+    unavailable = waits is AppReason.WADM_UNAVAILABLE
+    wadm = Absence.UNAVAILABLE if unavailable else Model((("v1", view.object.digest),), "v1", "b")
+    report = None if unavailable else Status(phase, "", ())
+    deployed = "" if phase == "undeployed" else "v1"
+    model = StoredModel("web", (("v1", StoredManifest.of({})),), deployed, 9)
+    decision = Decision(waits=Announcement(waits, "so it is")) if waits else Decision()
+    snapshot = Snapshot(view.object, wadm, now=1_793_491_200.0)
+    return app_status_of(seen_of(view, snapshot, decision=decision, model=model, wadm_status=report))
+
+
+WRITTEN_APPLICATIONS: dict[str, Manifest] = {
+    "deployed": written_app(),
+    "undeployed": written_app("undeployed"),
+    "unhealthy": written_app("unhealthy"),
+    "WadmUnavailable": written_app(waits=AppReason.WADM_UNAVAILABLE),
+    "no host group of the lattice": written_app(waits=AppReason.NO_LATTICE),
+    "its lattice is unreachable": written_app(waits=AppReason.WADM_UNAVAILABLE),
+    "MassDeletion": written_app(waits=AppReason.MASS_DELETION),
+}
+"""The status of each situation of ``APPLICATIONS``, as application_manager writes it."""
 
 FAULT = {"kind": "Trapped", "message": "unreachable", "time": "2026-01-01T00:00:00Z"}
 
