@@ -39,7 +39,7 @@ from trellis_dev.localcluster.building import How
 from trellis_dev.localcluster.node_images import hello_wasm_image
 from trellis_dev.localcluster.wasmshim import hello_module, shim
 
-BEFORE = Path(__file__).parents[2] / "data" / "chart" / "trellis-0.1.0.tgz"
+BEFORE = Path(__file__).parents[2] / "data" / "chart" / "trellis-0.2.99.tgz"
 APPLICATIONS = "applications.core.oam.dev"
 TEAM = "team-a"
 TOKEN = "that of the card processor"
@@ -67,7 +67,7 @@ def life(machine: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> I
 
 
 def test_the_version_before_is_installed(life: Life) -> None:
-    life.cluster.install_before(BEFORE)
+    life.cluster.install(BEFORE, **ONE_SERVER)
     assert {workload["metadata"]["labels"]["app.kubernetes.io/name"] for workload in life.cluster.workloads()} == {
         "trellis"
     }

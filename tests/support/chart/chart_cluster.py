@@ -67,19 +67,6 @@ class ChartCluster:
             **more,
         }
 
-    def install_before(self, chart: Path) -> None:
-        """Install the version before 0.3, whose images were values of another form, and which had no console."""
-        repository, _, tag = SERVICES.rpartition(":")
-        installer = {"TRELLIS_NODE_INSTALLER_IMAGE": INSTALLER, "TRELLIS_INSTALLER_PULL_POLICY": "Never"}
-        values = {
-            "cluster": "lab",
-            "image": {"repository": repository, "tag": tag, "pullPolicy": "Never"},
-            "nats": {"image": NATS},
-            "services": {"provisioner": {"settings": _QUICK | installer}},
-        }
-        self.helm("install", RELEASE, str(chart), values=values)
-        self.until_available()
-
     def prepare(self) -> None:
         """Make the namespace of the installation, and a volume for NATS on each node."""
         labels = {"pod-security.kubernetes.io/enforce": "restricted"}
