@@ -128,7 +128,7 @@ def _accounts(world: GrantSnapshot, namespace: str, spec: SecretGrantSpec) -> It
 def _written(grant: Manifest) -> Manifest:
     """Return the condition of the accounts as secrets_backend wrote it, {} unless it is of the current generation.
 
-    Only the service knows its setting, and its own permissions.
+    Only the service has its setting, and its own permissions.
     """
     status = grant.get("status") or {}
     current = status.get("observedGeneration") == grant["metadata"].get("generation")
