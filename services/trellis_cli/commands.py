@@ -107,7 +107,15 @@ def _imported(name: str) -> Any:  # noqa: ANN401 (as above)
         around.command(name)(found)
     group: Any = typer.main.get_group(around)
     word_arguments(group.commands[name])
+    _summarise(group.commands[name])
     return group.commands[name]
+
+
+def _summarise(command: Any) -> None:  # noqa: ANN401 (as above)
+    """Set the summaries in the list of commands: whole first paragraphs, which click would cut off."""
+    for found in getattr(command, "commands", {}).values():
+        found.short_help = found.short_help or " ".join((found.help or "").partition("\n\n")[0].split())
+        _summarise(found)
 
 
 def _missing() -> None:

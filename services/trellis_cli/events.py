@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import re
 import signal
+import sys
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -209,8 +210,11 @@ async def follow(events: AsyncGenerator[TailedEvent, None], show: Callable[[Tail
     return False
 
 
-def line_of(event: TailedEvent) -> str:
-    """Return an event as one line, with the date if it is not from today; also for messages other than CloudEvents."""
+def line_of(event: TailedEvent, *, whole: bool = False) -> str:
+    """Return an event as one line, with the date if it is not from today; also for messages other than CloudEvents.
+
+    ``whole``: long values are not cut off, for a reader other than a terminal.
+    """
     envelope = event.event
     data = envelope.get("data")
     name = f"{event.noun}.{event.event_name}" if event.key else event.subject
@@ -221,24 +225,24 @@ def line_of(event: TailedEvent) -> str:
         one_line("/".join(event.key)) or _EMPTY,
         one_line(str(envelope.get("source", "")).rpartition("/")[2]) or _EMPTY,
         event.trace_id[:TRACE_SHOWN] or _EMPTY,
-        _fields(event.noun, data if isinstance(data, dict) else {})
+        _fields(event.noun, data if isinstance(data, dict) else {}, None if whole else _VALUE_MAX)
         if envelope
         else f"(not a CloudEvent: {event.size} bytes)",
     )
     return "  ".join(part for part in parts if part)
 
 
-def _fields(noun: str, data: dict[str, Any]) -> str:
+def _fields(noun: str, data: dict[str, Any], most: int | None) -> str:
     shown = _SHOWN
     if noun == NOUN_LATTICE:
         metadata = data.get("metadata")  # of an object
         shown, data = _SHOWN_OF_LATTICE, {**(metadata if isinstance(metadata, dict) else {}), **data}
-    return " ".join(f"{name}={_short(data[name])}" for name in shown if data.get(name) not in (None, ""))
+    return " ".join(f"{name}={_short(data[name], most)}" for name in shown if data.get(name) not in (None, ""))
 
 
-def _short(value: object) -> str:
+def _short(value: object, most: int | None) -> str:
     text = one_line(str(value))
-    text = text if len(text) <= _VALUE_MAX else f"{text[: _VALUE_MAX - 1]}…"
+    text = text if most is None or len(text) <= most else f"{text[: most - 1]}…"
     return f'"{text}"' if " " in text else text
 
 
@@ -260,4 +264,5 @@ def _shower(output: Format, *, json: bool) -> Callable[[TailedEvent], None]:
         output = Format.JSON
     if output.structured:
         return lambda event: print_document(output, document_of(event), lines=True)
-    return lambda event: print_text(line_of(event))
+    whole = not sys.stdout.isatty()
+    return lambda event: print_text(line_of(event, whole=whole))

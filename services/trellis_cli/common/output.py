@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import orjson
 import typer
@@ -42,30 +42,35 @@ class Format(StrEnum):
         return self in {Format.JSON, Format.YAML}
 
 
-def _document_format(value: Format) -> Format:
-    if value in {Format.WIDE, Format.NAME}:
-        raise typer.BadParameter(f"{value.value!r} is for lists of objects; use one of: table, json, yaml")
-    return value
+def parser_of(*accepted: Format) -> Callable[[str], Format]:
+    """Return the parser of ``--output`` for a command with these formats."""
+
+    def parse(value: str) -> Format:
+        found = next((item for item in accepted if item == value.lower()), None)
+        if found is None:
+            raise typer.BadParameter(f"has {value!r}, needs one of: {', '.join(accepted)}")
+        return found
+
+    return parse
 
 
-def _manifest_format(value: Format) -> Format:
-    if not value.structured:
-        raise typer.BadParameter(f"{value.value!r} is for tables; use one of: yaml, json")
-    return value
+def _option(*accepted: Format) -> Any:  # noqa: ANN401 (typer's type is private)
+    names = [item.value for item in accepted]
+    return typer.Option(
+        "--output",
+        "-o",
+        metavar="FORMAT",
+        help=f"{', '.join(names[:-1])} or {names[-1]}",
+        parser=parser_of(*accepted),
+        autocompletion=lambda incomplete: [name for name in names if name.startswith(incomplete)],
+    )
 
 
-OutputOption = Annotated[
-    Format, typer.Option("--output", "-o", metavar="FORMAT", help="table, wide, json, yaml or name")
-]
+OutputOption = Annotated[Format, _option(Format.TABLE, Format.WIDE, Format.JSON, Format.YAML, Format.NAME)]
 """For commands that list objects."""
-DocumentOption = Annotated[
-    Format,
-    typer.Option("--output", "-o", metavar="FORMAT", help="table, json or yaml", callback=_document_format),
-]
+DocumentOption = Annotated[Format, _option(Format.TABLE, Format.JSON, Format.YAML)]
 """For commands with output other than a list of objects."""
-ManifestOption = Annotated[
-    Format, typer.Option("--output", "-o", metavar="FORMAT", help="yaml or json", callback=_manifest_format)
-]
+ManifestOption = Annotated[Format, _option(Format.YAML, Format.JSON)]
 """For commands that print manifests for kubectl."""
 NoHeadersOption = Annotated[bool, typer.Option("--no-headers", help="omit the column headings of tables")]
 

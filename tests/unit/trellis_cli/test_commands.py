@@ -178,6 +178,20 @@ def test_output_whose_reader_has_ended_ends_quietly(arguments: str) -> None:
     assert done.stderr == ""
 
 
+def test_no_summary_of_a_command_is_cut_off() -> None:
+    groups = [name for name in COMMANDS if getattr(load(name), "commands", None)]
+    assert "rollout" in groups
+    for name in groups:
+        assert [line for line in run(name, "--help").stdout.splitlines()[1:] if line.endswith("...")] == []
+
+
+@pytest.mark.parametrize("command", ["explain", "trace"])
+def test_the_usage_of_a_command_for_one_object_has_one_object(command: str) -> None:
+    [usage] = [line for line in run(command, "--help").stdout.splitlines() if line.startswith("Usage: ")]
+    assert "..." not in usage
+    assert run(command, "node", "a", "b").returncode == 2
+
+
 @pytest.mark.parametrize(("redirection", "reason"), [(">/dev/full", "space"), (">&-", "closed")])
 def test_output_that_cannot_be_written_is_one_error(redirection: str, reason: str) -> None:
     command = f"{sys.executable} -m trellis_cli version {redirection}"

@@ -9,14 +9,14 @@ import typer
 import yaml
 from rich.table import Table
 
+from support.suite.naming import lacking
 from trellis.config.settings import SettingsError
 from trellis_cli.common.objects import printed_name
 from trellis_cli.common.options import one_namespace
 from trellis_cli.common.output import (
     Format,
-    _document_format,
-    _manifest_format,
     make_table,
+    parser_of,
     print_document,
     print_manifests,
     print_result,
@@ -72,12 +72,13 @@ def test_manifests_are_what_kubectl_applies(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_a_format_that_a_command_does_not_have_is_refused() -> None:
-    for value in (Format.WIDE, Format.NAME):
-        with pytest.raises(typer.BadParameter, match=value.value):
-            _document_format(value)
-        with pytest.raises(typer.BadParameter, match=value.value):
-            _manifest_format(value)
-    assert _document_format(Format.YAML) is Format.YAML
+    parse = parser_of(Format.TABLE, Format.YAML)
+    for value in ("wide", "jsn"):
+        with pytest.raises(typer.BadParameter) as raised:
+            parse(value)
+        assert lacking(raised.value.message, value, "table, yaml") == []
+        assert "json" not in raised.value.message
+    assert parse("YAML") is Format.YAML
 
 
 @pytest.mark.parametrize(

@@ -307,6 +307,12 @@ def test_an_event_is_a_line_with_its_main_fields() -> None:
     ]
 
 
+def test_a_long_message_is_whole_for_a_reader_other_than_a_terminal() -> None:
+    event = an_event(data={"message": "long " * 100 + "end"})
+    assert "end" not in line_of(event)
+    assert 'end"' in line_of(event, whole=True)
+
+
 @pytest.mark.parametrize("data", [None, [], "text", {}], ids=["absent", "a list", "text", "empty"])
 def test_a_message_that_is_no_event_is_a_line_too(data: object) -> None:
     assert line_of(an_event(data=data)).split()[1:] == ["provision.failed", "node-1", "-", "-"]
