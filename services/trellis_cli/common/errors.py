@@ -31,7 +31,7 @@ def advice(error: Exception) -> str:
         case Forbidden():
             return "use another context, or have the permission granted"
         case NotFound(verb="LIST", call=call):
-            return f"retry when `kubectl get {call.plural}` works"
+            return f"retry when `kubectl get {call.resource}` works"
         case NotFound():
             return "check that Trellis is installed in the cluster, and that TRELLIS_NAMESPACE is its namespace"
         case BusUnavailable():
@@ -50,7 +50,7 @@ def _text(error: Exception) -> str:
     """Return an error worded like kubectl; messages of the server are unchanged."""
     match error:
         case NotFound(verb="LIST", call=call):
-            return f'the server does not have the resource type "{call.plural}"'
+            return f'the server does not have the resource type "{call.resource}"'
         case NotFound(call=call) if call.name:
             place = f" in namespace {call.namespace}" if call.namespace else ""
             return f'{call.kind} "{call.name}" not found{place}'

@@ -16,6 +16,7 @@ from trellis.v2.explain.deployment import deployment_cause
 from trellis.v2.explain.host import host_cause
 from trellis.v2.explain.host_group import host_group_cause
 from trellis.v2.explain.operator import operator_lines
+from trellis.v2.explain.text import number_of
 from trellis.v2.snapshot import Part as Read
 from trellis.v2.snapshot import Snapshot
 from trellis_cli.status.row import Part, Unwell, named
@@ -49,10 +50,8 @@ def v2_part(snapshot: Snapshot) -> Part:
     }
     causes = {f"{kind}/{key}": text for kind, each in found.items() for key, text in each.items()}
     data: dict[str, Any] = {**counts, "unhealthy": sorted(causes), "causes": dict(sorted(causes.items()))}
-    text = (
-        f"{_shown(counts['deployments'])} WorkloadDeployments, {_shown(counts['host_groups'])} host groups, "
-        f"{_shown(counts['hosts'])} hosts, {_shown(counts['artifacts'])} Artifacts"
-    )
+    nouns = {"deployments": "WorkloadDeployment", "host_groups": "host group", "hosts": "host", "artifacts": "Artifact"}
+    text = ", ".join(_shown(counts[name], noun) for name, noun in nouns.items())
     unread = "; ".join(dict.fromkeys(snapshot.unread.values()))
     return Part(PART, text, "; ".join([*(line.shown for line in operator), *problems]), data, unread)
 
@@ -76,5 +75,5 @@ def _count(snapshot: Snapshot, part: Read, count: int) -> int | None:
     return count if snapshot.knows(part) else None
 
 
-def _shown(count: int | None) -> str:
-    return "unknown" if count is None else str(count)
+def _shown(count: int | None, noun: str) -> str:
+    return f"{noun}s unknown" if count is None else number_of(count, noun)

@@ -23,13 +23,22 @@ LONGEST_WAIT: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request: HTTP verb, kind, and namespace and name of the object ("" if there is none)."""
+    """A request: HTTP verb, kind, and namespace and name of the object ("" if there is none).
+
+    ``group``: API group of a list or watch, "" for those of Kubernetes' core and for other requests.
+    """
 
     verb: str
     kind: str
     plural: str
     namespace: str = ""
     name: str = ""
+    group: str = ""
+
+    @property
+    def resource(self) -> str:
+        """Name of the kind for kubectl: ``hosts.runtime.wasmcloud.dev``, which no other group has."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
 
     def __str__(self) -> str:
         """Return ``PATCH Node node-1`` or ``GET Job trellis-system/job-1``."""

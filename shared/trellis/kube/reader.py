@@ -67,7 +67,8 @@ class Selection:
 
     def call(self, verb: str) -> Call:
         """Return the ``Call`` of a request for this selection."""
-        return Call(verb, self.resource.kind, self.resource.plural, self.namespace or "")
+        res = self.resource
+        return Call(verb, res.kind, res.plural, self.namespace or "", group=res.group)
 
     def request(self, **query: str) -> HttpRequest:
         """Return the GET of this selection with further query parameters."""

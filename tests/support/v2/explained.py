@@ -22,6 +22,7 @@ from trellis.kube.resources import (
     WORKLOADS,
 )
 from trellis.read_model.reading.cluster import Reading
+from trellis.read_model.reading.explained import page_of
 from trellis.read_model.reading.find import NotThereError
 from trellis.telemetry import Metrics, setup
 from trellis.v2.images import ImageKey
@@ -85,6 +86,7 @@ async def asked_of_kubernetes() -> set[tuple[str, str, str]]:
     ):
         with contextlib.suppress(NotThereError):
             await v2_page(reading, ObjectName(kind, name, "wasmcloud-system" if kind == "whost" else "apps"), Sources())
+    await page_of(reading, "trellis-installers", "service", kube.objects(SERVICES)[0]["metadata"]["name"], "apps")
     await ask_registries(reading, {ImageKey("apps", "registry.test/team/app:1", "missing")})
     await read_v2(kube, "trellis-system")
     known = {(res.api_version, res.plural): res for res in (*ALL, *WASMCLOUD_V2)}

@@ -33,6 +33,11 @@ def kube_error(kind: type[KubeError]) -> KubeError:
         (kube_error(Forbidden), "said the server", "permission"),
         (kube_error(NotFound), '"nodes"', "kubectl get nodes"),
         (
+            NotFound(Call("LIST", "Host", "hosts", group="runtime.wasmcloud.dev"), status=404, reason="", message="x"),
+            '"hosts.runtime.wasmcloud.dev"',
+            "kubectl get hosts.runtime.wasmcloud.dev",
+        ),
+        (
             NotFound(GET, status=404, reason="NotFound", message="x"),
             '"trellis-provisioner"',
             "TRELLIS_NAMESPACE",
