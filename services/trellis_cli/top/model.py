@@ -15,6 +15,7 @@ from typing import Any, Final
 from trellis.read_model.entities.composing_v2 import HEARTBEATS, INSTALLED
 from trellis.read_model.entities.composing_v2 import PARTS as V2_PARTS
 from trellis.read_model.entities.journal import Entity
+from trellis.read_model.entities.v2_entities import SERVICE as V2_SERVICE
 from trellis.read_model.health import Health
 from trellis.v2.objects import GROUP
 
@@ -60,13 +61,20 @@ class Column:
 class Sheet:
     """``of``: the kind of its entities; ``parts``: the parts of the state that it needs.
 
-    ``v2``: it exists only in a cluster with wasmCloud v2.
+    ``v2``: it exists only in a cluster with wasmCloud v2. ``of_v2``: kind of its further entities in such a cluster, ""
+    for none, which need ``parts_v2``.
     """
 
     of: str
     columns: tuple[Column, ...]
     parts: tuple[str, ...]
     v2: bool = False
+    of_v2: str = ""
+    parts_v2: tuple[str, ...] = ()
+
+    def has(self, entity: Entity) -> bool:
+        """Return whether an entity belongs to it."""
+        return entity["kind"] in {self.of, self.of_v2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +121,20 @@ def size(value: float | None) -> str:
 def _of_all(entity: Entity) -> str:
     ports = ", ".join(str(port["port"]) for port in entity["ports"])
     return f"{', '.join(entity['addresses'])}:{ports}" if entity["addresses"] else ports
+
+
+def _application(service: Entity) -> str:
+    """Return the application of a Service; of wasmCloud v2 its WorkloadDeployments."""
+    if service["kind"] != V2_SERVICE:
+        return str(service["application"] or "")
+    return ", ".join(_name_of(id_) for id_ in service["deployments"])
+
+
+def _endpoints(service: Entity, which: str) -> int | None:
+    """Return a number of endpoints; the runtime-operator of wasmCloud v2 writes only those that are ready."""
+    found: Any = service["endpoints"]
+    number: int | None = found[which] if isinstance(found, Mapping) else found
+    return number
 
 
 def _name_of(id_: str | None) -> str:
@@ -186,12 +208,14 @@ SHEETS: Final[Mapping[Kind, Sheet]] = {
         "service",
         (
             *_HEAD,
-            _field("APPLICATION"),
+            Column("APPLICATION", _application),
             Column("ADDRESS", _of_all),
-            _number("READY", lambda item: item["endpoints"]["ready"]),
-            _number("ALL", lambda item: item["endpoints"]["all"]),
+            _number("READY", lambda item: _endpoints(item, "ready")),
+            _number("ALL", lambda item: _endpoints(item, "all")),
         ),
         ("services", "slices"),
+        of_v2=V2_SERVICE,
+        parts_v2=tuple(V2_PARTS),
     ),
     Kind.CONTROLLERS: Sheet(
         "controller",
@@ -259,11 +283,7 @@ def shown(kind: Kind, entities: Entities, wanted: Wanted) -> list[tuple[str, Ent
     sheet without the column is sorted by state.
     """
     sheet = SHEETS[kind]
-    found = [
-        (id_, entry)
-        for id_, entry in entities.items()
-        if entry["kind"] == sheet.of and _fits(id_, entry, sheet, wanted)
-    ]
+    found = [(id_, entry) for id_, entry in entities.items() if sheet.has(entry) and _fits(id_, entry, sheet, wanted)]
     found.sort(key=lambda item: item[0])
     column = next((entry for entry in sheet.columns if entry.heading.lower() == wanted.sort), _HEALTH)
     values = {id_: column.cell(entity) for id_, entity in found}
@@ -281,15 +301,21 @@ def rows(kind: Kind, entities: Entities, wanted: Wanted) -> list[Row]:
             item["health"],
             _reason_and_message(item),
             tuple(column.render(column.cell(item)) for column in columns),
-            explained=(item["group"] or "") if kind is Kind.HOSTS else id_,
+            explained=_explained(kind, id_, item),
         )
         for id_, item in shown(kind, entities, wanted)
     ]
 
 
+def _explained(kind: Kind, id_: str, entity: Entity) -> str:
+    if kind is Kind.HOSTS:
+        return entity["group"] or ""
+    return f"{SHEETS[kind].of}/{id_.partition('/')[2]}"
+
+
 def counts(kind: Kind, entities: Entities) -> dict[str, int]:
     """Return the number of entities by state, the worst first."""
-    found = Counter(entity["health"] for entity in entities.values() if entity["kind"] == SHEETS[kind].of)
+    found = Counter(entity["health"] for entity in entities.values() if SHEETS[kind].has(entity))
     return {state: found[state] for state in _RANK if found[state]}
 
 
@@ -316,7 +342,7 @@ def sheets(entities: Entities) -> tuple[Kind, ...]:
 
 def lacking(kinds: Iterable[Kind], entities: Entities) -> list[dict[str, Any]]:
     """Return the missing permissions for these sheets."""
-    parts = dict.fromkeys(part for kind in kinds for part in SHEETS[kind].parts)
+    parts = dict.fromkeys(part for kind in kinds for part in (*SHEETS[kind].parts, *SHEETS[kind].parts_v2))
     found = [(part, entities[f"{_PART}/{part}"]) for part in parts if f"{_PART}/{part}" in entities]
     return [{"part": part} | item for part, entity in found for item in entity["lacking"]]
 

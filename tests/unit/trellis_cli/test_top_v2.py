@@ -13,12 +13,13 @@ from support.suite.naming import lacking
 from support.v2.explained import bare, fill
 from support.v2.received import Received
 from trellis.kube.transport import HttpRequest
+from trellis.read_model.health import Health
 from trellis.v2.timings import V2Timings
 from trellis_cli.common.output import Format
 from trellis_cli.common.settings import ClientSettings
 from trellis_cli.top import command
 from trellis_cli.top.command import Arguments
-from trellis_cli.top.model import Kind, Wanted
+from trellis_cli.top.model import Kind, Wanted, counts, rows
 from trellis_dev.fakes.fake import FakeKube, status_reply
 
 HOST = "whost/wasmcloud-system/uppity-son-5573"
@@ -103,3 +104,17 @@ async def test_numbers_of_hosts_come_from_heartbeats(
     entities = await command._read(ClientSettings(v2_nats="nats://v2:4222"), asked(kind))
     assert opened == ["nats://v2:4222"]
     assert isinstance(entities[HOST]["cpu_percent"], int)
+
+
+async def test_services_of_workloads_are_among_the_services(kube: FakeKube, capsys: pytest.CaptureFixture[str]) -> None:
+    fill(kube, "09", 30)
+    entities = await command._read(ClientSettings(), asked(Kind.SERVICES))
+    [row] = [row for row in rows(Kind.SERVICES, entities, Wanted()) if "svc-unnamed" in row.id]
+    assert row.state == Health.DEGRADED
+    assert row.explained == "service/apps/svc-unnamed"
+    assert counts(Kind.SERVICES, entities)[Health.DEGRADED] > 0
+    command._print(entities, asked(Kind.SERVICES), Format.NAME, no_headers=False)
+    assert "service/svc-unnamed" in capsys.readouterr().out.split()
+    for output in (Format.TABLE, Format.JSON):
+        command._print(entities, asked(Kind.SERVICES), output, no_headers=False)
+        assert "svc-named" in capsys.readouterr().out
