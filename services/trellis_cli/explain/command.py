@@ -67,6 +67,11 @@ KINDS: Final = (
     *POD_KINDS,
 )
 """Kinds with a page."""
+_WITHOUT_PAGE: Final = {
+    "secret": "`trellis secrets check --app NAME`",
+    "workloadreplicaset": "`trellis explain workloaddeployment/NAME`, its owner",
+}
+"""Commands for kinds that have none."""
 
 
 def explain(  # noqa: PLR0913, PLR0917 - options of a command line
@@ -126,8 +131,9 @@ def read_argument(arguments: Sequence[str], namespace: str | None) -> ObjectName
     Raises:
         SettingsError: the words do not name an object with a page.
     """
-    if arguments and arguments[0].partition("/")[0].lower() in {"secret", "secrets"}:
-        raise SettingsError("secrets have no page: use `trellis secrets check --app NAME`")
+    kind = arguments[0].partition("/")[0].partition(".")[0].lower() if arguments else ""
+    if (resolution := _WITHOUT_PAGE.get(kind.removesuffix("s"))) is not None:
+        raise SettingsError(f"{kind} has no page: use {resolution}")
     return read_object(arguments, KINDS, namespace)
 
 

@@ -249,6 +249,8 @@ def test_every_kind_that_has_a_page_is_a_kind_of_the_command_line() -> None:
 def test_a_secret_has_no_page_but_a_command_of_its_own() -> None:
     with pytest.raises(SettingsError, match="`trellis secrets check"):
         read_argument(["secret/team/a"], None)
+    with pytest.raises(SettingsError, match="workloaddeployment/NAME"):
+        read_argument(["workloadreplicasets.runtime.wasmcloud.dev/a"], None)
 
 
 def test_the_nearest_to_the_cause_is_the_answer_and_of_equals_the_first() -> None:
