@@ -124,14 +124,13 @@ def artifact_entity(cluster: Cluster, artifact: ArtifactView) -> Entity:
 def routed_service_entity(cluster: Cluster, service: RoutedService) -> Entity:
     """Return a Service of wasmCloud v2; ``endpoints``: number of its addresses, None if they cannot be read."""
     meta = service.meta
-    slices = cluster.slices_of(meta.namespace, meta.name)
     known = cluster.snapshot.knows(Part.SLICES)
     hosts = {id_ for item in cluster.workloads_behind(service) if (id_ := _host_id(cluster, item.host_id)) is not None}
     return make_entity(SERVICE, meta.namespace, meta.name, routed_service_health(cluster, service)) | {
         "type": service.kind or None,
         "addresses": list(service.addresses),
         "ports": [{"name": port.name or None, "port": port.port} for port in service.ports],
-        "endpoints": len({address for piece in slices for address in piece.addresses}) if known else None,
+        "endpoints": len(cluster.addresses_of(service)) if known else None,
         "deployments": [identity(DEPLOYMENT, meta.namespace, it.meta.name) for it in cluster.deployments_of(service)],
         "hosts": sorted(hosts),
     }
