@@ -13,6 +13,7 @@ from trellis.bus.errors import BusError, BusUnavailable
 from trellis.config.settings import SettingsError
 from trellis.installer_api.redaction import redact_url
 from trellis.kube.errors import Forbidden, KubeError, NotFound, Unauthorized, Unavailable
+from trellis.kube.network_errors import NOT_TRUSTED
 from trellis.read_model.errors import AnswerError
 from trellis_cli.common.messages import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, print_error
 
@@ -24,6 +25,8 @@ class CommandError(AnswerError):
 def advice(error: Exception) -> str:
     """Return the remedy, "" if there is none besides the error text."""
     match error:
+        case Unavailable() if NOT_TRUSTED in error.message:
+            return "set certificate-authority of the cluster in the kubeconfig to the CA of its certificate"
         case Unavailable():
             return "check that the API server runs, or select another with --kubeconfig or --context"
         case Unauthorized():

@@ -21,6 +21,8 @@ from trellis.v2.timings import V2Timings
 
 CONNECTION: Final = "trellis-command-line"
 REPLY_SUBJECT: Final = "_INBOX.>"
+_CHECK_ADDRESS: Final = "check the URL of --v2-nats, and the credentials in TRELLIS_V2_NATS_CREDENTIALS_FILE"
+_CHECK_CA: Final = "use a URL and a CA (TRELLIS_V2_NATS_CA_FILE) that fit the certificate of the server"
 
 
 def subjects(*, replies: bool) -> tuple[str, ...]:
@@ -64,6 +66,7 @@ async def receive(
     found: Listened = await listen(address, CONNECTION, chosen, enough, timings)
     collector.dropped += found.dropped
     error = found.error or found.denied.get(HEARTBEAT_SUBJECT, "")
-    result = collector.result(found.seconds, error=error)
+    resolution = (_CHECK_CA if found.untrusted else _CHECK_ADDRESS) if error else ""
+    result = replace(collector.result(found.seconds, error=error), resolution=resolution)
     denied = found.denied.get(REPLY_SUBJECT, "")
     return replace(result, replies=None, replies_error=denied) if denied else result

@@ -52,6 +52,7 @@ class HostMessages:
 
     ``dropped``: messages beyond the bounds; then a missing heartbeat proves nothing. ``replies``: failed starts by the
     ID of the workload, None if they were not subscribed to; ``replies_error``: why they were not received.
+    ``resolution``: of ``error``, for a user who named this NATS for one page; "" for a listener without an end.
     """
 
     seconds: float = 0.0
@@ -60,6 +61,7 @@ class HostMessages:
     dropped: int = 0
     error: str = ""
     replies_error: str = ""
+    resolution: str = ""
 
     def missed(self, host_id: str, least: float) -> bool:
         """Return whether a heartbeat was to arrive within ``least`` seconds, and did not."""

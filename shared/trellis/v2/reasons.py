@@ -90,5 +90,7 @@ class Reason(StrEnum):
     DELETING = "Deleting"
     SCALED_TO_ZERO = "ScaledToZero"
     HEALTHY = "Healthy"
+    SOURCE_NOT_READ = "SourceNotRead"
+    """A source that the user requested could not be read."""
     READ_INCOMPLETE = "ReadIncomplete"
     """A part could not be read, so the state is unknown."""

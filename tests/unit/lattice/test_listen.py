@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -17,6 +19,7 @@ from trellis.lattice.connection.address import NatsAddress
 from trellis.lattice.connection.listen import Listened, listen
 from trellis.lattice.timings import ListenTimings
 from unit.lattice.test_lying_servers import INFO
+from unit.node_installer.servers import certificates
 
 AUTHORITIES = Path(certifi.where()).read_text(encoding="ascii", errors="ignore")
 SHORT = ListenTimings(listen=0.4, look=0.01, connect=2, goodbye=0.2)
@@ -103,6 +106,7 @@ async def test_a_server_that_is_not_there_is_named_without_a_password() -> None:
     assert found.seconds == 0
     assert lacking(found.error, "127.0.0.1:1") == []
     assert "secret" not in found.error
+    assert not found.untrusted
 
 
 @pytest.mark.parametrize("url", ["nats://", "not a url", "nats://127.0.0.1:99999"])
@@ -141,6 +145,33 @@ async def test_a_server_without_tls_gets_nothing_if_the_address_requires_it() ->
             assert lacking(found.error, "TLS") == []
             assert "secret" not in found.error
     assert not any(line.startswith("CONNECT") for line in server.lines)
+
+
+async def test_a_certificate_of_another_ca_is_told_from_other_errors(tmp_path: Path) -> None:
+    """The client has a valid CA, which did not sign the certificate of the server."""
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(certificates(tmp_path / "server") / "server.pem")
+    certificates(tmp_path / "other")
+    lines: list[bytes] = []
+
+    async def meet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"INFO " + json.dumps(INFO | {"tls_required": True}).encode() + b"\r\n")
+        with contextlib.suppress(OSError):
+            await writer.start_tls(tls)
+            lines.append(await reader.readline())
+        writer.close()
+
+    listener = await asyncio.start_server(meet, "127.0.0.1", 0)
+    try:
+        url = f"tls://user:secret@127.0.0.1:{listener.sockets[0].getsockname()[1]}"
+        found = await Ear().listen(NatsAddress(url, authorities=(tmp_path / "other" / "ca.pem").read_text()))
+    finally:
+        listener.close()
+        await listener.wait_closed()
+    assert found.untrusted
+    assert lacking(found.error, "127.0.0.1", "CERTIFICATE_VERIFY_FAILED") == []
+    assert "secret" not in found.error
+    assert not any(lines)
 
 
 async def test_a_lost_connection_is_the_error_and_its_time_is_kept() -> None:

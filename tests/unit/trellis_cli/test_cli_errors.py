@@ -14,7 +14,7 @@ from support.suite.naming import lacking
 from trellis.bus.errors import BusUnavailable
 from trellis.config.settings import SettingsError
 from trellis.kube.errors import Call, Forbidden, KubeError, NotFound, Unauthorized, Unavailable
-from trellis.kube.network_errors import network_reason
+from trellis.kube.network_errors import NOT_TRUSTED, network_reason
 from trellis_cli.common.errors import CommandError, describe_error, exit_on_error
 
 LIST = Call("LIST", "Node", "nodes")
@@ -29,6 +29,7 @@ def kube_error(kind: type[KubeError]) -> KubeError:
     ("error", "what", "hint"),
     [
         (kube_error(Unavailable), "Node", "--kubeconfig"),
+        (Unavailable(LIST, status=0, reason="", message=f"{NOT_TRUSTED}: x"), "Node", "certificate-authority"),
         (kube_error(Unauthorized), "Unauthorized", "--context"),
         (kube_error(Forbidden), "said the server", "permission"),
         (kube_error(NotFound), '"nodes"', "kubectl get nodes"),

@@ -28,6 +28,7 @@ from trellis.kube.resources import (
     WORKLOADS,
 )
 from trellis.lattice.connection.address import NatsAddress
+from trellis.lattice.connection.listen import Listened
 from trellis.oci.manifests import digest_of
 from trellis.read_model.errors import AnswerError
 from trellis.read_model.health import Health
@@ -46,6 +47,7 @@ from trellis.v2.snapshot import Part
 from trellis_cli.common.objects import ObjectName
 from trellis_cli.common.settings import ClientSettings, client_settings
 from trellis_cli.v2 import page as pages
+from trellis_cli.v2 import receive as receiving
 from trellis_cli.v2.options import Flags, RegistryAccess, Sources, sources_of
 from trellis_cli.v2.page import v2_page
 from trellis_cli.v2.registries import MOST, ask_registries
@@ -146,6 +148,28 @@ async def test_heartbeats_are_received_before_kubernetes_is_read(monkeypatch: py
     assert page.cause.reason == Reason.UNKNOWN_WORKLOADS
     assert asked == [("nats://here", 2, True, kube.now())]
     assert any(request.path.endswith("/workloads") for request in kube.api.requests)
+
+
+@pytest.mark.parametrize(
+    ("result", "named"),
+    [
+        (Listened(error="not-this-ca", untrusted=True), "TRELLIS_V2_NATS_CA_FILE"),
+        (Listened(error="refused"), "--v2-nats"),
+        (Listened(seconds=20), ""),
+    ],
+    ids=["another CA", "no server", "received"],
+)
+async def test_a_nats_that_cannot_be_read_has_its_resolution(
+    monkeypatch: pytest.MonkeyPatch, result: Listened, named: str
+) -> None:
+    async def listen(*_: Any) -> Listened:
+        return result
+
+    monkeypatch.setattr(receiving, "listen", listen)
+    messages = await receiving.receive(NatsAddress("tls://here"), ["h1"], lambda: 0.0)
+    assert messages.error == result.error
+    assert named in messages.resolution
+    assert bool(messages.resolution) is bool(result.error)
 
 
 async def test_no_wasmcloud_v2_is_no_row_and_costs_one_request() -> None:

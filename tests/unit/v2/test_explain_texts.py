@@ -97,7 +97,33 @@ def test_sources_that_were_used_are_not_recommended() -> None:
     assert "--v2-nats" not in line(host_page(heard), "details").text
 
 
-@pytest.mark.parametrize("state", [ImageState.UNKNOWN, ImageState.NOT_FOUND, ImageState.DENIED, ImageState.NOT_TRUSTED])
+def test_a_nats_that_the_user_named_and_that_cannot_be_read_is_a_warning() -> None:
+    snapshot = make_snapshot([make_host()], [make_workload()])
+    failed = HostMessages(error="tls://n:4222: not-this-ca", resolution="another-ca")
+    for page_of in (workload_page, deployment_page, host_page):
+        page = page_of(replace(snapshot, messages=failed))
+        assert page.cause is not None
+        assert page.cause.reason == Reason.SOURCE_NOT_READ
+        assert page.verdict.health is Health.HEALTHY
+        assert lacking(page.headline, "tls://n:4222", "not-this-ca", "another-ca") == []
+        without_user = page_of(replace(snapshot, messages=replace(failed, resolution="")))
+        assert without_user.cause is None
+        assert "not-this-ca" in line(without_user, "nats").text
+    silent = replace(make_snapshot([make_host(seen=9000)]), messages=failed)
+    assert host_page(silent).verdict.health is Health.UNKNOWN
+
+
+def test_a_registry_whose_certificate_is_not_trusted_is_a_warning() -> None:
+    images = {IMAGE: ImageAnswer(ImageState.NOT_TRUSTED, "not-this-ca")}
+    snapshot = make_snapshot([make_host()], [make_workload()], images=images)
+    for page in (workload_page(snapshot), deployment_page(snapshot)):
+        assert page.cause is not None
+        assert page.cause.reason == Reason.SOURCE_NOT_READ
+        assert page.verdict.health is Health.HEALTHY
+        assert lacking(page.headline, "registry.test/app:1", "not-this-ca") == []
+
+
+@pytest.mark.parametrize("state", [ImageState.UNKNOWN, ImageState.NOT_FOUND, ImageState.DENIED])
 def test_the_answer_of_a_registry_is_shown_on_the_page_of_a_workload_that_runs(state: ImageState) -> None:
     snapshot = make_snapshot([make_host()], [make_workload()], images={IMAGE: ImageAnswer(state, "why-not")})
     for page in (workload_page(snapshot), deployment_page(snapshot)):

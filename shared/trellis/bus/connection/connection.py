@@ -213,6 +213,8 @@ def describe(error: BaseException) -> str:
     match error:
         case ConnectionRefusedError():
             return "connection refused"
+        case ssl.SSLCertVerificationError():
+            return f"TLS: {error.reason} ({error.verify_message})"
         case ssl.SSLError():
             return f"TLS: {error.reason or error}"
         case nats.errors.SlowConsumerError():

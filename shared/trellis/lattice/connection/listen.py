@@ -8,6 +8,7 @@ would be missing; a flood ends nothing, because handlers do constant work: dropp
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -34,14 +35,15 @@ _UNUSABLE: Final = "the certificates and the key have to be PEM, without a passw
 class Listened:
     """``seconds``: uninterrupted reception; ``dropped``: at least so many messages were lost by the client.
 
-    ``error``: why it failed or ended early, without credentials; "" if it did not. ``denied``: reasons by subject, if
-    the server denied some of the subscriptions.
+    ``error``: why it failed or ended early, without credentials; "" if it did not. ``untrusted``: the reason is the
+    certificate of the server. ``denied``: reasons by subject, if the server denied some of the subscriptions.
     """
 
     seconds: float = 0.0
     dropped: int = 0
     error: str = ""
     denied: Mapping[str, str] = field(default_factory=dict)
+    untrusted: bool = False
 
 
 async def listen(
@@ -65,8 +67,9 @@ async def listen(
     except CertificateError:
         return Listened(error=_UNUSABLE)
     except (*TROUBLE, ValueError, TypeError) as error:
-        reason = describe(listening.failures[-1] if listening.failures else error)
-        return Listened(error=f"{redact_url(address.url)}: {reason}")
+        cause = listening.failures[-1] if listening.failures else error
+        untrusted = isinstance(cause, ssl.SSLCertVerificationError)
+        return Listened(error=f"{redact_url(address.url)}: {describe(cause)}", untrusted=untrusted)
     else:
         return await listening.receive(enough)
     finally:

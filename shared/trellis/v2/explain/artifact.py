@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from trellis.read_model.explain.page import Explanation, Line, Rank
-from trellis.read_model.explain.subject import Beside, Subject, cause_of, verdict_of
+from trellis.read_model.explain.subject import Beside, Subject, cause_of
 from trellis.read_model.health import Health, Verdict
 from trellis.v2.cluster import Cluster
 from trellis.v2.deployments import ArtifactView
-from trellis.v2.explain.operator import operator_lines
-from trellis.v2.explain.starting import image_trouble
+from trellis.v2.explain.operator import operator_lines, source_line, verdict_with_operator
+from trellis.v2.explain.starting import image_trouble, untrusted_resolution
 from trellis.v2.explain.text import unknown
 from trellis.v2.explain.workload import WANTED, manifest_of
 from trellis.v2.fields import listed
@@ -34,12 +34,12 @@ _SHOWN: Final = 5
 def explain_artifact(snapshot: Snapshot, artifact: ArtifactView, beside: Beside) -> Explanation:
     """Return the page of an Artifact."""
     chain = [*_chain(Cluster(snapshot), artifact)]
-    return SUBJECT.page(manifest_of(artifact.meta), chain, beside, verdict_of(cause_of(chain), Reason.HEALTHY))
+    return SUBJECT.page(manifest_of(artifact.meta), chain, beside, verdict_with_operator(chain))
 
 
 def artifact_health(cluster: Cluster, artifact: ArtifactView) -> Verdict:
     """Return the health of an Artifact."""
-    return verdict_of(cause_of(_chain(cluster, artifact)), Reason.HEALTHY)
+    return verdict_with_operator([*_chain(cluster, artifact)])
 
 
 def artifact_cause(cluster: Cluster, artifact: ArtifactView) -> Line | None:
@@ -120,4 +120,4 @@ def _registry(cluster: Cluster, artifact: ArtifactView) -> Iterator[Line]:
         plain = "; its registry speaks plain http, and hosts require https by default" if answer.plain else ""
         yield Line("registry", f"{image} exists{plain}", well=True)
     else:
-        yield Line("registry", f"{image}: {answer.detail or 'no answer'}")
+        yield source_line("registry", f"{image} not read: {answer.detail or 'no answer'}", untrusted_resolution(answer))

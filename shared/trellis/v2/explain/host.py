@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from trellis.read_model.explain.page import Explanation, Line, Rank
-from trellis.read_model.explain.subject import Beside, Subject, cause_of, verdict_of
+from trellis.read_model.explain.subject import Beside, Subject, cause_of
 from trellis.read_model.health import Health, Verdict
 from trellis.v2.cluster import Cluster
 from trellis.v2.explain.hosting import heartbeat_missing, host_trouble
-from trellis.v2.explain.operator import operator_lines
+from trellis.v2.explain.operator import operator_lines, verdict_with_operator
 from trellis.v2.explain.pods import pod_line
 from trellis.v2.explain.routing import refused_address
 from trellis.v2.explain.text import in_seconds, labels_shown, number_of, unknown
@@ -34,24 +34,17 @@ def explain_host(snapshot: Snapshot, host: HostView, beside: Beside) -> Explanat
     cluster = Cluster(snapshot)
     chain = [*_chain(cluster, host)]
     lines = [*chain, *_failed(cluster, host), _details(cluster, host)]
-    return SUBJECT.page(manifest_of(host.meta), lines, beside, _verdict(chain))
+    return SUBJECT.page(manifest_of(host.meta), lines, beside, verdict_with_operator(chain))
 
 
 def host_health(cluster: Cluster, host: HostView) -> Verdict:
     """Return the health of a Host."""
-    return _verdict([*_chain(cluster, host)])
+    return verdict_with_operator([*_chain(cluster, host)])
 
 
 def host_cause(cluster: Cluster, host: HostView) -> Line | None:
     """Return the cause of a Host that is not healthy, None if it is: as its page has it."""
     return cause_of(_chain(cluster, host))
-
-
-def _verdict(chain: list[Line]) -> Verdict:
-    cause = cause_of(chain)
-    if cause is not None and cause.rank is Rank.SERVICE:
-        return Verdict(Health.UNKNOWN, cause.reason, cause.shown)
-    return verdict_of(cause, Reason.HEALTHY)
 
 
 def _chain(cluster: Cluster, host: HostView) -> Iterator[Line]:

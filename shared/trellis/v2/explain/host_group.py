@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from trellis.read_model.explain.page import Explanation, Line, Rank
-from trellis.read_model.explain.subject import Beside, Subject, cause_of, verdict_of
+from trellis.read_model.explain.subject import Beside, Subject, cause_of
 from trellis.read_model.health import Health, Verdict
 from trellis.v2.cluster import Cluster
 from trellis.v2.explain.hosting import deletion_of, host_trouble
-from trellis.v2.explain.operator import operator_lines
+from trellis.v2.explain.operator import operator_lines, verdict_with_operator
 from trellis.v2.explain.pods import grouped, pod_trouble, state_of
 from trellis.v2.explain.text import unknown
 from trellis.v2.explain.workload import WANTED
@@ -33,24 +33,17 @@ def explain_host_group(snapshot: Snapshot, group: HostGroup, beside: Beside) -> 
     cluster = Cluster(snapshot)
     chain = [*_chain(cluster, group)]
     found = {"metadata": {"namespace": group.namespace, "name": group.name}}
-    return SUBJECT.page(found, [*chain, *_members(cluster, group)], beside, _verdict(chain))
+    return SUBJECT.page(found, [*chain, *_members(cluster, group)], beside, verdict_with_operator(chain))
 
 
 def host_group_health(cluster: Cluster, group: HostGroup) -> Verdict:
     """Return the health of a host group."""
-    return _verdict([*_chain(cluster, group)])
+    return verdict_with_operator([*_chain(cluster, group)])
 
 
 def host_group_cause(cluster: Cluster, group: HostGroup) -> Line | None:
     """Return the cause of a host group that is not healthy, None if it is: as its page has it."""
     return cause_of(_chain(cluster, group))
-
-
-def _verdict(chain: list[Line]) -> Verdict:
-    cause = cause_of(chain)
-    if cause is not None and cause.rank is Rank.SERVICE:
-        return Verdict(Health.UNKNOWN, cause.reason, cause.shown)
-    return verdict_of(cause, Reason.HEALTHY)
 
 
 def _chain(cluster: Cluster, group: HostGroup) -> Iterator[Line]:

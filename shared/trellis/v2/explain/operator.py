@@ -5,8 +5,11 @@ Pure. In: the judgement of a cluster. Out: steps. Called by all pages.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from trellis.read_model.explain.page import Line, Rank
-from trellis.read_model.health import Health
+from trellis.read_model.explain.subject import cause_of
+from trellis.read_model.health import Health, Verdict
 from trellis.v2.cluster import Cluster
 from trellis.v2.explain.text import in_seconds, number_of
 from trellis.v2.operator import Judgement, State
@@ -38,6 +41,21 @@ def _clock(cluster: Cluster) -> list[Line]:
     direction = "ahead of" if lead > 0 else "behind"
     text = f"the clock of the runtime-operator is {in_seconds(abs(lead))} {direction} that of the API server"
     return [Line("clock", f"{text}: the times that it wrote are corrected for this page")]
+
+
+def source_line(about: str, text: str, do: str) -> Line:
+    """Return the step for a source that could not be read: a warning if its user can resolve that, neutral if not."""
+    if not do:
+        return Line(about, text)
+    return Line(about, text, False, do, Rank.SERVICE, Reason.SOURCE_NOT_READ, Health.HEALTHY)
+
+
+def verdict_with_operator(chain: Sequence[Line]) -> Verdict:
+    """Return the health of an object that is unknown without the operator; a warning does not change it."""
+    cause = cause_of(chain)
+    if cause is None or cause.state is Health.HEALTHY:
+        return Verdict(Health.HEALTHY, Reason.HEALTHY, cause.shown if cause is not None else "")
+    return cause.verdict
 
 
 def cut_off(cluster: Cluster, rank: Rank) -> Line:
@@ -79,7 +97,7 @@ def _nats(cluster: Cluster) -> list[Line]:
         return []
     lines = [Line("replies", f"not received: {messages.replies_error}")] if messages.replies_error else []
     if messages.error:
-        return [Line("nats", f"NATS of the hosts not read: {messages.error}"), *lines]
+        return [source_line("nats", f"NATS of the hosts not read: {messages.error}", messages.resolution), *lines]
     more = f", {messages.dropped} messages beyond the bounds dropped" if messages.dropped else ""
     text = f"heartbeats of {number_of(len(messages.hosts), 'host')} in {in_seconds(messages.seconds)}{more}"
     if cluster.unregistered:

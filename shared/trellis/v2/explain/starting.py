@@ -16,6 +16,7 @@ from typing import Final
 from trellis.read_model.explain.page import Line, Rank
 from trellis.v2.cluster import Cluster
 from trellis.v2.explain.hosting import outdated, timed_out, unanswered
+from trellis.v2.explain.operator import source_line
 from trellis.v2.explain.text import host_named
 from trellis.v2.fields import listed
 from trellis.v2.images import ImageAnswer, ImageState, image_key
@@ -123,7 +124,15 @@ def registry_lines(cluster: Cluster, namespace: str, parts: Iterable[PartView]) 
             detail = f"; {answer.detail}" if answer.detail else ""
             yield Line("registry", f"{part.image} exists{detail}")
         else:
-            yield Line("registry", f"{part.image} not read: {answer.detail or 'no answer'}")
+            text = f"{part.image} not read: {answer.detail or 'no answer'}"
+            yield source_line("registry", text, untrusted_resolution(answer))
+
+
+def untrusted_resolution(answer: ImageAnswer) -> str:
+    """Return what to do if the certificate of a registry is not trusted by this command, "" for any other answer."""
+    if answer.state is not ImageState.NOT_TRUSTED:
+        return ""
+    return "have this command trust the CA of its certificate, and name the registry as the certificate does"
 
 
 def _image(cluster: Cluster, workload: WorkloadView) -> Line:
