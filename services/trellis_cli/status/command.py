@@ -1,4 +1,4 @@
-"""``trellis status``: leaders, rollout, host groups, applications, the bus and the API server.
+"""``trellis status``: leaders, rollout, host groups, applications, Wasm pods, the bus and the API server.
 
 In: flags. Out: a table or JSON, and exit status 1 if there is a problem. Called by the command line. Writes nothing.
 Invariant: parts are read independently; a part that is unreachable or forbidden is a row with the error.
@@ -7,8 +7,8 @@ Invariant: parts are read independently; a part that is unreachable or forbidden
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
@@ -29,6 +29,7 @@ from trellis.read_model.explain.service import REFLECTOR
 from trellis.read_model.reading.cluster import PERMISSIONS, Reading
 from trellis.read_model.reading.explained import pending_cause, warned
 from trellis.read_model.reading.leaders import read_claim, read_leadership
+from trellis.read_model.reading.wasm_pods import read_wasm_pods
 from trellis_cli.apps.row import NAME, UNKNOWN, read_applications
 from trellis_cli.circuit_breaker.command import read_rows
 from trellis_cli.common.errors import advice, describe_error, exit_on_error
@@ -58,6 +59,8 @@ from trellis_cli.status.rows import (
     unknown_service,
 )
 from trellis_cli.status.served import list_or_row
+from trellis_cli.status.wasm_pods import UNKNOWN as WASM_PODS_UNKNOWN
+from trellis_cli.status.wasm_pods import WASM_PODS, wasm_pods_part, workload_parts
 from trellis_cli.v2.row import PART as V2
 from trellis_cli.v2.row import UNKNOWN as V2_UNKNOWN
 from trellis_cli.v2.status import read_v2
@@ -97,15 +100,19 @@ class Status:
     secrets: Part
     controllers: Part
     bus: Part
+    wasm_pods: Part
     wasmcloud_v2: Part | None = None
     """None if the cluster has no wasmCloud v2."""
+    workloads: Sequence[Part] = field(default=(), kw_only=True)
+    """Workloads of Wasm pods with a problem; JSON has all in the row of Wasm pods."""
 
     @property
     def parts(self) -> tuple[Part, ...]:
         """All rows."""
         kinds = (self.hosts, self.applications, self.reflected_services, self.secrets, self.controllers)
         other = () if self.wasmcloud_v2 is None else (self.wasmcloud_v2,)
-        return (self.kubernetes, *self.services, self.rollout, self.breakers, *kinds, *other, self.bus)
+        pods = (self.wasm_pods, *self.workloads)
+        return (self.kubernetes, *self.services, self.rollout, self.breakers, *pods, *kinds, *other, self.bus)
 
     @property
     def ok(self) -> bool | None:
@@ -121,6 +128,7 @@ class Status:
             "services": [part.document() for part in self.services],
             "rollout": self.rollout.document(),
             "circuit_breakers": self.breakers.document(),
+            "wasm_pods": self.wasm_pods.document(),
             "hosts": self.hosts.document(),
             "applications": self.applications.document(),
             "reflected_services": self.reflected_services.document(),
@@ -144,7 +152,9 @@ def status(
     null, and `unread` of the part names the missing permission. JSON: `ok`; `kubernetes {ok, problem, server,
     version}`; `services [{ok, problem, name, holder, renewed_seconds_ago}]`, with `installation`, the holder of the
     nodes; `rollout {ok, problem, in_progress, halted, counts, causes, shims}`; `circuit_breakers {ok, problem, open
-    [rows of circuit-breaker status]}`; `hosts {ok, problem, groups, hosts, hosts_ready, unhealthy, causes,
+    [rows of circuit-breaker status]}`; `wasm_pods {ok, problem, count, pods, pods_ready, states, workloads [{kind,
+    namespace, name, runtime_class, shim, executor, desired, pods, ready, health, reason, message}]}`, the owners of
+    pods with the RuntimeClass of a Shim; `hosts {ok, problem, groups, hosts, hosts_ready, unhealthy, causes,
     holder}`; `applications {ok, problem, count, phases, unhealthy [namespace/name], causes, holder}`;
     `reflected_services {ok, problem, services, without_endpoints [namespace/name], unreached, causes, holder}`, the
     Services of applications; `secrets {ok, problem, grants, without_effect, causes, pods, pods_ready}`;
@@ -178,11 +188,12 @@ async def _look(settings: ClientSettings) -> Status:
                 CONTROLLERS: read_controllers(kube, namespace),
             },
         )
-        (kubernetes, bus, *rows), v2 = await asyncio.gather(
+        (kubernetes, bus, *rows), v2, (wasm_pods, workloads) = await asyncio.gather(
             asyncio.gather(
                 _kubernetes(kube), _bus(settings), *services, *(_guarded(name, part) for name, part in parts.items())
             ),
             _v2(kube, namespace),
+            _wasm_pods(kube, namespace),
         )
     led, rest = tuple(rows[: len(services)]), dict(zip(parts, rows[len(services) :], strict=True))
     return Status(
@@ -196,6 +207,8 @@ async def _look(settings: ClientSettings) -> Status:
         secrets=rest[SECRETS],
         controllers=rest[CONTROLLERS],
         wasmcloud_v2=v2,
+        wasm_pods=wasm_pods,
+        workloads=workloads,
         bus=bus,
     )
 
@@ -214,6 +227,16 @@ async def _v2(kube: Kube, namespace: str) -> Part | None:
         return await read_v2(kube, namespace)
     except KubeError as error:
         return _because(Part(V2, "unknown", data=dict(V2_UNKNOWN)), error)
+
+
+async def _wasm_pods(kube: Kube, namespace: str) -> tuple[Part, Sequence[Part]]:
+    """Return the row of Wasm pods, and those of the workloads with a problem."""
+    reading = Reading(kube, namespace)
+    try:
+        found = await read_wasm_pods(reading)
+    except KubeError as error:
+        return _because(Part(WASM_PODS, "unknown", data=dict(WASM_PODS_UNKNOWN)), error), ()
+    return _with_notes(wasm_pods_part(found.snapshot, found.workloads), reading), workload_parts(found.workloads)
 
 
 def _because(part: Part, error: KubeError) -> Part:

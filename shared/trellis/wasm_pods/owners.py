@@ -55,6 +55,7 @@ class ExecutorView:
     name: str
     creates_deployment: bool = False
     runtime_class: str = ""
+    namespace: str = ""
 
 
 def view_runtime_class(manifest: object) -> RuntimeClassView:
@@ -73,6 +74,7 @@ def view_executor(manifest: object) -> ExecutorView:
     spec = mapping(manifest, "spec")
     return ExecutorView(
         name=text(mapping(manifest, "metadata"), "name"),
+        namespace=text(mapping(manifest, "metadata"), "namespace"),
         creates_deployment=spec.get("createDeployment") is True,
         runtime_class=text(mapping(spec, "deploymentConfig"), "runtimeClassName"),
     )

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
+from typing import Final
 
 from trellis.provisioning.shims import ShimView
 from trellis.provisioning.views import NodeTaint, NodeView
@@ -54,6 +55,14 @@ class Snapshot:
     def knows(self, part: Part) -> bool:
         """Return whether a part is known."""
         return part not in self.unread
+
+    def of(
+        self, pods: Sequence[WasmPod], deployment: OwnerView | None = None, executor: ExecutorView | None = None
+    ) -> Snapshot:
+        """Return the snapshot of one owner in the same cluster. It shares the lookups: a table has many owners."""
+        found = replace(self, pods=pods, deployment=deployment, executor=executor)
+        vars(found).update({name: getattr(self, name) for name in _LOOKUPS})
+        return found
 
     def runtime_class(self, name: str) -> RuntimeClassView | None:
         """Return the RuntimeClass of a name, None if there is none or if it is not known."""
@@ -110,3 +119,6 @@ class Snapshot:
             if event.uid:
                 found[event.uid].append(event)
         return found
+
+
+_LOOKUPS: Final = tuple(name for name, value in vars(Snapshot).items() if isinstance(value, cached_property))

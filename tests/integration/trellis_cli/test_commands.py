@@ -188,7 +188,10 @@ async def test_status_is_fine_when_everything_is(world: World, tmp_path: Path) -
     assert services["provisioner"]["holder"] == "provisioner-7"
     assert "TRELLIS_EVENTS" in {stream["name"] for stream in found["bus"]["streams"]}
     # Host groups and controllers of other tests are in this cluster, too.
-    others = [found[name]["ok"] for name in ("hosts", "applications", "reflected_services", "secrets", "controllers")]
+    others = [
+        found[name]["ok"]
+        for name in ("hosts", "applications", "reflected_services", "secrets", "controllers", "wasm_pods")
+    ]
     assert found["ok"] is all(others)
     assert (done.returncode == 0) is found["ok"], done.stdout
 

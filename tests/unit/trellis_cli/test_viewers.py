@@ -146,7 +146,7 @@ def test_only_a_problem_changes_the_exit_status(
     ok: bool | None,
     ended: int,
 ) -> None:
-    found = replace(Status(FINE, (FINE,), *[FINE] * 8), hosts=parts[0], secrets=parts[1])
+    found = replace(Status(FINE, (FINE,), *[FINE] * 9), hosts=parts[0], secrets=parts[1])
     monkeypatch.setattr(status, "_look", AsyncMock(return_value=found))
     code: object = 0
     try:

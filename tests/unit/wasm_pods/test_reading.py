@@ -20,7 +20,6 @@ from support.wasm_pods.objects import (
     spin_app,
     workload,
 )
-from trellis.kube.errors import NotFound
 from trellis.kube.resources import (
     CRON_JOBS,
     DAEMON_SETS,
@@ -36,6 +35,7 @@ from trellis.kube.resources import (
     STATEFUL_SETS,
     Resource,
 )
+from trellis.read_model.errors import AnswerError
 from trellis.read_model.explain.page import Explanation
 from trellis.read_model.health import Health
 from trellis.read_model.reading.cluster import Reading
@@ -211,7 +211,7 @@ async def test_a_spin_app_without_its_executor_has_that_cause() -> None:
 
 
 async def test_spin_apps_of_a_cluster_without_spinkube_are_an_error() -> None:
-    with pytest.raises(NotFound):
+    with pytest.raises(AnswerError):
         await explained(kube_of(*WORLD), "spinapp")
 
 

@@ -9,40 +9,33 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Final
 
-from trellis.installer_api.redaction import redact_url
-from trellis.kube.errors import Forbidden, KubeError, NotFound
-from trellis.kube.permissions import missing_right
 from trellis.kube.resources import (
     CRON_JOBS,
     DAEMON_SETS,
     DEPLOYMENTS,
     EVENTS,
     JOBS,
-    NODES,
     PODS,
-    RUNTIME_CLASSES,
-    SHIMS,
     SPIN_APP_EXECUTORS,
     SPIN_APPS,
     STATEFUL_SETS,
     Manifest,
     Resource,
 )
-from trellis.provisioning.nodes_and_jobs import view_node
-from trellis.provisioning.shims import view_shim
 from trellis.read_model.explain.page import Explanation
 from trellis.read_model.explain.subject import Beside, Subject
 from trellis.read_model.reading.cluster import Reading
 from trellis.read_model.reading.find import find
+from trellis.read_model.reading.wasm_parts import WARNING, PartReads, read_logs, read_shared
 from trellis.wasm_pods.explain.containers import failing
 from trellis.wasm_pods.explain.owner import SUBJECTS as OWNERS
 from trellis.wasm_pods.explain.owner import explain_owner
 from trellis.wasm_pods.explain.pod import SUBJECT as POD
 from trellis.wasm_pods.explain.pod import explain_pod
-from trellis.wasm_pods.owners import OwnerView, view_executor, view_owner, view_runtime_class
+from trellis.wasm_pods.owners import OwnerView, view_executor, view_owner
 from trellis.wasm_pods.pods import WasmPod, view_event, view_pod
 from trellis.wasm_pods.snapshot import Part, Snapshot
 
@@ -59,40 +52,9 @@ KINDS: Final = tuple(RESOURCES)
 """Kinds with a page here."""
 LOGS_MOST: Final = 3
 """Pods of an owner whose logs are read: pods of one owner end for the same cause."""
-LOG_LINES: Final = 10
-LOG_BYTES: Final = 16384
-"""The kubelet cuts the end of longer lines."""
 _JOB_NAME: Final = "job-name"
 """Label of the pods of a Job; Kubernetes 1.27 added one with a prefix and kept it."""
-_WARNING: Final = "type=Warning"
-_ABOUT_PODS: Final = f"{_WARNING},involvedObject.kind=Pod"
-
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """The reads of one page. ``unread``: parts that could not be read, with the reason."""
-
-    reading: Reading
-    unread: dict[Part, str] = field(default_factory=dict)
-
-    async def list(self, part: Part, res: Resource, namespace: str | None = None, **selectors: str) -> list[Manifest]:
-        """Return the objects of a part; none, with a reason, if they cannot be read; raises KubeError."""
-        labels, fields = selectors.get("labels"), selectors.get("fields")
-        try:
-            found = await self.reading.kube.list(res, namespace, label_selector=labels, field_selector=fields)
-        except Forbidden as error:
-            self.reading.lacks(error, res)
-            self.lost(part, error)
-        except NotFound:
-            self.unread[part] = f"the API server does not serve {res.definition}"
-        else:
-            return found.items
-        return []
-
-    def lost(self, part: Part, error: KubeError) -> None:
-        """Note a part that could not be read."""
-        right = missing_right(error)
-        self.unread[part] = f"this account cannot {right}" if right else str(error)
+_ABOUT_PODS: Final = f"{WARNING},involvedObject.kind=Pod"
 
 
 async def pods_page(reading: Reading, kind: str, name: str, namespace: str | None) -> Explanation:
@@ -105,17 +67,17 @@ async def pods_page(reading: Reading, kind: str, name: str, namespace: str | Non
     """
     res = RESOURCES[kind]
     found = await find(reading, res, _subject(res), name, namespace)
-    read, place, uid = _Read(reading), str(found["metadata"]["namespace"]), str(found["metadata"]["uid"])
+    read, place, uid = PartReads(reading), str(found["metadata"]["namespace"]), str(found["metadata"]["uid"])
     if kind == "pod":
-        about = f"{_WARNING},involvedObject.uid={uid}"
-        shared, events = await asyncio.gather(_shared(read), read.list(Part.EVENTS, EVENTS, place, fields=about))
+        about = f"{WARNING},involvedObject.uid={uid}"
+        shared, events = await asyncio.gather(read_shared(read), read.list(Part.EVENTS, EVENTS, place, fields=about))
         snapshot = await _with_logs(read, _snapshot(shared, read, [view_pod(found)], events))
         return explain_pod(snapshot, snapshot.pods[0], found, Beside(events=events, notes=reading.notes))
     owner, lists = view_owner(res.kind, found), _events_beside(read, place, uid)
     if kind == "spinapp":
-        shared, events, more = await asyncio.gather(_shared(read), lists, _of_spin_app(read, owner))
+        shared, events, more = await asyncio.gather(read_shared(read), lists, _of_spin_app(read, owner))
     else:
-        shared, events, more = await asyncio.gather(_shared(read), lists, _of_owner(read, owner))
+        shared, events, more = await asyncio.gather(read_shared(read), lists, _of_owner(read, owner))
     snapshot = _snapshot(shared, read, more.pods, events)
     snapshot = replace(snapshot, deployment=more.deployment, executor=more.executor)
     snapshot = await _with_logs(read, snapshot)
@@ -126,35 +88,16 @@ def _subject(res: Resource) -> Subject:
     return POD if res is PODS else OWNERS[res.kind]
 
 
-async def _shared(read: _Read) -> Snapshot:
-    """Return what each page needs: RuntimeClasses, Nodes and Shims."""
-    classes, nodes, shims = await asyncio.gather(
-        read.list(Part.CLASSES, RUNTIME_CLASSES), read.list(Part.NODES, NODES), _shims(read)
-    )
-    return Snapshot(
-        classes=[*map(view_runtime_class, classes)], nodes=[*map(view_node, nodes)], shims=[*map(view_shim, shims)]
-    )
-
-
-async def _shims(read: _Read) -> list[Manifest]:
-    """Return the Shims; none where the kind is not defined."""
-    found = await read.reading.list(SHIMS)
-    if not read.reading.knows(SHIMS):
-        note = next((line.text for line in read.reading.notes if SHIMS.kind in line.text), "they could not be read")
-        read.unread[Part.SHIMS] = note.partition(", so ")[0]
-    return found
-
-
-async def _events_beside(read: _Read, namespace: str, uid: str) -> list[Manifest]:
+async def _events_beside(read: PartReads, namespace: str, uid: str) -> list[Manifest]:
     """Return the warnings about an owner and about all pods of its namespace."""
     own, pods = await asyncio.gather(
-        read.list(Part.EVENTS, EVENTS, namespace, fields=f"{_WARNING},involvedObject.uid={uid}"),
+        read.list(Part.EVENTS, EVENTS, namespace, fields=f"{WARNING},involvedObject.uid={uid}"),
         read.list(Part.EVENTS, EVENTS, namespace, fields=_ABOUT_PODS),
     )
     return [*own, *pods]
 
 
-async def _of_owner(read: _Read, owner: OwnerView) -> Snapshot:
+async def _of_owner(read: PartReads, owner: OwnerView) -> Snapshot:
     """Return the pods of a workload of Kubernetes."""
     place = owner.meta.namespace
     if owner.kind == "CronJob":
@@ -180,7 +123,7 @@ def _owns(owner: OwnerView, pod: WasmPod) -> bool:
     return bool(owner.meta.uid) and pod.meta.owner == owner.meta.uid
 
 
-async def _of_spin_app(read: _Read, app: OwnerView) -> Snapshot:
+async def _of_spin_app(read: PartReads, app: OwnerView) -> Snapshot:
     """Return the executor, the Deployment and the pods of a SpinApp."""
     place = app.meta.namespace
     executors, deployments = await asyncio.gather(
@@ -194,36 +137,11 @@ async def _of_spin_app(read: _Read, app: OwnerView) -> Snapshot:
     return replace(await _of_owner(read, own[0]), deployment=own[0], executor=executor)
 
 
-def _snapshot(shared: Snapshot, read: _Read, pods: Sequence[WasmPod], events: Sequence[Manifest]) -> Snapshot:
+def _snapshot(shared: Snapshot, read: PartReads, pods: Sequence[WasmPod], events: Sequence[Manifest]) -> Snapshot:
     return replace(shared, pods=pods, events=[*map(view_event, events)], unread=read.unread)
 
 
-async def _with_logs(read: _Read, snapshot: Snapshot) -> Snapshot:
+async def _with_logs(read: PartReads, snapshot: Snapshot) -> Snapshot:
     """Return a snapshot with the last lines of the containers that ended with an error, of a few pods."""
     wanted = [pod for pod in snapshot.pods if failing(pod) is not None][:LOGS_MOST]
-    found = await asyncio.gather(*(_log(read, pod) for pod in wanted))
-    logs = {pod.meta.uid: lines for pod, lines in zip(wanted, found, strict=True)}
-    return replace(snapshot, logs=logs, unread=read.unread)
-
-
-async def _log(read: _Read, pod: WasmPod) -> Sequence[str]:
-    """Return the last lines of the container of a pod that ended; none without permission, or without a log."""
-    item = failing(pod)
-    assert item is not None  # the caller has checked it
-    try:
-        text = await read.reading.kube.pod_log(
-            pod.meta.namespace,
-            pod.meta.name,
-            item.name,
-            tail_lines=LOG_LINES,
-            limit_bytes=LOG_BYTES,
-            previous=item.running,
-        )
-    except Forbidden as error:
-        read.lost(Part.LOGS, error)
-    except KubeError as error:
-        # The kubelet has removed the log, or does not answer: the rest of the page does not need it.
-        read.unread[Part.LOGS] = str(error)
-    else:
-        return redact_url(text).splitlines()
-    return ()
+    return replace(snapshot, logs=await read_logs(read, wanted), unread=read.unread)

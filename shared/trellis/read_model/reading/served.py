@@ -2,7 +2,8 @@
 
 In: a connection, a kind. Out: its objects, or None if it is not defined. Called by commands, by code that reads pages
 and rows, and by the watches of a viewer; writes nothing. Invariant: after a 404 response for a kind, only a 404
-response for its CRD proves that it has no objects; a kind of Kubernetes itself always has a list.
+response for its CRD, or for the API group of SpinKube, proves that it has no objects; a kind of Kubernetes itself
+always has a list.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from typing import Final
 from trellis.crds.kinds import BY_DIRECTORY, Kind
 from trellis.kube.client import Kube
 from trellis.kube.crd_ownership import Place, Standing, standing_of
+from trellis.kube.discovery import served_versions
 from trellis.kube.errors import KubeError, NotFound, Unavailable
 from trellis.kube.permissions import missing_right
-from trellis.kube.resources import API_SERVICES, DEFINITIONS, Manifest, Resource
+from trellis.kube.resources import API_SERVICES, DEFINITIONS, SPIN_APPS, Manifest, Resource
 from trellis.read_model.errors import AnswerError
 
 _OURS: Final = {kind.name: kind for kinds in BY_DIRECTORY.values() for kind in kinds}
@@ -57,6 +59,8 @@ async def require_undefined(kube: Kube, res: Resource, error: NotFound | Unavail
     """
     kind = _OURS.get(f"{res.plural}.{res.group}")
     if kind is None:
+        if res.group == SPIN_APPS.group and isinstance(error, NotFound) and not await served_versions(kube, res.group):
+            return  # a cluster without SpinKube
         raise error
     try:
         _, standing, _ = await look_at(kube, kind)

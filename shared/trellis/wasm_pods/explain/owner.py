@@ -36,6 +36,11 @@ def explain_owner(snapshot: Snapshot, owner: OwnerView, found: Manifest, beside:
     return SUBJECTS[owner.kind].page(found, chain, beside, _verdict(chain))
 
 
+def owner_health(snapshot: Snapshot, owner: OwnerView) -> Verdict:
+    """Return the health of an owner, as its page has it."""
+    return _verdict([*_chain(snapshot, owner)])
+
+
 def _verdict(chain: Sequence[Line]) -> Verdict:
     cause = cause_of(chain)
     idle = next((line for line in chain if line.reason in _IDLE), None)
@@ -92,7 +97,7 @@ def _workload(snapshot: Snapshot, owner: OwnerView) -> Iterator[Line]:
     if owner.suspended or owner.wanted == 0:
         yield from _idle(snapshot, owner)
         return
-    pods = _relevant(snapshot, owner)
+    pods = counted_pods(owner, snapshot.pods)
     ready = sum(pod.works for pod in pods)
     well = bool(pods) and ready == len(pods)
     line = placing.runtime_class(snapshot, replace(owner.template, ready=well))
@@ -125,9 +130,9 @@ def _idle(snapshot: Snapshot, owner: OwnerView) -> Iterator[Line]:
         yield placing.no_node(snapshot, owner.template) or nothing
 
 
-def _relevant(snapshot: Snapshot, owner: OwnerView) -> list[WasmPod]:
+def counted_pods(owner: OwnerView, every: Sequence[WasmPod]) -> list[WasmPod]:
     """Return the pods that count: those that end have a successor, except the failed ones of a Job."""
-    pods = [pod for pod in snapshot.pods if not pod.meta.deleting]
+    pods = [pod for pod in every if not pod.meta.deleting]
     if owner.kind in {"Job", "CronJob"}:
         return pods
     return [pod for pod in pods if not pod.over] or pods

@@ -12,6 +12,7 @@ from typing import Final
 
 from trellis.read_model.explain.page import Explanation, Line, Manifest, Rank
 from trellis.read_model.explain.subject import Beside, Subject, cause_of, verdict_of
+from trellis.read_model.health import Verdict
 from trellis.wasm_pods.explain import containers, placing
 from trellis.wasm_pods.explain.lines import short, waits, wrong
 from trellis.wasm_pods.pods import WasmPod
@@ -27,6 +28,11 @@ def explain_pod(snapshot: Snapshot, pod: WasmPod, found: Manifest, beside: Besid
     """Return the page of a pod; ``found``: its manifest."""
     chain = [*_chain(snapshot, pod)]
     return SUBJECT.page(found, chain, beside, verdict_of(cause_of(chain), Reason.HEALTHY))
+
+
+def pod_health(snapshot: Snapshot, pod: WasmPod) -> Verdict:
+    """Return the health of a pod, as its page has it."""
+    return verdict_of(pod_cause(snapshot, pod), Reason.HEALTHY)
 
 
 def pod_cause(snapshot: Snapshot, pod: WasmPod) -> Line | None:

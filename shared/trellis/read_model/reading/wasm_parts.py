@@ -1,0 +1,105 @@
+"""Reads the parts of a snapshot of Wasm pods, with the permissions of the reader.
+
+In: a reader with its permissions. Out: manifests, views, log lines, and the reasons of what could not be read. Called
+by the readers of pages and of the table of Wasm pods. Writes nothing. Invariant: a part without permission is unread
+with the reason, and a note names it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from trellis.installer_api.redaction import redact_url
+from trellis.kube.errors import Forbidden, KubeError, NotFound
+from trellis.kube.permissions import missing_right
+from trellis.kube.resources import NODES, RUNTIME_CLASSES, SHIMS, Manifest, Resource
+from trellis.provisioning.nodes_and_jobs import view_node
+from trellis.provisioning.shims import view_shim
+from trellis.read_model.reading.cluster import Reading
+from trellis.wasm_pods.explain.containers import failing
+from trellis.wasm_pods.owners import view_runtime_class
+from trellis.wasm_pods.pods import WasmPod
+from trellis.wasm_pods.snapshot import Part, Snapshot
+
+WARNING: Final = "type=Warning"
+LOG_LINES: Final = 10
+LOG_BYTES: Final = 16384
+"""The kubelet cuts the end of longer lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartReads:
+    """The reads of one page or table. ``unread``: parts that could not be read, with the reason."""
+
+    reading: Reading
+    unread: dict[Part, str] = field(default_factory=dict)
+
+    async def list(self, part: Part, res: Resource, namespace: str | None = None, **selectors: str) -> list[Manifest]:
+        """Return the objects of a part; none, with a reason, if they cannot be read; raises KubeError."""
+        labels, fields = selectors.get("labels"), selectors.get("fields")
+        try:
+            found = await self.reading.kube.list(res, namespace, label_selector=labels, field_selector=fields)
+        except Forbidden as error:
+            self.reading.lacks(error, res)
+            self.lost(part, error)
+        except NotFound:
+            self.unread[part] = f"the API server does not serve {res.definition}"
+        else:
+            return found.items
+        return []
+
+    def lost(self, part: Part, error: KubeError) -> None:
+        """Note a part that could not be read."""
+        right = missing_right(error)
+        self.unread[part] = f"this account cannot {right}" if right else str(error)
+
+
+async def read_shared(read: PartReads) -> Snapshot:
+    """Return what pages and tables need: RuntimeClasses, Nodes and Shims."""
+    classes, nodes, shims = await asyncio.gather(
+        read.list(Part.CLASSES, RUNTIME_CLASSES), read.list(Part.NODES, NODES), _shims(read)
+    )
+    return Snapshot(
+        classes=[*map(view_runtime_class, classes)], nodes=[*map(view_node, nodes)], shims=[*map(view_shim, shims)]
+    )
+
+
+async def _shims(read: PartReads) -> list[Manifest]:
+    """Return the Shims; none where the kind is not defined."""
+    found = await read.reading.list(SHIMS)
+    if not read.reading.knows(SHIMS):
+        note = next((line.text for line in read.reading.notes if SHIMS.kind in line.text), "they could not be read")
+        read.unread[Part.SHIMS] = note.partition(", so ")[0]
+    return found
+
+
+async def read_logs(read: PartReads, pods: Sequence[WasmPod]) -> dict[str, Sequence[str]]:
+    """Return the last lines of the containers of these pods that ended with an error, by the UID of the pod."""
+    found = await asyncio.gather(*(_log(read, pod) for pod in pods))
+    return {pod.meta.uid: lines for pod, lines in zip(pods, found, strict=True)}
+
+
+async def _log(read: PartReads, pod: WasmPod) -> Sequence[str]:
+    """Return the last lines of the container of a pod that ended; none without permission, or without a log."""
+    item = failing(pod)
+    assert item is not None  # the caller has checked it
+    try:
+        text = await read.reading.kube.pod_log(
+            pod.meta.namespace,
+            pod.meta.name,
+            item.name,
+            tail_lines=LOG_LINES,
+            limit_bytes=LOG_BYTES,
+            previous=item.running,
+        )
+    except Forbidden as error:
+        read.lost(Part.LOGS, error)
+    except KubeError as error:
+        # The kubelet has removed the log, or does not answer: the rest of the page does not need it.
+        read.unread[Part.LOGS] = str(error)
+    else:
+        return redact_url(text).splitlines()
+    return ()

@@ -1,0 +1,186 @@
+"""Workloads of Wasm pods: one for each owner and each pod without one, in any order of changes."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import pytest
+
+from support.wasm_pods.objects import CREATING, Manifest, executor, node, pod, runtime_class, shim, spin_app, workload
+from trellis.provisioning.nodes_and_jobs import view_node
+from trellis.provisioning.shims import view_shim
+from trellis.read_model.health import Health
+from trellis.wasm_pods.owners import view_executor, view_owner, view_runtime_class
+from trellis.wasm_pods.pods import view_pod
+from trellis.wasm_pods.reasons import Reason
+from trellis.wasm_pods.snapshot import Part, Snapshot
+from trellis.wasm_pods.workloads import Id, Inventory, Workload, creator_of, nodes_of, providing_shim, wasm_classes
+
+CLASSES = frozenset({"spin-v2"})
+SNAPSHOT = Snapshot(classes=[view_runtime_class(runtime_class())], nodes=[view_node(node())], shims=[view_shim(shim())])
+OF_SET = ("ReplicaSet", "hello-5d8f", "uid-rs")
+OF_APP = ("SpinApp", "hello", "uid-app-hello")
+OF_CRON = ("CronJob", "nightly", "uid-nightly")
+
+
+def inventory(*objects: tuple[str, Manifest], unread: tuple[str, ...] = ()) -> Inventory:
+    made = Inventory(unread=unread)
+    for kind, manifest in objects:
+        put(made, kind, manifest)
+    return made
+
+
+def put(into: Inventory, kind: str, manifest: Manifest, *, there: bool = True) -> set[Id]:
+    key = f"{manifest['metadata']['namespace']}/{manifest['metadata']['name']}"
+    if kind == "Pod":
+        return into.put_pod(key, view_pod(manifest) if there else None)
+    if kind == "SpinAppExecutor":
+        return into.put_executor(key, view_executor(manifest) if there else None)
+    return into.put_owner(kind, key, view_owner(kind, manifest) if there else None)
+
+
+def rows(found: Inventory) -> dict[Id, Workload]:
+    every = {id_: found.workload(id_, CLASSES) for id_ in found.ids()}
+    return {id_: item for id_, item in every.items() if item is not None}
+
+
+CASES: dict[str, tuple[list[tuple[str, Manifest]], dict[Id, int]]] = {
+    "a Deployment": (
+        [("Deployment", workload()), ("Pod", pod("a", owner=OF_SET)), ("Pod", pod("b", owner=OF_SET))],
+        {("Deployment", "shop/hello"): 2},
+    ),
+    "pods of a StatefulSet, a DaemonSet and a Job": (
+        [
+            ("StatefulSet", workload("set")),
+            ("Pod", pod("set-0", owner=("StatefulSet", "set", "uid-set"))),
+            ("DaemonSet", workload("every")),
+            ("Job", workload("once")),
+            ("Pod", pod("once-a", owner=("Job", "once", "uid-once"))),
+        ],
+        {("StatefulSet", "shop/set"): 1, ("DaemonSet", "shop/every"): 0, ("Job", "shop/once"): 1},
+    ),
+    "pods without an owner, one of a controller without a page": (
+        [("Pod", pod("a")), ("Pod", pod("b", owner=("Rollout", "b", "uid-b")))],
+        {("Pod", "shop/a"): 1, ("Pod", "shop/b"): 1},
+    ),
+    "a pod whose owner does not exist": ([("Pod", pod("a", owner=OF_SET))], {("Pod", "shop/a"): 1}),
+    "a SpinApp": (
+        [
+            ("SpinApp", spin_app()),
+            ("SpinAppExecutor", executor()),
+            ("Deployment", workload(owner=OF_APP)),
+            ("Pod", pod("a", owner=OF_SET)),
+        ],
+        {("SpinApp", "shop/hello"): 1},
+    ),
+    "a SpinApp whose executor has no RuntimeClass": (
+        [("SpinApp", spin_app()), ("SpinAppExecutor", executor(class_name=""))],
+        {},
+    ),
+    "a SpinApp without a Deployment": (
+        [("SpinApp", spin_app()), ("SpinAppExecutor", executor())],
+        {("SpinApp", "shop/hello"): 0},
+    ),
+    "a Deployment with the name of a SpinApp that does not own it": (
+        [("SpinApp", spin_app()), ("SpinAppExecutor", executor()), ("Deployment", workload())],
+        {("SpinApp", "shop/hello"): 0, ("Deployment", "shop/hello"): 0},
+    ),
+    "a CronJob with its newest Job": (
+        [
+            ("CronJob", workload("nightly", jobTemplate={"spec": {"template": workload()["spec"]["template"]}})),
+            ("Job", workload("nightly-1", owner=OF_CRON)),
+            ("Job", workload("nightly-2", owner=OF_CRON)),
+            ("Pod", pod("nightly-1-a", owner=("Job", "nightly-1", "uid-nightly-1"))),
+            ("Pod", pod("nightly-2-a", owner=("Job", "nightly-2", "uid-nightly-2"))),
+            ("Pod", pod("nightly-2-b", owner=("Job", "nightly-2", "uid-nightly-2"))),
+        ],
+        {("CronJob", "shop/nightly"): 2},
+    ),
+    "another RuntimeClass, or none": (
+        [
+            ("Deployment", workload(runtime_class="")),
+            ("Pod", pod("a", owner=OF_SET, runtime_class="")),
+            ("Pod", pod("b", runtime_class="gvisor")),
+        ],
+        {},
+    ),
+    "pods whose RuntimeClass a webhook sets": (
+        [("Deployment", workload(runtime_class="")), ("Pod", pod("a", owner=OF_SET))],
+        {("Deployment", "shop/hello"): 1},
+    ),
+}
+
+
+@pytest.mark.parametrize(("objects", "found"), CASES.values(), ids=CASES)
+def test_there_is_one_workload_for_each_owner(objects: list[tuple[str, Manifest]], found: dict[Id, int]) -> None:
+    assert {id_: len(item.pods) for id_, item in rows(inventory(*objects)).items()} == found
+
+
+@pytest.mark.parametrize(("objects", "found"), CASES.values(), ids=CASES)
+def test_a_change_names_each_workload_that_it_changes(
+    objects: list[tuple[str, Manifest]], found: dict[Id, int]
+) -> None:
+    del found
+    for order in itertools.islice(itertools.permutations(objects), 24):
+        made, shown = Inventory(), dict[Id, Workload]()
+        for there in (True, False):
+            for kind, manifest in order:
+                changed = put(made, kind, manifest, there=there)
+                for id_ in changed:
+                    item = made.workload(id_, CLASSES)
+                    shown = {key: value for key, value in shown.items() if key != id_}
+                    shown |= {id_: item} if item is not None else {}
+                assert shown == rows(made)
+        assert made.ids() == set()
+
+
+def test_pods_stand_for_owners_that_cannot_be_read() -> None:
+    pods = [("Pod", pod("a", owner=OF_SET)), ("Pod", pod("b", owner=OF_SET)), ("Pod", pod("c"))]
+    found = rows(inventory(*pods, unread=("Deployment",)))
+    assert {id_: len(item.pods) for id_, item in found.items()} == {
+        ("Deployment", "shop/hello"): 2,
+        ("Pod", "shop/c"): 1,
+    }
+    assert found["Deployment", "shop/hello"].wanted is None
+    assert found["Deployment", "shop/hello"].health(SNAPSHOT).health is Health.HEALTHY
+
+
+def test_the_classes_are_those_with_the_handler_of_a_shim_and_those_that_it_is_to_create() -> None:
+    other = [view_runtime_class(runtime_class(name, handler)) for name, handler in (("twin", "spin"), ("g", "runsc"))]
+    assert wasm_classes(replace(SNAPSHOT, classes=other)) == {"twin", "spin-v2"}
+    assert wasm_classes(replace(SNAPSHOT, shims=[])) == frozenset()
+    for classes in (SNAPSHOT.classes, ()):
+        found = providing_shim(replace(SNAPSHOT, classes=classes), "spin-v2")
+        assert found is not None
+        assert found.name == "spin"
+
+
+def test_health_is_that_of_the_owner() -> None:
+    found = rows(inventory(("Deployment", workload()), ("Pod", pod("a", owner=OF_SET)), ("Pod", pod("b", CREATING))))
+    assert found["Deployment", "shop/hello"].health(SNAPSHOT).reason == Reason.HEALTHY
+    assert found["Pod", "shop/b"].health(SNAPSHOT).health is Health.PROGRESSING
+    missing = replace(SNAPSHOT, classes=())
+    empty = rows(inventory(("Deployment", workload())))["Deployment", "shop/hello"]
+    assert empty.health(missing).reason == Reason.RUNTIME_CLASS_MISSING
+    unread = replace(SNAPSHOT, unread={Part.PODS: "not allowed"})
+    assert empty.health(unread).reason == Reason.PODS_UNKNOWN
+
+
+def test_snapshots_of_owners_share_the_lookups_of_the_cluster() -> None:
+    first, second = SNAPSHOT.of([view_pod(pod("a"))]), SNAPSHOT.of([view_pod(pod("b"))])
+    assert first.pods != second.pods
+    assert vars(first)["_nodes"] is vars(second)["_nodes"]
+    assert first.node("n1") is SNAPSHOT.nodes[0]
+
+
+def test_nodes_have_the_number_of_pods() -> None:
+    pods = [
+        ("Pod", pod(name, owner=OF_SET, node=at)) for name, at in (("a", "n1"), ("b", "n1"), ("c", "n2"), ("d", ""))
+    ]
+    found = rows(inventory(("Deployment", workload()), *pods))["Deployment", "shop/hello"]
+    assert nodes_of(found) == {"n1": 2, "n2": 1}
+
+
+def test_a_replica_set_without_a_hash_is_none_of_a_deployment() -> None:
+    assert creator_of(view_pod(pod("a", owner=("ReplicaSet", "plain", "uid")))) == ("Pod", "shop/a")
