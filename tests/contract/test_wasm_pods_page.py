@@ -23,7 +23,9 @@ from trellis.kube.resources import (
 from trellis.read_model.reading.cluster import Reading
 from trellis.read_model.reading.explained_pods import KINDS, RESOURCES, pods_page
 from trellis.read_model.reading.find import NotThereError
+from trellis.read_model.reading.wasm_pods import read_wasm_pods
 from trellis.wasm_pods.reasons import ORDER, Reason
+from trellis_cli.status.wasm_pods import wasm_pods_part, workload_parts
 from trellis_dev.fakes.fake import FakeKube
 
 PAGE = (Path(__file__).parents[2] / "docs/wasm-pods.md").read_text(encoding="utf-8")
@@ -52,6 +54,27 @@ async def test_the_example_has_the_first_line_of_the_page() -> None:
     assert page.cause is not None
     assert page.cause.reason == Reason.NO_NODE_WITH_LABEL
     assert all(f"{name}={value}" in line for name, value in LABEL.items())
+
+
+async def test_the_rows_of_status_are_those_of_the_page() -> None:
+    of_set = ("ReplicaSet", "hello-5d8f", "uid-hello")
+    pods = [(PODS, unscheduled(name, owner=of_set)) for name in ("hello-5d8f-a", "hello-5d8f-b")]
+    _, of_class, provided = WORLD
+    kube = kube_of((NODES, node(labels={})), of_class, provided, (DEPLOYMENTS, workload(replicas=2)), *pods)
+    kube.put(PODS, pod("alone"))
+    found = await read_wasm_pods(Reading(kube, "trellis-system"))
+    expected = " ".join(block("text status").split())
+    for part in (wasm_pods_part(found.snapshot, found.workloads), *workload_parts(found.workloads)):
+        assert f"{part.name} {'yes' if part.ok else 'no'} {part.text}; {part.problem}" in expected
+    assert len(workload_parts(found.workloads)) == 1
+
+
+async def test_status_needs_no_permission_that_the_page_does_not_name() -> None:
+    kube = kube_of(*WORLD, (PODS, pod()), spinkube=True)
+    await read_wasm_pods(Reading(kube, "trellis-system"))
+    used = permissions_of(kube)
+    assert ("list", "", "pods") in used
+    assert used <= await asked()
 
 
 async def asked() -> set[Permission]:

@@ -63,6 +63,7 @@ KINDS: Final[Mapping[str, Kind]] = {
         Kind("job", ("jobs",), "batch"),
         Kind("cronjob", ("cronjobs", "cj"), "batch"),
         Kind("spinapp", ("spinapps",), "core.spinkube.dev"),
+        Kind("wasmpod", ("wasmpods",)),
     )
 }
 RENAMED: Final[Mapping[str, str]] = {

@@ -1,4 +1,4 @@
-"""``trellis top``: nodes, Shims, groups, hosts, applications, Services and controllers, live and with reasons.
+"""``trellis top``: nodes, Shims, groups, hosts, applications, Services, controllers and Wasm pods, live with reasons.
 
 Also hosts and WorkloadDeployments of wasmCloud v2. In: flags, watches with the permissions of the kubeconfig's user,
 heartbeats. Out: a screen, tables or JSON. Called by the command line. Writes nothing. Invariants: it shows the data of
@@ -106,9 +106,9 @@ def top(  # noqa: PLR0913, PLR0917 - a command's flags
 ) -> None:
     """Watch nodes, Shims, hosts, applications and Services.
 
-    Also host groups, controllers, and hosts and WorkloadDeployments of wasmCloud v2. It shows the data of the console
-    in a terminal, with the permissions of the kubeconfig's user. Without a terminal it prints once. Ends with 1 if the
-    KIND cannot be read completely. JSON with --once:
+    Also host groups, controllers, owners of Wasm pods, and hosts and WorkloadDeployments of wasmCloud v2. It shows
+    the data of the console in a terminal, with the permissions of the kubeconfig's user. Without a terminal it prints
+    once. Ends with 1 if the KIND cannot be read completely. JSON with --once:
     `{"entities": {ID: {…}}, "lacking": [{"part", "namespace", "message", "do"}]}`; without it a line per change:
     `{"set": {ID: {…}}, "gone": [ID]}`.
     """
@@ -179,7 +179,7 @@ def _print(entities: Entities, arguments: Arguments, output: Format, *, no_heade
     elif output is Format.NAME:
         for kind in arguments.kinds:
             found = rows(kind, entities, arguments.wanted)
-            print_names(printed_name(SHEETS[kind].of, row.id.rpartition("/")[2]) for row in found)
+            print_names(printed_name(row.id.partition("/")[0], row.id.rpartition("/")[2]) for row in found)
     else:
         lines: dict[str, None] = {}
         for kind in arguments.kinds if arguments.kind is not None else sheets(entities):

@@ -32,7 +32,9 @@ _NAMES: Final = {
 _END: Final = ["escape", "q"]
 _ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
 _SHEETS: Final = tuple(Kind)
-_NUMBERS: Final = {str(number % 10): kind for number, kind in enumerate(Kind, 1)}
+DIGITS: Final = 10
+"""Sheets with a digit; the arrow keys select further ones."""
+_NUMBERS: Final = {str(number % DIGITS): kind for number, kind in enumerate([*Kind][:DIGITS], 1)}
 """By digit; 0 is the tenth."""
 
 

@@ -14,8 +14,11 @@ from typing import Any, Final
 
 from trellis.read_model.entities.composing_v2 import HEARTBEATS, INSTALLED
 from trellis.read_model.entities.composing_v2 import PARTS as V2_PARTS
+from trellis.read_model.entities.composing_wasm import PARTS as WASM_PARTS
+from trellis.read_model.entities.composing_wasm import PODS
 from trellis.read_model.entities.journal import Entity
 from trellis.read_model.entities.v2_entities import SERVICE as V2_SERVICE
+from trellis.read_model.entities.wasm_entities import KINDS as WASM_KINDS
 from trellis.read_model.health import Health
 from trellis.v2.objects import GROUP
 
@@ -42,6 +45,7 @@ class Kind(StrEnum):
     APPLICATIONS = "applications"
     SERVICES = "services"
     CONTROLLERS = "controllers"
+    WASM_PODS = "wasmpods"
     V2_HOST_GROUPS = "whostgroups"
     V2_HOSTS = "whosts"
     V2_DEPLOYMENTS = "workloaddeployments"
@@ -59,22 +63,22 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """``of``: the kind of its entities; ``parts``: the parts of the state that it needs.
+    """``of``: its name as a kind, and that of its entities; ``parts``: the parts of the state that it needs.
 
-    ``v2``: it exists only in a cluster with wasmCloud v2. ``of_v2``: kind of its further entities in such a cluster, ""
-    for none, which need ``parts_v2``.
+    ``v2``: it exists only in a cluster with wasmCloud v2; ``parts_v2``: further parts in such a cluster. ``kinds``:
+    those of its entities, if they are several.
     """
 
     of: str
     columns: tuple[Column, ...]
     parts: tuple[str, ...]
     v2: bool = False
-    of_v2: str = ""
     parts_v2: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
 
     def has(self, entity: Entity) -> bool:
-        """Return whether an entity belongs to it."""
-        return entity["kind"] in {self.of, self.of_v2}
+        """Return whether an entity is a line of the sheet."""
+        return entity["kind"] in (self.kinds or (self.of,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,8 +218,8 @@ SHEETS: Final[Mapping[Kind, Sheet]] = {
             _number("ALL", lambda item: _endpoints(item, "all")),
         ),
         ("services", "slices"),
-        of_v2=V2_SERVICE,
         parts_v2=tuple(V2_PARTS),
+        kinds=("service", V2_SERVICE),
     ),
     Kind.CONTROLLERS: Sheet(
         "controller",
@@ -229,6 +233,22 @@ SHEETS: Final[Mapping[Kind, Sheet]] = {
             _number("TRAPS", lambda item: item["traps"]),
         ),
         ("controllers",),
+    ),
+    Kind.WASM_PODS: Sheet(
+        "wasmpod",
+        (
+            _NAMESPACE,
+            _NAME,
+            _field("KIND"),
+            _HEALTH,
+            Column("SHIM", lambda item: _name_of(item["shim"])),
+            _number("DESIRED", lambda item: item["desired"]),
+            _number("READY", lambda item: item["pods"] and item["pods"]["ready"]),
+            _number("PODS", lambda item: item["pods"] and item["pods"]["all"]),
+            _number("NODES", lambda item: item["nodes_all"]),
+        ),
+        ("shims", *WASM_PARTS),
+        kinds=WASM_KINDS,
     ),
     Kind.V2_HOST_GROUPS: Sheet(
         "whostgroup",
@@ -320,10 +340,16 @@ def counts(kind: Kind, entities: Entities) -> dict[str, int]:
 
 
 def unread(entities: Entities) -> list[str]:
-    """Return the parts that are not completely read yet; those of wasmCloud v2 are parts only while it is served."""
+    """Return the parts that are not completely read yet.
+
+    Those of wasmCloud v2 are parts only while it is served, and those of Wasm pods, except their pods, while a Shim
+    exists.
+    """
     served = not (entities.get(f"{_PART}/{INSTALLED}") or {"lacking": True})["lacking"]
     kinds = [kind for kind in sheets(entities) if served or not SHEETS[kind].v2]
     parts = {part for kind in kinds for part in SHEETS[kind].parts if part != HEARTBEATS} | {INSTALLED}
+    watched = {part for part in WASM_PARTS if f"{_PART}/{part}" in entities}
+    parts -= {*WASM_PARTS} - watched - {PODS}
     return sorted(part for part in parts if not (entities.get(f"{_PART}/{part}") or {}).get("synced"))
 
 

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from trellis.read_model.health import Health
 from trellis_cli.common.output import one_line
-from trellis_cli.top.keys import Screen
+from trellis_cli.top.keys import DIGITS, Screen
 from trellis_cli.top.model import SHEETS, Entities, Kind, Row, Wanted, counts, notes, rows, sheets, unread
 
 STYLES: Final = {
@@ -28,8 +28,6 @@ STYLES: Final = {
     Health.UNKNOWN: "magenta",
 }
 _KEYS: Final = "{digits} ←→ sheet  ↑↓ line  s sort  r reverse  / filter  esc clear filter  q quit"
-_TENTH: Final = 10
-"""Number of the sheet that the key 0 selects."""
 _WARNINGS_SHARE: Final = 4
 """Share of lines for warnings, 1/n: users with few permissions have up to kinds times namespaces warnings."""
 _LEAST: Final = 3
@@ -74,7 +72,8 @@ def sheet_of(kind: Kind, entities: Entities, wanted: Wanted) -> RenderableType:
 def _tabs(current: Kind, entities: Entities) -> Text:
     line = Text(no_wrap=True, overflow="ellipsis")
     for number, kind in enumerate(sheets(entities), 1):
-        line.append(f" {number % _TENTH} {kind.value} ", style="reverse bold" if kind is current else "")
+        digit = f"{number % DIGITS} " if number <= DIGITS else ""
+        line.append(f" {digit}{kind.value} ", style="reverse bold" if kind is current else "")
         line.append(" ")
     return line
 
@@ -128,7 +127,7 @@ def _last(screen: Screen, entities: Entities) -> Text:
         return Text(f"filter: {screen.wanted.terms}▏  enter keeps it, escape clears it", style="bold", no_wrap=True)
     filter_text = f"filter: {screen.wanted.terms}   " if screen.wanted.terms else ""
     count = len(sheets(entities))
-    keys = _KEYS.format(digits=f"1-{count}" if count < _TENTH else "1-9 0")
+    keys = _KEYS.format(digits=f"1-{count}" if count < DIGITS else "1-9 0")
     return Text(filter_text + keys, style="dim", no_wrap=True, overflow="ellipsis")
 
 

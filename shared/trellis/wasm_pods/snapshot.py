@@ -60,9 +60,15 @@ class Snapshot:
         self, pods: Sequence[WasmPod], deployment: OwnerView | None = None, executor: ExecutorView | None = None
     ) -> Snapshot:
         """Return the snapshot of one owner in the same cluster. It shares the lookups: a table has many owners."""
-        found = replace(self, pods=pods, deployment=deployment, executor=executor)
-        vars(found).update({name: getattr(self, name) for name in _LOOKUPS})
-        return found
+        return self._sharing(replace(self, pods=pods, deployment=deployment, executor=executor))
+
+    def lacking(self, unread: Mapping[Part, str]) -> Snapshot:
+        """Return the snapshot for a reader that cannot read these parts, with the same lookups."""
+        return self._sharing(replace(self, unread=unread))
+
+    def _sharing(self, other: Snapshot) -> Snapshot:
+        vars(other).update({name: getattr(self, name) for name in _LOOKUPS})
+        return other
 
     def runtime_class(self, name: str) -> RuntimeClassView | None:
         """Return the RuntimeClass of a name, None if there is none or if it is not known."""

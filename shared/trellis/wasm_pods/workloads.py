@@ -21,7 +21,7 @@ from trellis.wasm_pods.explain.placing import MOUNT_EVENTS
 from trellis.wasm_pods.explain.pod import pod_health
 from trellis.wasm_pods.failures import CREATE, SANDBOX
 from trellis.wasm_pods.owners import ExecutorView, OwnerView
-from trellis.wasm_pods.pods import WasmPod
+from trellis.wasm_pods.pods import EventView, WasmPod, view_event
 from trellis.wasm_pods.snapshot import Snapshot
 
 POD: Final = "Pod"
@@ -66,6 +66,12 @@ class Workload:
         """Return its health; ``snapshot``: of the cluster."""
         own = snapshot.of(self.pods, self.deployment, self.executor)
         return pod_health(own, self.pods[0]) if self.owner is None else owner_health(own, self.owner)
+
+
+def view_cause(manifest: object) -> EventView | None:
+    """Return the view of an Event, None if no health depends on it."""
+    event = view_event(manifest)
+    return event if event.reason in EVENT_REASONS else None
 
 
 def wasm_classes(snapshot: Snapshot) -> frozenset[str]:

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from support.console import seen_objects as objects
 from support.v2.recordings import recording
+from support.wasm_pods.entities import seen_wasm
 from trellis.lattice.domain.service_views import view_pod
 from trellis.provisioning.nodes_and_jobs import view_node
 from trellis.read_model.entities.cards import (
@@ -26,6 +27,8 @@ from trellis.read_model.entities.cards import (
 from trellis.read_model.entities.composing import PARTS, Composer
 from trellis.read_model.entities.composing_v2 import HEARTBEATS, INSTALLED, V2Composer
 from trellis.read_model.entities.composing_v2 import PARTS as V2_PARTS
+from trellis.read_model.entities.composing_wasm import PARTS as WASM_PARTS
+from trellis.read_model.entities.composing_wasm import PODS as WASM_PODS
 from trellis.read_model.entities.entities import PartStatus, part_entity
 from trellis.v2.deployments import view_deployment, view_replica_set
 from trellis.v2.hosts import view_host
@@ -76,7 +79,8 @@ def world(**refused: tuple[str, str]) -> dict[str, Any]:
         composer.take(part, key, view)
     for part in PARTS:
         composer.report(PartStatus(part, synced=True, lacking={"": refused[part]} if part in refused else {}))
-    found = composer.flush() | v2_composer().flush(V2_TIME, None)
+    wasm = {id_: item for id_, item in seen_wasm().items() if item["kind"] not in {"node", "shim"}}
+    found = composer.flush() | v2_composer().flush(V2_TIME, None) | wasm
     return {id_: entity for id_, entity in found.items() if entity is not None}
 
 
@@ -138,7 +142,7 @@ def test_a_screen_is_never_longer_than_the_terminal_and_has_the_line_that_keys_m
 @pytest.mark.parametrize("kind", list(Kind))
 def test_every_sheet_has_its_entities_and_can_be_sorted_by_each_column(kind: Kind) -> None:
     entities = world()
-    own = {id_ for id_, item in entities.items() if item["kind"] == SHEETS[kind].of}
+    own = {id_ for id_, item in entities.items() if SHEETS[kind].has(item)}
     assert own
     for column in sorts(kind):
         for reverse in (False, True):
@@ -149,10 +153,10 @@ def test_every_sheet_has_its_entities_and_can_be_sorted_by_each_column(kind: Kin
 
 def test_every_entity_of_the_console_is_in_a_sheet_and_every_part_in_one() -> None:
     shown_with_their_deployment = {"workload"}
-    kinds = {sheet.of for sheet in SHEETS.values()} | {"part"}
+    kinds = {kind for sheet in SHEETS.values() for kind in sheet.kinds or (sheet.of,)} | {"part"}
     assert {item["kind"] for item in world().values()} == kinds | shown_with_their_deployment
     parts = {part for sheet in SHEETS.values() for part in sheet.parts}
-    assert parts == {*PARTS, *V2_PARTS, INSTALLED, HEARTBEATS}
+    assert parts == {*PARTS, *V2_PARTS, *WASM_PARTS, INSTALLED, HEARTBEATS}
 
 
 def test_the_worst_comes_first_and_what_has_no_value_last() -> None:
@@ -207,7 +211,7 @@ def test_a_cluster_without_wasmcloud_v2_has_no_sheet_for_it_and_waits_for_nothin
     assert lacking(Kind, entities) == []
     assert "wasmCloud v2" in notes(Kind.V2_HOSTS, entities)[0]
     assert "whosts" not in "".join(drawn(Screen(), entities))
-    assert unread({}) == sorted({*PARTS, INSTALLED}), "it is not known yet"
+    assert unread({}) == sorted({*PARTS, INSTALLED, WASM_PODS}), "it is not known yet"
 
 
 def test_unreadable_wasmcloud_v2_has_a_sheet_with_the_reason() -> None:
@@ -216,6 +220,32 @@ def test_unreadable_wasmcloud_v2_has_a_sheet_with_the_reason() -> None:
     assert {*sheets(entities)} == {*Kind}
     assert unread(entities) == []
     assert notes(Kind.V2_HOSTS, entities) == [": ".join(REFUSED)]
+
+
+def test_wasm_pods_are_read_completely_while_a_shim_exists() -> None:
+    entities = world()
+    entities["part/cronjobs"] = entities["part/cronjobs"] | {"synced": False}
+    assert unread(entities) == ["cronjobs"]
+    for part in {*WASM_PARTS} - {WASM_PODS}:
+        del entities[f"part/{part}"]
+    assert unread(entities) == [], "without a Shim only the part of the pods exists"
+    del entities[f"part/{WASM_PODS}"]
+    assert unread(entities) == [WASM_PODS]
+
+
+def test_wasm_pods_have_a_line_for_each_owner_with_the_kind_that_explains_it() -> None:
+    found = {row.id: row for row in rows(Kind.WASM_PODS, world(), Wanted())}
+    assert {row.explained for row in found.values()} == {*found}
+    assert found["deployment/shop/hello"].cells[1:] == (
+        "hello",
+        "deployment",
+        "Progressing",
+        "spin",
+        "2",
+        "1",
+        "1",
+        "1",
+    )
 
 
 def test_sheets_stay_while_objects_are_evaluated() -> None:
@@ -292,18 +322,19 @@ def test_keys_choose_a_sheet_and_forget_what_was_selected_in_another() -> None:
     assert pressed(Screen(), "left").kind is Kind.V2_DEPLOYMENTS
     assert pressed(Screen(), "3").kind is Kind.HOST_GROUPS
     assert pressed(Screen(), "x").kind is Kind.NODES
-    assert pressed(Screen(), "0").kind is Kind.V2_DEPLOYMENTS, "the tenth"
+    assert pressed(Screen(), "0").kind is Kind.V2_HOSTS, "the tenth"
+    assert pressed(Screen(Kind.V2_HOSTS), "right").kind is Kind.V2_DEPLOYMENTS, "the eleventh has no digit"
     assert press(Screen(), "q", ()) is None
 
 
 def test_keys_choose_no_sheet_that_the_cluster_does_not_have() -> None:
     kinds = sheets(without_v2(world()))
     for key, screen, kind in (
-        ("left", Screen(), Kind.CONTROLLERS),
-        ("right", Screen(Kind.CONTROLLERS), Kind.NODES),
-        ("8", Screen(), Kind.NODES),
+        ("left", Screen(), Kind.WASM_PODS),
+        ("right", Screen(Kind.WASM_PODS), Kind.NODES),
+        ("9", Screen(), Kind.NODES),
         ("right", Screen(Kind.V2_HOSTS), Kind.NODES),
-        ("left", Screen(Kind.V2_HOSTS), Kind.CONTROLLERS),
+        ("left", Screen(Kind.V2_HOSTS), Kind.WASM_PODS),
     ):
         after = press(screen, key, (), kinds)
         assert after is not None

@@ -19,13 +19,17 @@ from typing import Any, Final
 from trellis.kube.client import Kube
 from trellis.kube.watch_timings import WatchTimings
 from trellis.lattice.follow.heartbeats import Heartbeats
+from trellis.read_model.entities.cards import ShimCard
 from trellis.read_model.entities.composing import Composer
 from trellis.read_model.entities.composing_v2 import HEARTBEATS, V2Composer
+from trellis.read_model.entities.composing_wasm import SHARED, WasmComposer
 from trellis.read_model.entities.entities import PartStatus
 from trellis.read_model.entities.journal import Entity, Journal
 from trellis.read_model.live.parts_v2 import v2_parts
+from trellis.read_model.live.parts_wasm import wasm_parts
 from trellis.read_model.live.watching import RETRYING, Part, Place, Watches, parts_of, viewer_timings
 from trellis.read_model.live.watching_v2 import V2Watches
+from trellis.read_model.live.watching_wasm import WasmWatches
 from trellis.v2.workloads import WorkloadView
 
 _LIMITED: Final = "only the selected namespaces are read"
@@ -50,15 +54,20 @@ class ChangeSignal:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The watched kinds; ``v2``: those of wasmCloud v2, watched only while they are served."""
+    """The watched kinds.
+
+    ``v2``: those of wasmCloud v2, watched only while they are served; ``wasm``: those of Wasm pods, only while a Shim
+    exists.
+    """
 
     own: Sequence[Part]
-    v2: Sequence[Part]
+    v2: Sequence[Part] = ()
+    wasm: Sequence[Part] = ()
 
 
 def all_parts(place: Place) -> Parts:
     """Return all kinds of a page."""
-    return Parts(parts_of(place), v2_parts())
+    return Parts(parts_of(place), v2_parts(), wasm_parts())
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +79,9 @@ class Pace:
     look: float = 0.5
     """Interval of checks for readable kinds in seconds, which no watch reports."""
     v2: float = 1.0
-    """Minimum interval of evaluations of wasmCloud v2 in seconds."""
+    """Minimum interval of evaluations of wasmCloud v2, and of those of Wasm pods, in seconds."""
     v2_share: float = 0.1
-    """Maximum share of the time for them: an evaluation with 10,000 Workloads lasts 0.1 s."""
+    """Maximum share of the time for each: an evaluation with 10,000 Workloads lasts 0.1 s."""
     watch: WatchTimings = field(default_factory=viewer_timings)
 
 
@@ -96,8 +105,13 @@ class Audience:
         self._kube: Final = kube
         self._v2: Final = V2Watches(kube, parts.v2, namespaces, self._take_v2, pace.watch, pace.look)
         self._v2_composer: Final = V2Composer(_LIMITED if namespaces else "")
+        self._wasm: Final = WasmWatches(
+            kube, parts.wasm, namespaces, self._take_wasm, pace.watch, pace.look, self._shims_exist
+        )
+        self._wasm_composer: Final = WasmComposer()
         self._heartbeats: Final = heartbeats
         self._v2_due = 0.0
+        self._wasm_due = 0.0
         self._dirty = asyncio.Event()
         self.over = False
         """True once it has ended: no further revision follows."""
@@ -105,7 +119,7 @@ class Audience:
     @property
     def watches(self) -> int:
         """Maximum number of watches."""
-        return len(self._watches.informers) + self._v2.count
+        return len(self._watches.informers) + self._v2.count + self._wasm.count
 
     @property
     def former(self) -> list[WorkloadView]:
@@ -126,6 +140,7 @@ class Audience:
                 group.create_task(informer.run(), name="viewer's watch")
             group.create_task(self._watches.prove_absences(self._pace.look), name="viewer's kinds")
             group.create_task(self._v2.run(), name="viewer's wasmCloud v2")
+            group.create_task(self._wasm.run(), name="viewer's Wasm pods")
             while True:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self._pace.look):
@@ -137,17 +152,30 @@ class Audience:
 
     def _take(self, part: str, key: str, new: Any, /) -> None:  # noqa: ANN401 - the part's view
         self._composer.take(part, key, new)
+        if part in SHARED:
+            self._wasm_composer.take(part, key, new.view if isinstance(new, ShimCard) else new)
         self._dirty.set()
 
     def _take_v2(self, part: str, key: str, new: Any, /) -> None:  # noqa: ANN401 - the part's view
         self._v2_composer.take(part, key, new)
         self._dirty.set()
 
+    def _take_wasm(self, part: str, key: str, new: Any, /) -> None:  # noqa: ANN401 - the part's view
+        self._wasm_composer.take(part, key, new)
+        self._dirty.set()
+
+    def _shims_exist(self) -> bool | None:
+        """Return whether a Shim exists; None before Shims are read, False if they cannot be."""
+        if self._composer.seen.shims:
+            return True
+        status = next(item for item in self._watches.statuses() if item.name == "shims")
+        return False if status.synced or status.lacking else None
+
     def _revise(self) -> None:
         self._watches.forget_refused()
         for status in self._watches.statuses():
             self._composer.report(status)
-        if self.journal.write(self._composer.flush() | self._v2_changes()):
+        if self.journal.write(self._composer.flush() | self._v2_changes() | self._wasm_changes()):
             self.changes.notify()
 
     def _v2_changes(self) -> dict[str, Entity | None]:
@@ -167,4 +195,19 @@ class Audience:
         read = all(status.synced or status.lacking for status in statuses)
         pause = max(self._pace.v2 if read else 0.0, (ended - began) / self._pace.v2_share)
         self._v2_due = ended + (ended - began if self._v2_composer.behind else pause)
+        return changes
+
+    def _wasm_changes(self) -> dict[str, Entity | None]:
+        """Return the changes of Wasm pods, none before the next evaluation is due."""
+        began = time.monotonic()
+        if began < self._wasm_due:
+            return {}
+        shared = [status for status in self._watches.statuses() if status.name in SHARED]
+        own = self._wasm.statuses()
+        self._wasm_composer.report([*shared, *own])
+        changes = self._wasm_composer.flush()
+        ended = time.monotonic()
+        read = all(status.synced or status.lacking for status in own)
+        pause = max(self._pace.v2 if read else 0.0, (ended - began) / self._pace.v2_share)
+        self._wasm_due = ended + (ended - began if self._wasm_composer.behind else pause)
         return changes

@@ -83,7 +83,7 @@ class Place:
 class Part:
     """One watched kind. ``own``: the only namespace that is watched, "" for those of the viewer.
 
-    ``everywhere``: all namespaces are watched, also if the viewer selected some.
+    ``everywhere``: all namespaces are watched, also if the viewer selected some; ``fields``: a field selector.
     """
 
     name: str
@@ -93,6 +93,7 @@ class Part:
     own: str = ""
     optional: bool = False
     everywhere: bool = False
+    fields: str | None = None
 
     def places(self, namespaces: Sequence[str]) -> tuple[str | None, ...]:
         """Return the namespaces with a watch each; None is all of them."""
@@ -221,6 +222,64 @@ class Watches:
         return f"not allowed to {allowed_to(error)}{place}", do
 
 
+class SwitchedWatches:
+    """Watches of one viewer that run only while their objects can exist. ``look``: as of ``prove_absences``."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        parts: Sequence[Part],
+        namespaces: Sequence[str],
+        take: Take,
+        timings: WatchTimings,
+        look: float,
+    ) -> None:
+        self.kube: Final = kube
+        self.timings: Final = timings
+        self.look: Final = look
+        self._parts: Final = parts
+        self._namespaces: Final = namespaces
+        self._take: Final = take
+        self._watches: Watches | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def count(self) -> int:
+        """Maximum number of watches."""
+        return sum(len(part.places(self._namespaces)) for part in self._parts)
+
+    @property
+    def running(self) -> bool:
+        """True while the watches run."""
+        return self._watches is not None
+
+    def start(self, group: asyncio.TaskGroup) -> None:
+        """Start the watches, unless they run."""
+        if self._watches is not None:
+            return
+        watches = self._watches = Watches(self.kube, self._parts, self._namespaces, self._take, self.timings)
+        self._tasks = [group.create_task(informer.run(), name="viewer's watch") for informer in watches.informers]
+        self._tasks.append(group.create_task(watches.prove_absences(self.look), name="viewer's kinds"))
+
+    async def end(self) -> None:
+        """End the watches, and remove their objects."""
+        watches, self._watches = self._watches, None
+        if watches is None:
+            return
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.wait(self._tasks)
+        self._tasks = []
+        watches.forget()
+
+    def statuses(self) -> list[PartStatus]:
+        """Return the read status of each part, none while the watches do not run."""
+        if self._watches is None:
+            return []
+        self._watches.forget_refused()
+        return self._watches.statuses()
+
+
 def _informer(kube: Kube, part: Part, where: str | None, take: Take, timings: WatchTimings) -> Informer[Any]:
     def changed(change: Change[Any]) -> None:
         take(part.name, change.key, change.new)
@@ -232,6 +291,7 @@ def _informer(kube: Kube, part: Part, where: str | None, take: Take, timings: Wa
         changed,
         namespace=where,
         label_selector=part.selector,
+        field_selector=part.fields,
         optional=part.optional,
         refusable=True,
         quiet=True,

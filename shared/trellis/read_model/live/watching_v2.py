@@ -19,13 +19,13 @@ from trellis.kube.watch_timings import WatchTimings
 from trellis.limits.backoff import Attempts, Backoff
 from trellis.read_model.entities.composing_v2 import INSTALLED
 from trellis.read_model.entities.entities import PartStatus
-from trellis.read_model.live.watching import RETRYING, Part, Take, Watches
+from trellis.read_model.live.watching import RETRYING, Part, SwitchedWatches, Take
 
 _OTHER: Final = "update Trellis, or the CRDs of wasmCloud"
 
 
-class V2Watches:
-    """The watches of one viewer. ``look``: interval of checks for readable kinds in seconds."""
+class V2Watches(SwitchedWatches):
+    """The watches of one viewer."""
 
     def __init__(
         self,
@@ -36,73 +36,40 @@ class V2Watches:
         timings: WatchTimings,
         look: float,
     ) -> None:
-        self._kube: Final = kube
-        self._parts: Final = parts
-        self._namespaces: Final = namespaces
-        self._take: Final = take
-        self._timings: Final = timings
-        self._look: Final = look
-        self._watches: Watches | None = None
-        self._tasks: list[asyncio.Task[None]] = []
+        super().__init__(kube, parts, namespaces, take, timings, look)
         self._status = PartStatus(INSTALLED, synced=False, lacking={})
-
-    @property
-    def count(self) -> int:
-        """Maximum number of watches."""
-        return sum(len(part.places(self._namespaces)) for part in self._parts)
 
     async def run(self) -> None:
         """Watch while the API group is served, until cancelled."""
-        attempts = Attempts(Backoff(self._timings.backoff_first, self._timings.backoff_most))
+        attempts = Attempts(Backoff(self.timings.backoff_first, self.timings.backoff_most))
         async with asyncio.TaskGroup() as group:
             while True:
                 if await self._update(group):
                     attempts.reset()
-                    await asyncio.sleep(self._timings.absent)
+                    await asyncio.sleep(self.timings.absent)
                 else:
                     await asyncio.sleep(attempts.next())
 
     def statuses(self) -> list[PartStatus]:
         """Return the read status of the API group, and of each part while it is served."""
-        if self._watches is None:
-            return [self._status]
-        self._watches.forget_refused()
-        return [self._status, *self._watches.statuses()]
+        return [self._status, *super().statuses()]
 
     async def _update(self, group: asyncio.TaskGroup) -> bool:
         """Start or end the watches by the answer about the API group; return whether there was one."""
         try:
-            versions = await served_versions(self._kube, WORKLOADS.group)
+            versions = await served_versions(self.kube, WORKLOADS.group)
         except KubeError as error:
-            if error.status and self._watches is None:
+            if error.status and not self.running:
                 self._status = PartStatus(INSTALLED, synced=True, lacking={"": (str(error), RETRYING)})
             return bool(error.status)  # a former answer holds
         if WORKLOADS.version in versions:
             self._status = PartStatus(INSTALLED, synced=True, lacking={})
-            self._start(group)
+            self.start(group)
             return True
-        await self._end()
+        await self.end()
         lacking = {}
         if versions:
             text = f"{WORKLOADS.group} is served as {', '.join(versions)}; this version reads {WORKLOADS.version}"
             lacking = {"": (text, _OTHER)}
         self._status = PartStatus(INSTALLED, synced=True, lacking=lacking, absent=not versions)
         return True
-
-    def _start(self, group: asyncio.TaskGroup) -> None:
-        if self._watches is not None:
-            return
-        watches = self._watches = Watches(self._kube, self._parts, self._namespaces, self._take, self._timings)
-        self._tasks = [group.create_task(informer.run(), name="viewer's watch") for informer in watches.informers]
-        self._tasks.append(group.create_task(watches.prove_absences(self._look), name="viewer's kinds"))
-
-    async def _end(self) -> None:
-        """End the watches, and remove their objects."""
-        watches, self._watches = self._watches, None
-        if watches is None:
-            return
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.wait(self._tasks)
-        self._tasks = []
-        watches.forget()

@@ -33,10 +33,10 @@ from trellis.read_model.reading.explained_pods import LOGS_MOST
 from trellis.read_model.reading.wasm_parts import WARNING, PartReads, read_logs, read_shared
 from trellis.wasm_pods.explain.containers import failing
 from trellis.wasm_pods.owners import OwnerView, view_executor, view_owner
-from trellis.wasm_pods.pods import EventView, WasmPod, view_event, view_pod
+from trellis.wasm_pods.pods import WasmPod, view_pod
 from trellis.wasm_pods.reasons import Reason
 from trellis.wasm_pods.snapshot import Part, Snapshot
-from trellis.wasm_pods.workloads import EVENT_REASONS, Inventory, Workload, wasm_classes
+from trellis.wasm_pods.workloads import Inventory, Workload, view_cause, wasm_classes
 
 V = TypeVar("V")
 OWNERS: Final = (DEPLOYMENTS, STATEFUL_SETS, DAEMON_SETS, JOBS, CRON_JOBS)
@@ -66,7 +66,7 @@ async def read_wasm_pods(reading: Reading) -> WasmPods:
     if not classes:
         return WasmPods(shared)
     (pods, events), (apps, executors), owners = await asyncio.gather(
-        asyncio.gather(_views(read, PODS, _wasm_pod), _views(read, EVENTS, _event, WARNING)),
+        asyncio.gather(_views(read, PODS, _wasm_pod), _views(read, EVENTS, view_cause, WARNING)),
         asyncio.gather(reading.list(SPIN_APPS), reading.list(SPIN_APP_EXECUTORS)),
         asyncio.gather(*(_views(read, res, _owner_of(res)) for res in OWNERS)),
     )
@@ -116,11 +116,6 @@ async def _views(
 def _wasm_pod(manifest: Mapping[str, Any]) -> WasmPod | None:
     pod = view_pod(manifest)
     return pod if pod.runtime_class else None
-
-
-def _event(manifest: Mapping[str, Any]) -> EventView | None:
-    event = view_event(manifest)
-    return event if event.reason in EVENT_REASONS else None
 
 
 def _owner_of(res: Resource) -> Callable[[Manifest], OwnerView]:
