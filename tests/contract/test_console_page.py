@@ -20,6 +20,7 @@ from console.live.feed import STREAMS, Feed, item_of
 from console.settings import Settings
 from support.console import seen_objects as objects
 from support.v2.entities import seen
+from support.wasm_pods.entities import seen_wasm
 from trellis.bus.streams.stream_reader import Stored
 from trellis.bus.streams.tail import event_of
 from trellis.lattice.domain.service_views import view_pod
@@ -34,9 +35,12 @@ from trellis.read_model.entities.cards import (
 from trellis.read_model.entities.composing import PARTS, Composer
 from trellis.read_model.entities.composing_v2 import HEARTBEATS, INSTALLED, RECHECK_SECONDS
 from trellis.read_model.entities.composing_v2 import PARTS as V2_PARTS
+from trellis.read_model.entities.composing_wasm import PARTS as WASM_PARTS
 from trellis.read_model.entities.entities import PartStatus
+from trellis.read_model.entities.wasm_entities import NODES_MOST
 from trellis.read_model.health import Health as HealthState
 from trellis.read_model.live.parts_v2 import v2_parts
+from trellis.read_model.live.parts_wasm import wasm_parts
 from trellis.read_model.live.watching import Place, parts_of, viewer_timings
 from trellis.read_model.tables.nodes import NodeState
 from trellis.read_model.tables.rollout import NodeStage, Phase
@@ -69,19 +73,21 @@ def every_kind() -> dict[str, dict[str, Any]]:
     ):
         composer.take(part, key, view)
     composer.report(PartStatus("nodes", synced=True, lacking={}))
-    found = composer.flush() | seen("03", 2.2) | seen("15", 30)
+    wasm = {id_: item for id_, item in seen_wasm().items() if item["kind"] != "part"}
+    found = composer.flush() | seen("03", 2.2) | seen("15", 30) | wasm
     return {str(item["kind"]): dict(item) for item in found.values() if item is not None}
 
 
 def documented() -> dict[str, set[str]]:
     """Return by kind the fields that the page tells: what stands in code, outside of brackets."""
-    rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", section("Entities"), re.MULTILINE)
-    found = {}
-    for kind, text in rows:
+    rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| (.*) \|$", section("Entities"), re.MULTILINE)
+    found: dict[str, set[str]] = {}
+    for kinds, text in rows:
         plain = re.sub(r"`[{\[][^`]*`", "", text)
         while (shorter := re.sub(r"\([^()]*\)", "", plain)) != plain:
             plain = shorter
-        found[kind] = set(re.findall(r"`(\w+)`", plain.partition(" with stage ")[0].partition(". Its rollout")[0]))
+        fields = set(re.findall(r"`(\w+)`", plain.partition(" with stage ")[0].partition(". Its rollout")[0]))
+        found |= dict.fromkeys(re.findall(r"\w+", kinds), fields)
     return found
 
 
@@ -104,7 +110,7 @@ def test_the_values_of_fields_are_documented() -> None:
 
 def test_each_part_is_documented() -> None:
     page = section("Entities")
-    assert not [part for part in (*PARTS, *V2_PARTS, INSTALLED, HEARTBEATS) if f"`{part}`" not in page]
+    assert not [part for part in (*PARTS, *V2_PARTS, *WASM_PARTS, INSTALLED, HEARTBEATS) if f"`{part}`" not in page]
 
 
 async def test_each_address_is_documented_and_answers() -> None:
@@ -138,6 +144,7 @@ def test_the_fields_of_an_event_are_documented() -> None:
 
 def test_figures_that_the_page_has_are_those_of_the_code() -> None:
     assert f"at most {NAMESPACES}." in section("Model stream")
+    assert f"ids of {NODES_MOST} nodes" in section("Entities")
     assert f"at most {PAGE_EVENTS})" in section("Past events")
     entities = " ".join(section("Entities").split())
     assert f"last {V2Timings().silence:g} s" in entities
@@ -147,6 +154,7 @@ def test_figures_that_the_page_has_are_those_of_the_code() -> None:
     for parts, values in (
         (parts_of(Place("a", "b")), "11 watches (5, and 6"),
         (v2_parts(), "8 more with wasmCloud v2 (2, and 6"),
+        (wasm_parts(), "10 more while a Shim exists (1, and 9"),
     ):
         fixed, each = (sum(len(part.places(names)) for part in parts) for names in ((), ("a", "b")))
         assert values.startswith(f"{fixed} ")

@@ -15,9 +15,9 @@ STREAMS_EACH: Final = 12
 """Open streams of one viewer: its tabs, and the streams in each."""
 PIECE_BYTES: Final = 64 * 2**10
 """One message of a stream; a full state consists of several."""
-WATCHES_EACH: Final = 160
-"""Watches of one viewer, over the selected namespaces of all of their tabs: 12 namespaces with wasmCloud v2 are 151."""
-CONNECTIONS_EACH: Final = 176
+WATCHES_EACH: Final = 270
+"""Watches of one viewer, over the selected namespaces of all of their tabs: 12 namespaces with wasmCloud v2 and a Shim are 260."""
+CONNECTIONS_EACH: Final = 286
 """Connections of one viewer to the API server; each watch uses one."""
 NAMESPACES: Final = 12
 """Namespaces that one viewer may watch individually, without permission to watch all of them."""

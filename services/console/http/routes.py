@@ -30,6 +30,8 @@ from trellis.lattice.follow.heartbeats import Heartbeats
 from trellis.read_model.explain.page import Explanation
 from trellis.read_model.reading.cluster import Reading
 from trellis.read_model.reading.explained import KINDS, page_of
+from trellis.read_model.reading.explained_pods import KINDS as POD_KINDS
+from trellis.read_model.reading.explained_pods import pods_page
 from trellis.read_model.reading.explained_v2 import KINDS as V2_KINDS
 from trellis.read_model.reading.explained_v2 import Received, v2_page_of
 from trellis.read_model.reading.find import NotThereError
@@ -42,7 +44,7 @@ _RECENT_MOST: Final = 500
 _LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _TRACE: Final = re.compile(r"[0-9a-f]{32}")
-EXPLAINED: Final = (*KINDS, *V2_KINDS)
+EXPLAINED: Final = (*KINDS, *V2_KINDS, *POD_KINDS)
 """Kinds that have a page."""
 _CLUSTERED: Final = frozenset({"node", "shim"})
 
@@ -205,6 +207,8 @@ class Routes:
                 former = [item for watched in visit.watched.values() for item in watched.audience.former]
                 received = Received(self.heartbeats.messages(reading.kube.now()), former)
             return await v2_page_of(reading, kind, name, namespace, received)
+        if kind in POD_KINDS:
+            return await pods_page(reading, kind, name, namespace)
         return await page_of(reading, self.settings.installer_namespace, kind, name, namespace)
 
     async def trace(self, request: web.Request) -> web.StreamResponse:

@@ -2,7 +2,7 @@
 
 import { idOf } from "../src/model/entities.ts";
 import type {
-  Application, Artifact, Controller, Entity, Happening, Host, HostGroup, Node, Part, Service, Shim, V2Host, V2HostGroup, V2Service, Workload, WorkloadDeployment,
+  Application, Artifact, Controller, Entity, Happening, Host, HostGroup, Node, Part, Service, Shim, V2Host, V2HostGroup, V2Service, WasmOwner, Workload, WorkloadDeployment,
 } from "../src/model/entities.ts";
 
 export function entities(...those: readonly Entity[]): Record<string, Entity> {
@@ -96,6 +96,13 @@ export function v2Service(name: string, more: Partial<V2Service> = {}): V2Servic
   return {
     kind: "wservice", namespace: "apps", name, health: "Healthy", reason: null, message: null, type: "ClusterIP", addresses: [], ports: [], endpoints: 1,
     deployments: ["workloaddeployment/apps/hello"], hosts: ["whost/wasmcloud/h1"], ...more,
+  };
+}
+
+export function owner(name: string, more: Partial<WasmOwner> = {}): WasmOwner {
+  return {
+    kind: "deployment", namespace: "shop", name, health: "Healthy", reason: null, message: null, runtime_class: "spin-v2", shim: "shim/spin",
+    executor: null, desired: 2, pods: { all: 2, ready: 2 }, nodes: ["node/n1"], nodes_all: 1, ...more,
   };
 }
 

@@ -5,7 +5,7 @@ import { idOf } from "../src/model/entities.ts";
 import type { Entity } from "../src/model/entities.ts";
 import { Model } from "../src/model/model.ts";
 import { appRows, chosen, controllerRows, fits, hostRows, isRead, milliseconds, obstacles, progress, related, rolloutRows, tally } from "../src/model/selectors.ts";
-import { application, artifact, controller, deployment, entities, group, host, node, part, service, shim, v2Group, v2Host, v2Service, workload } from "./objects.ts";
+import { application, artifact, controller, deployment, entities, group, host, node, owner, part, service, shim, v2Group, v2Host, v2Service, workload } from "./objects.ts";
 
 const ALL = { text: "", health: "" };
 
@@ -151,4 +151,34 @@ test("what is not allowed is said, and is not taken for empty", () => {
   assert.ok(isRead(model, ["nodes", "shims"]));
   assert.ok(!isRead(model, ["pods"]));
   assert.ok(!isRead(model, ["never heard of"]));
+});
+
+const updated = { stage: "Updated", attempt: null, message: null } as const;
+const wasm = [
+  shim("spin"), node("n1", { shims: { spin: updated } }), node("n2", { shims: { spin: updated } }), node("n3"), owner("hello"),
+  owner("every", { kind: "daemonset", nodes: ["node/n1"], nodes_all: 900 }), owner("other", { kind: "pod", shim: "shim/gone", nodes: [], nodes_all: 0 }),
+];
+
+test("owners of Wasm pods stand below their Shim, one row each", () => {
+  assert.deepEqual(appRows(world(...wasm), ALL).map((row) => row.key), [
+    "#shim gone", "pod/shop/other", "#shim spin", "deployment/shop/hello", "daemonset/shop/every",
+  ]);
+  assert.deepEqual(appRows(world(...wasm), { text: "spin-v2 hello", health: "" }).map((row) => row.key), ["#shim spin", "deployment/shop/hello"]);
+});
+
+test("a Shim leads to its nodes and owners of Wasm pods, a node to the owners on it, and back", () => {
+  const names = (id: string): Record<string, string[]> =>
+    Object.fromEntries([...related(world(...wasm), id)].map(([how, those]) => [how, those.map(idOf)]));
+  assert.deepEqual(names("shim/spin")["Nodes"], ["node/n1", "node/n2"]);
+  assert.deepEqual(names("shim/spin")["Wasm pods"], ["deployment/shop/hello", "daemonset/shop/every"]);
+  assert.deepEqual(names("node/n1")["Wasm pods"], ["deployment/shop/hello", "daemonset/shop/every"]);
+  assert.deepEqual(names("node/n2")["Wasm pods on more nodes than are listed"], ["daemonset/shop/every"]);
+  assert.deepEqual(names("node/n3"), {});
+  assert.deepEqual(names("deployment/shop/hello"), { Shim: ["shim/spin"], Nodes: ["node/n1"] });
+});
+
+test("a cluster without SpinKube lacks nothing, and one that is not readable does", () => {
+  assert.deepEqual(obstacles(world(part("spinapps", { defined: false })), ["wasmpods", "spinapps"]), []);
+  const lacking = [{ namespace: null, message: "not allowed to list spinapps", do: null }];
+  assert.equal(obstacles(world(part("spinapps", { lacking })), ["wasmpods", "spinapps"]).length, 1);
 });

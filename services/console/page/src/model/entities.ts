@@ -7,6 +7,7 @@ export type Health = (typeof HEALTHS)[number];
 export const KINDS = [
   "node", "shim", "hostgroup", "host", "application", "service", "controller",
   "whostgroup", "whost", "workload", "workloaddeployment", "artifact", "wservice",
+  "deployment", "statefulset", "daemonset", "job", "cronjob", "spinapp", "pod",
 ] as const;
 export type Kind = (typeof KINDS)[number];
 
@@ -191,6 +192,21 @@ export interface V2Service extends Common {
   readonly hosts: readonly string[];
 }
 
+/** Kinds of owners of Wasm pods; a pod without an owner is one, too. */
+export const WASM_KINDS = ["deployment", "statefulset", "daemonset", "job", "cronjob", "spinapp", "pod"] as const;
+
+/** An owner of Wasm pods. Its pods are null if they cannot be read; `nodes` has not the ids of all if `nodes_all` is more. */
+export interface WasmOwner extends Common {
+  readonly kind: (typeof WASM_KINDS)[number];
+  readonly runtime_class: string;
+  readonly shim: string | null;
+  readonly executor: string | null;
+  readonly desired: number | null;
+  readonly pods: { readonly all: number; readonly ready: number } | null;
+  readonly nodes: readonly string[];
+  readonly nodes_all: number;
+}
+
 export interface Part extends Common {
   readonly kind: "part";
   readonly synced: boolean;
@@ -212,6 +228,13 @@ export interface ByKind {
   workloaddeployment: WorkloadDeployment;
   artifact: Artifact;
   wservice: V2Service;
+  deployment: WasmOwner;
+  statefulset: WasmOwner;
+  daemonset: WasmOwner;
+  job: WasmOwner;
+  cronjob: WasmOwner;
+  spinapp: WasmOwner;
+  pod: WasmOwner;
   part: Part;
 }
 

@@ -3,10 +3,10 @@
    Pure. In: the model, filters. Out: rows and related ids. Called by views. Source of the relations: docs/console/api.md,
    "Entities". */
 
-import { HEALTHS, idOf, STAGES } from "./entities.ts";
+import { HEALTHS, idOf, STAGES, WASM_KINDS } from "./entities.ts";
 import type {
   Application, Artifact, ByKind, Controller, Entity, Host, HostGroup, Node, Part, Service, Shim, ShimOnNode, Stage, Health, V2Host, V2HostGroup, V2Service,
-  Workload, WorkloadDeployment,
+  WasmOwner, Workload, WorkloadDeployment,
 } from "./entities.ts";
 import type { Model } from "./model.ts";
 
@@ -49,6 +49,15 @@ function searched(entity: Entity): string {
     case "artifact":
       more.push(entity.image);
       break;
+    case "deployment":
+    case "statefulset":
+    case "daemonset":
+    case "job":
+    case "cronjob":
+    case "spinapp":
+    case "pod":
+      more.push(entity.shim, entity.runtime_class, entity.executor);
+      break;
     default:
       break;
   }
@@ -78,7 +87,7 @@ export function tally(entities: readonly Entity[]): readonly (readonly [Health, 
 }
 
 export type HostRow = { readonly key: string; readonly depth: 0 | 1; readonly entity: HostGroup | Host | V2HostGroup | V2Host } | Heading;
-export type AppRow = { readonly key: string; readonly depth: 1 | 2; readonly entity: Application | Service | V2App } | Heading;
+export type AppRow = { readonly key: string; readonly depth: 1 | 2; readonly entity: Application | Service | V2App | WasmOwner } | Heading;
 export type V2App = WorkloadDeployment | Workload | V2Service | Artifact;
 
 /** A row that is a heading of the rows below it. */
@@ -167,7 +176,27 @@ export function appRows(model: Model, shown: Shown): AppRow[] {
     found.push({ key: "#services", heading: "Services without a visible application" });
     found.push(...alone.map((one) => ({ key: idOf(one), depth: 2 as const, entity: one })));
   }
-  return [...found, ...v2AppRows(model, shown)];
+  return [...found, ...wasmRows(model, shown), ...v2AppRows(model, shown)];
+}
+
+/** Return all owners of Wasm pods, by namespace and name of each kind. */
+export function wasmOwners(model: Model): readonly WasmOwner[] {
+  return WASM_KINDS.flatMap((kind) => model.all(kind));
+}
+
+/** Return the owners of Wasm pods by Shim: an owner is one row, however many pods it has. */
+function wasmRows(model: Model, shown: Shown): AppRow[] {
+  const shims = new Map<string, AppRow[]>();
+  for (const owner of chosen(wasmOwners(model), shown)) {
+    const shim = owner.shim?.slice("shim/".length) ?? "";
+    const rows = shims.get(shim) ?? [];
+    rows.push({ key: idOf(owner), depth: 1, entity: owner });
+    shims.set(shim, rows);
+  }
+  return [...shims.keys()].sort().flatMap((shim) => [
+    { key: `#shim ${shim}`, heading: shim === "" ? "Wasm pods without a visible Shim" : `Wasm pods of Shim ${shim}` },
+    ...(shims.get(shim) ?? []),
+  ]);
 }
 
 /** Return WorkloadDeployments, each followed by its Service; then Services, Workloads and Artifacts without one. */
@@ -223,9 +252,13 @@ export function related(model: Model, id: string): ReadonlyMap<string, readonly 
       putLed(model, hosts, put);
       put("Hosts of wasmCloud v2", model.all("whost").filter((host) => host.node === id));
       put("Host groups of wasmCloud v2", model.all("whostgroup").filter((group) => group.nodes.includes(id)));
+      put("Wasm pods", wasmOwners(model).filter((owner) => owner.nodes.includes(id)));
+      put("Wasm pods on more nodes than are listed", wasmOwners(model).filter((owner) => owner.nodes_all > owner.nodes.length && onShim(entity, owner) && !owner.nodes.includes(id)));
       break;
     }
     case "shim":
+      put("Nodes", model.all("node").filter((node) => own(node.shims, entity.name) !== undefined));
+      put("Wasm pods", wasmOwners(model).filter((owner) => owner.shim === id));
       put("Nodes without this version", model.all("node").filter((node) => (own(node.shims, entity.name)?.stage ?? "Updated") !== "Updated"));
       break;
     case "hostgroup": {
@@ -263,10 +296,25 @@ export function related(model: Model, id: string): ReadonlyMap<string, readonly 
     case "wservice":
       putV2(model, entity, put);
       break;
+    case "deployment":
+    case "statefulset":
+    case "daemonset":
+    case "job":
+    case "cronjob":
+    case "spinapp":
+    case "pod":
+      put("Shim", [entity.shim === null ? undefined : model.get(entity.shim)]);
+      put("Nodes", entity.nodes.map((node) => model.get(node)));
+      break;
     default:
       break;
   }
   return found;
+}
+
+/** Return whether a node has the Shim of an owner. */
+function onShim(node: Node, owner: WasmOwner): boolean {
+  return owner.shim !== null && own(node.shims, owner.shim.slice("shim/".length)) !== undefined;
 }
 
 /** Add the related entities of wasmCloud v2: host group, host, Workload, WorkloadDeployment, Service. */
@@ -401,6 +449,14 @@ export function milliseconds(text: string | number | null): number | null {
 /** Read status of wasmCloud v2, and of its parts, which exist only while it is installed. */
 export const V2_PARTS = ["wasmcloud-v2", "heartbeats", "whosts", "wpods", "workloads", "workloadreplicasets", "workloaddeployments", "artifacts", "wservices", "wslices"] as const;
 
+/** Read status of Wasm pods and their owners. All but the first exist only while a Shim does. */
+export const WASM_PARTS = [
+  "wasmpods", "deployments", "statefulsets", "daemonsets", "wasmjobs", "cronjobs", "spinapps", "spinappexecutors", "runtimeclasses", "podevents",
+] as const;
+
+/** Parts of other projects: a cluster without their CRDs lacks nothing. */
+const OTHERS: readonly string[] = [V2_PARTS[0], "spinapps", "spinappexecutors"];
+
 /** Return the reasons that objects of these parts are not shown. */
 export function obstacles(model: Model, parts: readonly string[]): readonly { readonly part: Part; readonly message: string; readonly do: string | null }[] {
   const found: { part: Part; message: string; do: string | null }[] = [];
@@ -412,8 +468,7 @@ export function obstacles(model: Model, parts: readonly string[]): readonly { re
     for (const one of part.lacking) {
       found.push({ part, message: one.message, do: one.do });
     }
-    // A cluster without wasmCloud v2 lacks nothing.
-    if (part.lacking.length === 0 && !part.defined && name !== V2_PARTS[0]) {
+    if (part.lacking.length === 0 && !part.defined && !OTHERS.includes(name)) {
       found.push({ part, message: `the CRD of ${name} is not installed`, do: "install it with `trellis crds apply`" });
     }
   }

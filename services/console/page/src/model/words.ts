@@ -27,6 +27,13 @@ export const KIND_WORDS: Readonly<Record<Kind, string>> = {
   workloaddeployment: "WorkloadDeployment",
   artifact: "Artifact",
   wservice: "Service (v2)",
+  deployment: "Deployment",
+  statefulset: "StatefulSet",
+  daemonset: "DaemonSet",
+  job: "Job",
+  cronjob: "CronJob",
+  spinapp: "SpinApp",
+  pod: "pod",
 };
 
 export const STAGE_WORDS: Readonly<Record<Stage, string>> = {

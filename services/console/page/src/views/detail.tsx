@@ -252,6 +252,20 @@ function rowsOf(entity: Entity): readonly Row[] {
         ["Ports", entity.ports.map((port) => [port.name, port.port].filter((one) => one !== null).join(" ")).join(", ")],
         ["Endpoints", entity.endpoints ?? "unknown"],
       ];
+    case "deployment":
+    case "statefulset":
+    case "daemonset":
+    case "job":
+    case "cronjob":
+    case "spinapp":
+    case "pod":
+      return [
+        ["RuntimeClass", entity.runtime_class],
+        ["SpinAppExecutor", entity.executor],
+        ["Ready pods", entity.pods === null ? "unknown" : `${figure(entity.pods.ready)} of ${figure(entity.pods.all)}`],
+        ["Desired pods", entity.desired],
+        ["Nodes with its pods", entity.nodes_all],
+      ];
     case "part":
       return [];
   }

@@ -1,4 +1,4 @@
-/* The map: nodes, host groups and hosts, applications and Services; a click shows the cause.
+/* The map: nodes, host groups and hosts, applications, Services and owners of Wasm pods; a click shows the cause.
 
    In: the model, the filters of the address. Invariant: related resources of the selection are marked, also for screen
    readers. */
@@ -7,10 +7,10 @@ import type { JSX } from "preact";
 
 import { known, place, set } from "../live/store.ts";
 import { idOf } from "../model/entities.ts";
-import type { Application, Entity, Host, HostGroup, Node, Service, V2Host, V2HostGroup } from "../model/entities.ts";
-import { appRows, chosen, hostRows, related, V2_PARTS } from "../model/selectors.ts";
+import type { Application, Entity, Host, HostGroup, Node, Service, V2Host, V2HostGroup, WasmOwner } from "../model/entities.ts";
+import { appRows, chosen, hostRows, related, V2_PARTS, WASM_PARTS, wasmOwners } from "../model/selectors.ts";
 import type { AppRow, HostRow, V2App } from "../model/selectors.ts";
-import { bytes, called, cause, counted, figure, STAGE_HEALTHS, STAGE_WORDS } from "../model/words.ts";
+import { bytes, called, cause, counted, figure, KIND_WORDS, STAGE_HEALTHS, STAGE_WORDS } from "../model/words.ts";
 import { Glyph } from "../ui/glyph.tsx";
 import { Heading, Lacking, Nothing, shownNow, Tally } from "../ui/parts.tsx";
 import { Virtual } from "../ui/virtual.tsx";
@@ -29,7 +29,7 @@ export function MapView(): JSX.Element {
   const counts = {
     nodes: known().all("node").length,
     hosts: known().all("host").length + known().all("whost").length,
-    apps: known().all("application").length + known().all("workloaddeployment").length,
+    apps: known().all("application").length + known().all("workloaddeployment").length + wasmOwners(known()).length,
   };
   return (
     <div class="map">
@@ -88,6 +88,7 @@ function NodesLane({ selected, linked }: LaneProps): JSX.Element {
 /** All Shims with the progress of their rollouts. */
 function Shims(): JSX.Element | null {
   const shims = known().all("shim");
+  const owners = wasmOwners(known());
   return (
     <>
       <Lacking parts={["shims"]} />
@@ -100,6 +101,7 @@ function Shims(): JSX.Element | null {
                 {shim.name}
                 <span class="soft">
                   {shim.phase} {figure(shim.counts.Updated ?? 0)}/{figure(shim.desired)}
+                  {workloadsOf(owners, idOf(shim))}
                 </span>
               </button>
             </li>
@@ -108,6 +110,12 @@ function Shims(): JSX.Element | null {
       )}
     </>
   );
+}
+
+/** The number of owners of Wasm pods of a Shim, empty if there is none. */
+function workloadsOf(owners: readonly WasmOwner[], shim: string): string {
+  const count = owners.filter((owner) => owner.shim === shim).length;
+  return count === 0 ? "" : ` · ${counted(count, "workload")}`;
 }
 
 function NodeLines({ node }: { readonly node: Node }): JSX.Element {
@@ -158,7 +166,7 @@ function HostsLane({ selected, linked }: LaneProps): JSX.Element {
 }
 
 function AppsLane({ selected, linked }: LaneProps): JSX.Element {
-  const applications = [...known().all("application"), ...known().all("workloaddeployment")];
+  const applications = [...known().all("application"), ...known().all("workloaddeployment"), ...wasmOwners(known())];
   const services = [...known().all("service"), ...known().all("wservice"), ...known().all("artifact")];
   const rows = appRows(known(), shownNow());
   return (
@@ -168,7 +176,7 @@ function AppsLane({ selected, linked }: LaneProps): JSX.Element {
         <Tally of={[...applications, ...services]} label="Applications and Services" />
       </header>
       <div class="lane-body" data-scrolls>
-        <Lacking parts={["applications", "services", "slices", ...V2_PARTS.slice(4)]} />
+        <Lacking parts={["applications", "services", "slices", ...WASM_PARTS, ...V2_PARTS.slice(4)]} />
         {rows.length === 0 ? <Nothing parts={["applications", "services"]} all={applications.length + services.length} what="applications" /> : null}
         <Virtual
           items={rows}
@@ -197,7 +205,7 @@ function Row({ row, properties, ...marks }: LaneProps & { readonly row: HostRow 
   );
 }
 
-function lineOf(entity: HostGroup | Host | Application | Service | V2HostGroup | V2Host | V2App): string {
+function lineOf(entity: HostGroup | Host | Application | Service | V2HostGroup | V2Host | V2App | WasmOwner): string {
   switch (entity.kind) {
     case "hostgroup": {
       const { ready, desired } = entity.replicas;
@@ -217,6 +225,18 @@ function lineOf(entity: HostGroup | Host | Application | Service | V2HostGroup |
         "Service",
         `${entity.endpoints.ready}/${entity.endpoints.all} endpoints`,
         [entity.addresses[0] ?? "", entity.ports.map((port) => port.port).join(",")].filter(Boolean).join(":"),
+      ].filter(Boolean).join(" · ");
+    case "deployment":
+    case "statefulset":
+    case "daemonset":
+    case "job":
+    case "cronjob":
+    case "spinapp":
+    case "pod":
+      return [
+        KIND_WORDS[entity.kind],
+        entity.pods === null ? "pods unknown" : `${figure(entity.pods.ready)}/${figure(Math.max(entity.desired ?? 0, entity.pods.all))} pods ready`,
+        entity.nodes_all === 0 ? "" : `on ${counted(entity.nodes_all, "node")}`,
       ].filter(Boolean).join(" · ");
     case "whostgroup":
       return [
