@@ -16,7 +16,10 @@ STREAMS_EACH: Final = 12
 PIECE_BYTES: Final = 64 * 2**10
 """One message of a stream; a full state consists of several."""
 WATCHES_EACH: Final = 270
-"""Watches of one viewer, over the selected namespaces of all of their tabs: 12 namespaces with wasmCloud v2 and a Shim are 260."""
+"""Watches of one viewer, over the selected namespaces of all of their tabs.
+
+12 namespaces with wasmCloud v2 and a Shim are 260.
+"""
 CONNECTIONS_EACH: Final = 286
 """Connections of one viewer to the API server; each watch uses one."""
 NAMESPACES: Final = 12
