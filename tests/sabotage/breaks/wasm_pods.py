@@ -9,6 +9,8 @@ from sabotage.breaking import Break
 _PODS: Final = "tests/unit/wasm_pods/test_explain_pod.py"
 _OWNERS: Final = "tests/unit/wasm_pods/test_explain_owner.py"
 _READING: Final = "tests/unit/wasm_pods/test_reading.py"
+_WORKLOADS: Final = "tests/unit/wasm_pods/test_workloads.py"
+_COMPOSING: Final = "tests/unit/read_model/test_composing_wasm.py"
 
 CAUSES: Final = (
     Break(
@@ -82,5 +84,50 @@ CAUSES: Final = (
         "return bool(owner.meta.uid) and pod.meta.owner == owner.meta.uid",
         "return bool(owner.meta.uid)",
         f"{_READING}::test_the_pods_of_a_workload_are_those_that_it_owns",
+    ),
+    Break(
+        "a SpinApp and its Deployment are two workloads",
+        "ADR 125, rule 1: a SpinApp includes its Deployment",
+        "trellis",
+        "Inventory._top",
+        "return above if parent is not None and parent.meta.uid == owner.meta.owner else id_",
+        "return id_",
+        f"{_WORKLOADS}::test_there_is_one_workload_for_each_owner",
+    ),
+    Break(
+        "a change of a pod does not change its former owner",
+        "ADR 125, rule 5: a change evaluates the owners that it concerns",
+        "trellis",
+        "Inventory.put_pod",
+        "for item in (old, pod) if item is not None)}",
+        "for item in (pod,) if item is not None)}",
+        f"{_WORKLOADS}::test_a_change_names_each_workload_that_it_changes",
+    ),
+    Break(
+        "owners that cannot be read are missing",
+        "ADR 125, rule 3: an owner that cannot be read is represented by its pods",
+        "trellis",
+        "Inventory.row_of",
+        "known = id_ in self.owners or id_[0] in self.unread",
+        "known = id_ in self.owners",
+        f"{_WORKLOADS}::test_pods_stand_for_owners_that_cannot_be_read",
+    ),
+    Break(
+        "a part that is unreadable in one namespace is unknown in all",
+        "ADR 125, rule 4: everything is read with the permissions of the viewer, and the rest is shown",
+        "trellis",
+        "WasmComposer._unread_in",
+        'for place in ("", namespace):',
+        "for place in lacking:",
+        f"{_COMPOSING}::test_a_namespace_without_permission_hides_nothing_of_another_one",
+    ),
+    Break(
+        "owners are evaluated before each kind is read",
+        "ADR 125, violations: an owner that counts as missing because it could not be read",
+        "trellis",
+        "WasmComposer._read",
+        "return all(status.synced or status.lacking for status in self._statuses.values())",
+        "return bool(self._statuses)",
+        f"{_COMPOSING}::test_nothing_is_concluded_before_each_kind_is_read",
     ),
 )

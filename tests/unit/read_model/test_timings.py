@@ -15,7 +15,7 @@ def test_production_timings() -> None:
         "seconds": 0.1,
         "ids_kept": 10,
         "look": 0.5,
-        "v2": 1.0,
-        "v2_share": 0.1,
+        "evaluate": 1.0,
+        "evaluate_share": 0.1,
         "watch": {**asdict(WatchTimings()), "watch": (40, 60), "absent": 30.0, "refused": 15.0},
     }

@@ -78,9 +78,9 @@ class Pace:
     ids_kept: int
     look: float = 0.5
     """Interval of checks for readable kinds in seconds, which no watch reports."""
-    v2: float = 1.0
+    evaluate: float = 1.0
     """Minimum interval of evaluations of wasmCloud v2, and of those of Wasm pods, in seconds."""
-    v2_share: float = 0.1
+    evaluate_share: float = 0.1
     """Maximum share of the time for each: an evaluation with 10,000 Workloads lasts 0.1 s."""
     watch: WatchTimings = field(default_factory=viewer_timings)
 
@@ -193,7 +193,7 @@ class Audience:
         changes = self._v2_composer.flush(now, messages)
         ended = time.monotonic()
         read = all(status.synced or status.lacking for status in statuses)
-        pause = max(self._pace.v2 if read else 0.0, (ended - began) / self._pace.v2_share)
+        pause = max(self._pace.evaluate if read else 0.0, (ended - began) / self._pace.evaluate_share)
         self._v2_due = ended + (ended - began if self._v2_composer.behind else pause)
         return changes
 
@@ -208,6 +208,6 @@ class Audience:
         changes = self._wasm_composer.flush()
         ended = time.monotonic()
         read = all(status.synced or status.lacking for status in own)
-        pause = max(self._pace.v2 if read else 0.0, (ended - began) / self._pace.v2_share)
+        pause = max(self._pace.evaluate if read else 0.0, (ended - began) / self._pace.evaluate_share)
         self._wasm_due = ended + (ended - began if self._wasm_composer.behind else pause)
         return changes
