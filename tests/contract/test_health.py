@@ -42,6 +42,7 @@ from support.situations.objects import (
     shown,
 )
 from support.situations.v2 import V2, Found, page_of
+from support.situations.wasm_pods import WASM_PODS, Owned
 from support.v2.entities import seen
 from support.v2.recordings import SITUATIONS, recording
 from trellis.crds.conditions import Health as Written
@@ -222,6 +223,13 @@ def test_every_object_of_a_situation_of_wasmcloud_v2_has_one_health_everywhere(s
             wrong = cause is not None and cause.rank is Rank.CAUSE and cause.state is not Health.PROGRESSING
             wrong = wrong and cause is not None and cause.reason not in outage  # which the row has once
             assert (id_ in row["unhealthy"]) == wrong, id_
+
+
+@pytest.mark.parametrize(("world", "health", "reason"), WASM_PODS.values(), ids=WASM_PODS)
+async def test_an_owner_of_wasm_pods_has_one_health_and_reason_everywhere(
+    world: Owned, health: Health, reason: str
+) -> None:
+    assert {*await world.surfaces()} == {(health.value, reason)}
 
 
 def agrees(part: Part, health: Health) -> bool:

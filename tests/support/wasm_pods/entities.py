@@ -9,12 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from support.wasm_pods.objects import Manifest, crashing, executor, node, pod, runtime_class, shim, spin_app, workload
+from trellis.kube.resources import NODES, SHIMS, SPIN_APP_EXECUTORS, SPIN_APPS
 from trellis.provisioning.nodes_and_jobs import view_node
 from trellis.provisioning.shims import view_shim
 from trellis.read_model.entities.composing_wasm import PARTS, SHARED, WasmComposer
 from trellis.read_model.entities.entities import PartStatus
 from trellis.read_model.entities.journal import Entity
 from trellis.read_model.live.parts_wasm import wasm_parts
+from trellis_dev.fakes.fake import FakeKube
 
 REFUSED: Final = ("not allowed to list pods in the whole cluster", "request the permission")
 OF_SET: Final = ("ReplicaSet", "hello-5d8f", "uid-rs")
@@ -66,3 +68,12 @@ def seen_wasm(objects: Iterable[Item] | None = None, lacking: Iterable[str] = ()
             put(composer, item)
     composer.report(statuses(left))
     return {id_: entity for id_, entity in composer.flush().items() if entity is not None}
+
+
+def seen_in(kube: FakeKube) -> dict[str, Entity]:
+    """Return the entities of the objects of an API server."""
+    found = [("nodes", item) for item in kube.objects(NODES)] + [("shims", item) for item in kube.objects(SHIMS)]
+    for part in wasm_parts():
+        if part.resource not in {SPIN_APPS, SPIN_APP_EXECUTORS}:
+            found += [(part.name, item) for item in kube.objects(part.resource)]
+    return seen_wasm(found)

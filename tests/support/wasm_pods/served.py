@@ -11,8 +11,8 @@ import secrets
 from typing import Any
 
 from support.cluster.definitions import ensure_served
-from support.wasm_pods.objects import runtime_class, shim, workload
-from trellis.kube.resources import DEPLOYMENTS, RUNTIME_CLASSES, SHIMS, Resource
+from support.wasm_pods.objects import IMAGE, runtime_class, shim, workload
+from trellis.kube.resources import DEPLOYMENTS, PODS, RUNTIME_CLASSES, SHIMS, Resource
 from trellis_dev.localcluster.api import Api
 
 
@@ -38,6 +38,13 @@ class ServedWasmPods:
     def create_class(self, name: str) -> None:
         """Create the RuntimeClass of a Shim."""
         self._create(RUNTIME_CLASSES, "node.k8s.io/v1", runtime_class(name, name))
+
+    def place(self, node: str) -> str:
+        """Create a pod without an owner on a node; return the id of its entity."""
+        made = {"metadata": {"name": "placed"}, "spec": {"runtimeClassName": self.shim, "nodeName": node}}
+        made["spec"]["containers"] = [{"name": "app", "image": IMAGE}]  # type: ignore[assignment]
+        self._create(PODS, "v1", made, self.namespace)
+        return f"pod/{self.namespace}/placed"
 
     def ids(self) -> dict[str, str]:
         """Return the ids of the entities of both Deployments, by name."""

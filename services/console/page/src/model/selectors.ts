@@ -257,9 +257,9 @@ export function related(model: Model, id: string): ReadonlyMap<string, readonly 
       break;
     }
     case "shim":
-      put("Nodes", model.all("node").filter((node) => own(node.shims, entity.name) !== undefined));
       put("Wasm pods", wasmOwners(model).filter((owner) => owner.shim === id));
       put("Nodes without this version", model.all("node").filter((node) => (own(node.shims, entity.name)?.stage ?? "Updated") !== "Updated"));
+      put("Nodes", model.all("node").filter((node) => own(node.shims, entity.name) !== undefined));
       break;
     case "hostgroup": {
       const hosts = model.all("host").filter((host) => host.group === id);
