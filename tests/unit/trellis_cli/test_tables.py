@@ -256,7 +256,7 @@ def test_dead_letters_and_missing_streams_are_problems() -> None:
 
 def test_one_problem_anywhere_makes_the_status_not_ok() -> None:
     fine = Part("part", "text")
-    good = Status(fine, (fine,), *[fine] * 8)
+    good = Status(fine, (fine,), *[fine] * 9)
     assert good.ok
     assert good.document()["ok"] is True
     for bad in (
@@ -268,6 +268,8 @@ def test_one_problem_anywhere_makes_the_status_not_ok() -> None:
         replace(good, secrets=replace(fine, problem="x")),
         replace(good, reflected_services=replace(fine, problem="x")),
         replace(good, controllers=replace(fine, problem="x")),
+        replace(good, wasm_pods=replace(fine, problem="x")),
+        replace(good, workloads=(replace(fine, problem="x"),)),
         replace(good, bus=replace(fine, problem="x")),
     ):
         assert not bad.ok
