@@ -199,7 +199,7 @@ async def test_on_a_terminal_a_change_is_drawn_keys_count_and_it_is_left_as_it_w
     try:
         await terminal.until(lambda drawn: "q quit" in drawn and " nodes" in drawn)
         terminal.press(f"/{node}\r")
-        await terminal.until(lambda drawn: re.search(r" 1 fit", drawn) and f"filter: {node} " in drawn)
+        await terminal.until(lambda drawn: re.search(r" 1 match", drawn) and f"filter: {node} " in drawn)
         terminal.press("")
         opt_in(cluster_api, node, "maybe")
         await terminal.until(lambda drawn: "InvalidAnnotation" in drawn and f"trellis explain node/{node}" in drawn)
@@ -229,5 +229,5 @@ def test_an_unreachable_server_and_an_invalid_column_are_one_line(tmp_path: Path
     assert "--kubeconfig" in done.stderr
     wrong = once(unavailable, "shims", "--sort", "wakes")
     assert wrong.returncode == 2
-    for named in ("--sort: ", "'wakes'", "name", "state", "phase"):
+    for named in ("--sort: ", "'wakes'", "name", "health", "phase"):
         assert named in wrong.stderr
