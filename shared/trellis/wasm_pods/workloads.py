@@ -116,7 +116,7 @@ class Inventory:
         if pod is not None:
             self.pods[key] = pod
             self._move(creator_of(pod), key, there=True)
-        return {(POD, key), *(self._top(creator_of(item)) for item in (old, pod) if item is not None)}
+        return {(POD, key), *(self.top(creator_of(item)) for item in (old, pod) if item is not None)}
 
     def put_owner(self, kind: str, key: str, owner: OwnerView | None) -> set[Id]:
         """Store an owner, None if it is deleted; return the workloads that can differ."""
@@ -152,7 +152,16 @@ class Inventory:
         """Return the workload of a pod: the pod itself if its creator does not exist."""
         id_ = creator_of(pod)
         known = id_ in self.owners or id_[0] in self.unread
-        return self._top(id_) if known else (POD, pod.meta.key)
+        return self.top(id_) if known else (POD, pod.meta.key)
+
+    def top(self, id_: Id) -> Id:
+        """Return the workload that shows an owner: its SpinApp or CronJob, else the owner itself."""
+        owner = self.owners.get(id_)
+        if owner is None or id_[0] not in _PARENTS:
+            return id_
+        above = _parent(id_[0], owner)
+        parent = self.owners.get(above)
+        return above if parent is not None and parent.meta.uid == owner.meta.owner else id_
 
     def workload(self, id_: Id, classes: Collection[str]) -> Workload | None:
         """Return a workload, None if there is none, or if none of its RuntimeClasses is one of ``classes``."""
@@ -163,12 +172,12 @@ class Inventory:
                 return None
             return Workload(id_, pod.runtime_class, (pod,))
         owner = self.owners.get(id_) or self._substitute(id_)
-        if owner is None or self._top(id_) != id_:
+        if owner is None or self.top(id_) != id_:
             return None
         deployment, executor = None, None
         if kind == SPIN_APP:
             found = self.owners.get((DEPLOYMENT, key))
-            deployment = found if found is not None and self._top((DEPLOYMENT, key)) == id_ else None
+            deployment = found if found is not None and self.top((DEPLOYMENT, key)) == id_ else None
             executor = self.executors.get(_executor_key(owner))
         pods = self._pods_of(owner if kind != SPIN_APP else deployment, key)
         names = (
@@ -203,14 +212,6 @@ class Inventory:
         meta = Meta(namespace=namespace, name=name)
         template = WasmPod(meta, runtime_class=pod.runtime_class, selector=pod.selector, tolerations=pod.tolerations)
         return OwnerView(kind, meta, template)
-
-    def _top(self, id_: Id) -> Id:
-        owner = self.owners.get(id_)
-        if owner is None or id_[0] not in _PARENTS:
-            return id_
-        above = _parent(id_[0], owner)
-        parent = self.owners.get(above)
-        return above if parent is not None and parent.meta.uid == owner.meta.owner else id_
 
     def _parents(self, kind: str, *owners: OwnerView | None) -> Iterator[Id]:
         if kind in _PARENTS:

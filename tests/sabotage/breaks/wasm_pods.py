@@ -89,7 +89,7 @@ CAUSES: Final = (
         "a SpinApp and its Deployment are two workloads",
         "ADR 125, rule 1: a SpinApp includes its Deployment",
         "trellis",
-        "Inventory._top",
+        "Inventory.top",
         "return above if parent is not None and parent.meta.uid == owner.meta.owner else id_",
         "return id_",
         f"{_WORKLOADS}::test_there_is_one_workload_for_each_owner",

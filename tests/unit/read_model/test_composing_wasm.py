@@ -44,6 +44,7 @@ MOVING: list[Item] = [
     ("wasmpods", pod("c", CREATING)),
     ("podevents", sandbox('no runtime for "spin" is configured', name="c", uid="uid-c")),
     ("podevents", event("FailedCreate", "quota", "once", kind="Job", uid="uid-once")),
+    ("podevents", event("FailedCreate", "quota", "hello", kind="Deployment", uid="uid-hello")),
     ("nodes", node("n2", labels={"zone": "x"})),
     ("cronjobs", workload("nightly", jobTemplate={"spec": {"template": workload()["spec"]["template"]}})),
     ("wasmjobs", workload("nightly-1", owner=OF_CRON)),

@@ -138,7 +138,8 @@ class WasmComposer:
         uids, self._about = self._about, set()
         if uids:
             self._mark(self._inventory.row_of(pod) for pod in self._inventory.pods.values() if pod.meta.uid in uids)
-            self._mark(id_ for id_, owner in self._inventory.owners.items() if owner.meta.uid in uids)
+            owners = self._inventory.owners.items()
+            self._mark(self._inventory.top(id_) for id_, owner in owners if owner.meta.uid in uids)
 
     def _evaluated(self) -> dict[str, Entity | None]:
         if not self.behind:
