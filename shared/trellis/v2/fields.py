@@ -50,7 +50,9 @@ def text(data: Json, key: str, *other: str, most: int = TEXT_KEPT) -> str:
 
 def message(data: Json, key: str = "message") -> str:
     """Return a message for users, without credentials in URLs."""
-    return redact_url(text(data, key, most=MESSAGE_KEPT))
+    value = data.get(key)
+    # Redacted before it is cut: of a URL that is cut, the password could remain.
+    return text({key: redact_url(value)}, key, most=MESSAGE_KEPT) if isinstance(value, str) else ""
 
 
 def number(data: Json, key: str, *other: str) -> int | None:

@@ -31,6 +31,11 @@ _WORD = st.text(string.ascii_letters + string.digits + "-._~!$&'()*+=:@%", min_s
         ("https://host/path@v1", "https://host/path@v1"),
         ("https://host/?mail=a@b", "https://host/?mail=a@b"),
         ("mail me@example.org", "mail me@example.org"),
+        ("https://b.s3.test/x?X-Amz-Date=1&X-Amz-Signature=ab", "https://b.s3.test/x?X-Amz-Date=1&X-Amz-Signature=***"),
+        ('Get "https://s.test/b?se=1&sig=a%2Fb": 403', 'Get "https://s.test/b?se=1&sig=***": 403'),
+        ("https://u:p@h/x?access_token=ab&y=1", "https://u:***@h/x?access_token=***&y=1"),
+        ("https://host/?design=ab&sigma=1", "https://host/?design=ab&sigma=1"),
+        ("is token=ab valid?", "is token=ab valid?"),
         ("", ""),
     ],
 )

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Final
 
+from trellis.installer_api.redaction import redact_url
 from trellis.read_model.health import Health, Verdict
 
 Manifest = Mapping[str, Any]
@@ -172,8 +173,8 @@ def condition(status: Manifest, kind: str) -> Manifest:
 
 
 def reason_and_message(found: Manifest) -> str:
-    """Return ``Reason: message`` of a condition, an Event or a container's state."""
-    return ": ".join(str(found[part]).strip() for part in ("reason", "message") if found.get(part))
+    """Return ``Reason: message`` of a condition, an Event or a container's state, without credentials in URLs."""
+    return redact_url(": ".join(str(found[part]).strip() for part in ("reason", "message") if found.get(part)))
 
 
 def warnings_of(events: Iterable[Manifest], *uids: str) -> list[Manifest]:
