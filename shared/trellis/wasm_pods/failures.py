@@ -5,13 +5,16 @@ the checks of a page. Invariants: nothing raises; a text of an unknown form has 
 text itself. None of these programs reports a code for its errors. Sources of the texts:
 
 - containerd: pkg/cri (``no runtime for "H" is configured``; 1.5 and cri-dockerd: ``RuntimeHandler "H" not supported``),
-  images without the platform of the node, images with layers that are not file systems
-  (deislabs/containerd-wasm-shims#191) or are not unpacked (rancher-desktop#10524).
-- kubelet: pkg/kubelet/runtimeclass (a RuntimeClass that was deleted); admission plugin RuntimeClass (at creation).
+  core/runtime/v2/shim_manager.go (a shim that is missing), images without the platform of the node, images with layers
+  that are not file systems (deislabs/containerd-wasm-shims#191) or are not unpacked (rancher-desktop#10524).
+- CRI-O: internal/oci (``failed to find runtime handler H from runtime list``).
+- kubelet: pkg/kubelet/runtimeclass (a RuntimeClass that was deleted); admission plugin RuntimeClass (at creation);
+  pkg/kubelet (a key that a ConfigMap or a Secret lacks).
 - runwasi 1.0 (crates/containerd-shim-wasm, sys/unix/container/executor.rs and sandbox/context.rs) with youki's
   ``executor can't handle spec`` for an image that is neither Wasm nor an executable (containerd/runwasi#637).
 - runc 1.2 (``exec FILE: exec format error`` in the log of the container, status 1).
-- Wasmtime 36 (runtime/linker.rs, runtime/component/linker.rs, engine/serialization.rs).
+- Wasmtime 36 (runtime/linker.rs, runtime/component/linker.rs, engine/serialization.rs) with wasmparser (``magic
+  header``), and the linkers of WasmEdge and Wasmer.
 - containerd-shim-spin 0.24 (src/trigger.rs, src/source.rs).
 """
 
@@ -32,14 +35,20 @@ _MOST: Final = 8192
 _PREFIX: Final = re.compile(r"(?:Failed to create pod sandbox: |Failed to pull image \"[^\"]*\": |Error: )+")
 _RPC: Final = re.compile(r"(?:rpc error: code = \w+ desc = )+")
 _CREATING: Final = (
-    (re.compile(r'runtimeclass\S* "(?P<name>[^"]+)" not found', re.IGNORECASE), Reason.RUNTIME_CLASS_MISSING),
+    (re.compile(r'runtimeclass\S{0,40} "(?P<name>[^"]+)" not found', re.IGNORECASE), Reason.RUNTIME_CLASS_MISSING),
     (re.compile(r'no runtime for "(?P<name>[^"]+)" is configured'), Reason.HANDLER_NOT_CONFIGURED),
     (re.compile(r'RuntimeHandler "(?P<name>[^"]+)" not supported'), Reason.HANDLER_NOT_CONFIGURED),
+    (re.compile(r"failed to find runtime handler (?P<name>\S+) from runtime list"), Reason.HANDLER_NOT_CONFIGURED),
+    (re.compile(r"binary not installed|invalid custom binary path"), Reason.SHIM_NOT_EXECUTABLE),
     (
-        re.compile(r"(?:start shim|shim\S*).*(?:exec format error|executable file not found|no such file|permission)"),
+        re.compile(
+            r"failed to start shim.{0,300}?"
+            r"(?:exec format error|executable file not found|no such file or directory|permission denied)"
+        ),
         Reason.SHIM_NOT_EXECUTABLE,
     ),
 )
+"""The error of a task is not one of its shim: runc reports files that are missing, too."""
 _PULLING: Final = (
     (re.compile(r"no match(?:ing manifest)? for (?:platform|\S+/\S+)"), Reason.IMAGE_FOR_ANOTHER_PLATFORM),
     (
@@ -47,32 +56,46 @@ _PULLING: Final = (
         Reason.IMAGE_NOT_ACCEPTED,
     ),
     (
-        re.compile(r"unauthorized|denied|authentication required|\b401\b|\b403\b|forbidden", re.IGNORECASE),
+        re.compile(
+            r"unauthorized|(?<!permission )denied|authentication required|no basic auth credentials|forbidden",
+            re.IGNORECASE,
+        ),
         Reason.REGISTRY_DENIED,
     ),
     (
-        re.compile(r"not found|manifest.?unknown|name.?unknown|not present with pull policy", re.IGNORECASE),
+        re.compile(
+            r"not found|manifest.?unknown|name.?unknown|not present with pull policy|invalid reference format",
+            re.IGNORECASE,
+        ),
         Reason.IMAGE_NOT_FOUND,
     ),
 )
 """In this order: a missing platform, and a repository that may not be seen, are reported as not found, too."""
 _RUNNING: Final = (
     (
-        re.compile(r"Module was compiled [^']*(?:'(?P<name>[^']*)')?|compilation settings of module incompatible"),
+        re.compile(r"Module was compiled with incompatible (?:Wasmtime )?version '(?P<name>[^']*)'"),
+        Reason.PRECOMPILED_BY_ANOTHER_VERSION,
+    ),
+    (
+        re.compile(r"Module was compiled (?:for|with|without) |compilation settings of module incompatible"),
         Reason.PRECOMPILED_BY_ANOTHER_VERSION,
     ),
     (re.compile(r"unknown import: `(?P<name>[^`]+)` has not been defined"), Reason.INTERFACE_MISSING),
+    (re.compile(r"incompatible import type for `(?P<name>[^`]+)`"), Reason.INTERFACE_MISSING),
+    (re.compile(r'Error while importing (?P<name>"[^"]+"\."[^"]+"): unknown import'), Reason.INTERFACE_MISSING),
+    (re.compile(r"instantiation failed: unknown import"), Reason.INTERFACE_MISSING),
     (
         re.compile(r"imports \w+ `(?P<name>[^`]+)`, but a matching implementation was not found"),
         Reason.INTERFACE_MISSING,
     ),
-    (re.compile(r'[Uu]n(?:supported|known) trigger(?: type)?:? "?(?P<name>[\w-]+)'), Reason.TRIGGER_NOT_SUPPORTED),
+    (re.compile(r'Found unsupported trigger: "?(?P<name>[\w./-]+)'), Reason.TRIGGER_NOT_SUPPORTED),
     (re.compile(r"Couldn't find trigger executor"), Reason.TRIGGER_NOT_SUPPORTED),
     (
         re.compile(
             r"can't handle spec|neither a WebAssembly module nor a component|only a single module is supported"
             r"|expected single layer in OCI package|locked app from \S*/spin\.json|read from \S*/spin\.json"
             r"|incompatible object file format|mismatched image rootfs|parent snapshot \S+ does not exist"
+            r"|magic header not detected|failed to parse WebAssembly module"
         ),
         Reason.IMAGE_NOT_ACCEPTED,
     ),
@@ -82,11 +105,15 @@ _STARTING: Final = (
     *_RUNNING,
     (re.compile(r"exec format error"), Reason.IMAGE_FOR_ANOTHER_PLATFORM),
     (
-        re.compile(r"no such file or directory|executable file not found|module not found|no entrypoint provided"),
+        re.compile(
+            r"no such file or directory|executable file not found|module not found|no entrypoint provided"
+            r"|no command specified"
+        ),
         Reason.ENTRYPOINT_NOT_FOUND,
     ),
 )
 """A program that runs reports such errors about other files, too."""
+_CONFIG: Final = ((re.compile(r"(?:configmap|secret) \"[^\"]+\" not found|couldn't find key"), Reason.CONFIG_MISSING),)
 _TAINT: Final = "untolerated taint"
 _SELECTOR: Final = "node affinity/selector"
 
@@ -116,6 +143,11 @@ def of_start(words: str) -> Failure | None:
     return _first(words, _STARTING)
 
 
+def of_config(words: str) -> Failure | None:
+    """Return the failure in the error of a container whose configuration the kubelet refuses."""
+    return _first(words, _CONFIG)
+
+
 def of_end(lines: Iterable[str]) -> Failure | None:
     """Return the failure in the last words of a container, the newest that is known."""
     found = (_first(line, _RUNNING) for line in reversed([*lines]))
@@ -140,7 +172,8 @@ def bare(words: str) -> str:
 
 
 def _first(words: str, patterns: Patterns) -> Failure | None:
-    text = " ".join(words[:_MOST].split())
+    # A message inside another one has its quotes escaped.
+    text = " ".join(words[:_MOST].split()).replace('\\"', '"')
     for pattern, reason in patterns:
         if (found := pattern.search(text)) is not None:
             return Failure(reason, (found.groupdict().get("name") or ""))

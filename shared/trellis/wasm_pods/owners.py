@@ -10,11 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from trellis.v2.fields import Json, items, mapping, number, text, texts
-from trellis.v2.objects import Meta, condition, view_conditions, view_meta
+from trellis.v2.fields import Json, items, mapping, message, number, text, texts
+from trellis.v2.objects import FALSE, TRUE, Condition, Meta, condition, view_conditions, view_meta
 from trellis.wasm_pods.pods import Pairs, Toleration, WasmPod, view_template, view_tolerations
 
 _DEFAULT_REPLICAS: Final = 1
+_FAILURES: Final = ("Failed", "FailureTarget")
+"""Conditions of a Job that has failed, and of one whose pods are ended for that (KEP-3329)."""
 _OPERATORS: Final = {"In": "in", "NotIn": "notin"}
 
 
@@ -33,8 +35,10 @@ class OwnerView:
     """An owner of pods. ``kind``: as in its manifest; ``template``: of its pods, of a SpinApp without a runtime class.
 
     ``wanted``: number of pods that it should have, None if another object decides. ``refused``: why its pods cannot be
-    created, as its conditions report it. ``complete``: a Job that has succeeded. ``selector``: of its pods, for a list.
-    ``executor``: of a SpinApp.
+    created, as its conditions report it. ``complete``: a Job that has succeeded; ``failed``: why a Job has failed.
+    ``selector``: of its pods, for a list. ``executor``: of a SpinApp. ``paused``, ``stalled``: of the rollout of a
+    Deployment, the latter with its message; ``outdated``: some of its pods have a former template. ``revision``: of the
+    current template of a StatefulSet.
     """
 
     kind: str
@@ -44,8 +48,13 @@ class OwnerView:
     refused: str = ""
     suspended: bool = False
     complete: bool = False
+    failed: str = ""
     selector: str = ""
     executor: str = ""
+    paused: bool = False
+    stalled: str = ""
+    outdated: bool = False
+    revision: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,18 +94,37 @@ def view_owner(kind: str, manifest: object) -> OwnerView:
     meta, spec, status = view_meta(manifest), mapping(manifest, "spec"), mapping(manifest, "status")
     conditions = view_conditions(status)
     job = mapping(mapping(spec, "jobTemplate"), "spec") if kind == "CronJob" else spec
-    failure = condition(conditions, "ReplicaFailure")
+    failure, wanted = condition(conditions, "ReplicaFailure"), _wanted(kind, spec, status)
+    progress = condition(conditions, "Progressing") if kind == "Deployment" else Condition("Progressing")
     return OwnerView(
         kind=kind,
         meta=meta,
         template=view_template(meta, mapping(job, "template")),
-        wanted=_wanted(kind, spec, status),
+        wanted=wanted,
         refused=failure.message if failure.true else "",
         suspended=spec.get("suspend") is True,
         complete=condition(conditions, "Complete").true,
+        failed=_failed(status) if kind == "Job" else "",
         selector=label_selector(mapping(spec, "selector")),
         executor=text(spec, "executor"),
+        paused=spec.get("paused") is True,
+        stalled=progress.message or "no progress" if progress.status == FALSE else "",
+        outdated=kind == "Deployment" and _outdated(meta, status, wanted or 0),
+        revision=text(status, "updateRevision"),
     )
+
+
+def _failed(status: Json) -> str:
+    """Return why a Job has failed, or is about to: the reason and the message of its condition."""
+    true = [item for item in items(status, "conditions") if text(item, "status") == TRUE]
+    found = next((item for kind in _FAILURES for item in true if text(item, "type") == kind), {})
+    return ": ".join(filter(None, (text(found, "reason"), message(found)))) or ("no reason" if found else "")
+
+
+def _outdated(meta: Meta, status: Json, wanted: int) -> bool:
+    """Return whether pods of the current template are missing, by a status of the current generation."""
+    observed = number(status, "observedGeneration")
+    return observed is not None and observed >= meta.generation and (number(status, "updatedReplicas") or 0) < wanted
 
 
 def label_selector(selector: Json) -> str:
@@ -118,7 +146,9 @@ def _wanted(kind: str, spec: Json, status: Json) -> int | None:
     match kind:
         case "DaemonSet":
             return number(status, "desiredNumberScheduled") or 0
-        case "Job" | "CronJob":
+        case "Job":
+            return 0 if number(spec, "parallelism") == 0 else None
+        case "CronJob":
             return None
         case _:
             found = number(spec, "replicas")

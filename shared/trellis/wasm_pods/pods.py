@@ -7,18 +7,22 @@ core API; reasons of the kubelet (Kubernetes, pkg/kubelet/container/sync_result.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Final
 
-from trellis.v2.fields import Json, items, mapping, message, number, seconds, text, texts
+from trellis.v2.fields import Json, items, mapping, message, names, number, seconds, text, texts, words
 from trellis.v2.objects import Condition, Meta, condition, view_conditions, view_meta
 from trellis.v2.pods import STARTING
 
 ALWAYS: Final = "Always"
+_DEFAULT_SCHEDULER: Final = "default-scheduler"
 _SUCCEEDED: Final = "Succeeded"
 _FAILED: Final = "Failed"
 _SANDBOX: Final = "PodReadyToStartContainers"
-"""Condition of the kubelet, True once a pod has its sandbox (KEP-3085; since Kubernetes 1.29)."""
+"""Condition of the kubelet, True while a pod has its sandbox (KEP-3085; since Kubernetes 1.29)."""
+_OF_CONTAINER: Final = re.compile(r"\{(?P<name>[^}]+)\}\Z")
+"""End of the field path of an Event about a container: ``spec.containers{app}``."""
 
 Pairs = tuple[tuple[str, str], ...]
 
@@ -46,12 +50,16 @@ class Ended:
 class Container:
     """A container of a pod. ``waiting``: reason for which it does not run, "" if it runs or has ended.
 
-    ``ended``: how it ended, if it does not run and does not restart; ``before``: how its former run ended.
+    ``init``: the later containers wait for its end; ``sidecar``: they wait for its start, and it restarts
+    (KEP-753). ``memory``: its limit, "" if it has none. ``ended``: how it ended, if it does not run and does not
+    restart; ``before``: how its former run ended.
     """
 
     name: str
     image: str = ""
     init: bool = False
+    sidecar: bool = False
+    memory: str = ""
     waiting: str = ""
     message: str = ""
     running: bool = False
@@ -76,13 +84,20 @@ class WasmPod:
     """A pod, or the pod template of an owner. ``runtime_class``: "" if none is set; ``node``: "" until it has one.
 
     ``reason``, ``message``: of the whole pod, as after an eviction. ``sandboxed``: True if it has a sandbox as far as
-    its status shows.
+    its status shows. ``owner_group``: API group of its controller. ``scheduler``: "" for the default one; ``gates``: of
+    its scheduling. ``deletion``: end of its grace period, in RFC 3339; ``finalizers``: that keep it. ``unready``: why
+    the kubelet does not report it as ready.
     """
 
     meta: Meta
     owner_kind: str = ""
+    owner_group: str = ""
     runtime_class: str = ""
     node: str = ""
+    scheduler: str = ""
+    gates: tuple[str, ...] = ()
+    deletion: str = ""
+    finalizers: tuple[str, ...] = ()
     selector: Pairs = ()
     tolerations: tuple[Toleration, ...] = ()
     restart_policy: str = ALWAYS
@@ -90,6 +105,7 @@ class WasmPod:
     reason: str = ""
     message: str = ""
     ready: bool = False
+    unready: str = ""
     scheduled: Condition = field(default_factory=lambda: Condition("PodScheduled"))
     sandboxed: bool = False
     containers: tuple[Container, ...] = ()
@@ -107,12 +123,16 @@ class WasmPod:
 
 @dataclass(frozen=True, slots=True)
 class EventView:
-    """An Event about an object. ``uid``: of the object; ``at``: Unix seconds of its last occurrence, 0.0 if unknown."""
+    """An Event about an object. ``uid``: of the object; ``at``: Unix seconds of its last occurrence, 0.0 if unknown.
+
+    ``container``: that it is about, "" for the whole object.
+    """
 
     uid: str
     reason: str
     message: str
     at: float = 0.0
+    container: str = ""
 
 
 def view_pod(manifest: object) -> WasmPod:
@@ -121,20 +141,29 @@ def view_pod(manifest: object) -> WasmPod:
     conditions = view_conditions(status)
     spec = mapping(manifest, "spec")
     containers = _containers(spec, status)
+    metadata = mapping(manifest, "metadata")
+    owner = next((item for item in items(metadata, "ownerReferences") if item.get("controller") is True), {})
+    phase, ready = text(status, "phase"), condition(conditions, "Ready")
     return WasmPod(
         meta=meta,
-        owner_kind=_owner_kind(manifest),
+        owner_kind=text(owner, "kind"),
+        owner_group=text(owner, "apiVersion").rpartition("/")[0],
         runtime_class=text(spec, "runtimeClassName"),
         node=text(spec, "nodeName"),
+        scheduler=text(spec, "schedulerName").removeprefix(_DEFAULT_SCHEDULER),
+        gates=names(spec, "schedulingGates"),
+        deletion=text(metadata, "deletionTimestamp"),
+        finalizers=words(metadata, "finalizers"),
         selector=tuple(sorted(texts(spec, "nodeSelector").items())),
         tolerations=view_tolerations(spec),
         restart_policy=text(spec, "restartPolicy") or ALWAYS,
-        phase=text(status, "phase"),
+        phase=phase,
         reason=text(status, "reason"),
         message=message(status),
-        ready=condition(conditions, "Ready").true,
+        ready=ready.true,
+        unready=ready.message,
         scheduled=_scheduled(status),
-        sandboxed=condition(conditions, _SANDBOX).true or any(item.was_started for item in containers),
+        sandboxed=_sandboxed(condition(conditions, _SANDBOX), phase, containers),
         containers=containers,
     )
 
@@ -166,12 +195,15 @@ def view_event(manifest: object) -> EventView:
     series = mapping(event, "series")
     times = (text(series, "lastObservedTime"), text(event, "lastTimestamp"), text(event, "eventTime"))
     at = next((found for stamp in times if (found := seconds(stamp)) is not None), 0.0)
-    return EventView(text(about, "uid"), text(event, "reason"), message(event), at)
+    of = _OF_CONTAINER.search(text(about, "fieldPath"))
+    return EventView(text(about, "uid"), text(event, "reason"), message(event), at, of["name"] if of else "")
 
 
-def _owner_kind(manifest: object) -> str:
-    owners = items(mapping(manifest, "metadata"), "ownerReferences")
-    return next((text(item, "kind") for item in owners if item.get("controller") is True), "")
+def _sandboxed(found: Condition, phase: str, containers: tuple[Container, ...]) -> bool:
+    """Return whether a pod has a sandbox. After a restart of its node it has none, although its containers ran."""
+    if found.status and phase not in {_SUCCEEDED, _FAILED}:
+        return found.true
+    return found.true or any(item.was_started for item in containers)
 
 
 def _scheduled(status: Json) -> Condition:
@@ -191,17 +223,20 @@ def _containers(spec: Json, status: Json) -> tuple[Container, ...]:
         by_name = {text(item, "name"): item for item in items(status, states)}
         for item in items(spec, key):
             name = text(item, "name")
-            found.append(_container(name, text(item, "image"), by_name.get(name, {}), init=init))
+            found.append(_container(item, by_name.get(name, {}), init=init))
     return tuple(found)
 
 
-def _container(name: str, image: str, status: Json, *, init: bool) -> Container:
+def _container(spec: Json, status: Json, *, init: bool) -> Container:
     state = mapping(status, "state")
     waiting = mapping(state, "waiting")
+    sidecar = init and text(spec, "restartPolicy") == ALWAYS
     return Container(
-        name=name,
-        image=image,
-        init=init,
+        name=text(spec, "name"),
+        image=text(spec, "image"),
+        init=init and not sidecar,
+        sidecar=sidecar,
+        memory=text(mapping(mapping(spec, "resources"), "limits"), "memory"),
         waiting=text(waiting, "reason"),
         message=message(waiting),
         running="running" in state,

@@ -51,6 +51,8 @@ class Reason(StrEnum):
     PROBE_FAILED = "ProbeFailed"
     POD_FAILED = "PodFailed"
     """The kubelet ended or rejected the pod, as in an eviction."""
+    JOB_FAILED = "JobFailed"
+    ROLLOUT_STALLED = "RolloutStalled"
 
     # Progress.
     WAITING = "Waiting"

@@ -30,6 +30,7 @@ class Part(StrEnum):
     CLASSES = "runtimeclasses"
     NODES = "nodes"
     SHIMS = "shims"
+    JOBS = "jobs"
     DEPLOYMENTS = "deployments"
     EXECUTORS = "spinappexecutors"
 
@@ -38,7 +39,8 @@ class Part(StrEnum):
 class Snapshot:
     """The result of all reads. ``logs``: last lines of the containers that ended, by the UID of their pod.
 
-    ``deployment``, ``executor``: of a SpinApp; None if they do not exist or were not read.
+    ``deployment``: that has the name of a SpinApp; ``executor``: of a SpinApp; ``job``: the newest one of a CronJob;
+    None if they do not exist or were not read.
     ``unread``: parts that are not known, with the reason.
     """
 
@@ -50,6 +52,7 @@ class Snapshot:
     logs: Mapping[str, Sequence[str]] = field(default_factory=dict)
     deployment: OwnerView | None = None
     executor: ExecutorView | None = None
+    job: OwnerView | None = None
     unread: Mapping[Part, str] = field(default_factory=dict)
 
     def knows(self, part: Part) -> bool:

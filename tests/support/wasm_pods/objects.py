@@ -129,7 +129,9 @@ def pod(name: str = "hello", *statuses: Manifest, **fields: Any) -> Manifest:
     }
     if "owner" in fields:
         kind, of, uid = fields.pop("owner")
-        metadata["ownerReferences"] = [{"kind": kind, "name": of, "uid": uid, "controller": True, "apiVersion": "v1"}]
+        metadata["ownerReferences"] = [_controller(kind, of, uid)]
+        if kind == "ReplicaSet":
+            metadata["labels"] = metadata["labels"] | {"pod-template-hash": of.rpartition("-")[2]}
     if fields.pop("deleting", False):
         metadata["deletionTimestamp"] = CREATED
     started = any({"running", "terminated"} & item["state"].keys() or "lastState" in item for item in statuses)
@@ -153,6 +155,11 @@ def pod(name: str = "hello", *statuses: Manifest, **fields: Any) -> Manifest:
     return {"metadata": metadata, "spec": {key: value for key, value in spec.items() if value}, "status": status}
 
 
+def _controller(kind: str, name: str, uid: str) -> Manifest:
+    version = "apps/v1" if kind == "ReplicaSet" else "v1"
+    return {"kind": kind, "name": name, "uid": uid, "controller": True, "apiVersion": version}
+
+
 def unscheduled(name: str = "hello", message: str = "0/1 nodes are available.", **fields: Any) -> Manifest:
     """Return a pod for which the scheduler finds no node."""
     made = pod(name, node="", phase="Pending", **fields)
@@ -163,13 +170,15 @@ def unscheduled(name: str = "hello", message: str = "0/1 nodes are available.", 
 
 
 def event(reason: str, message: str, name: str = "hello", **fields: Any) -> Manifest:
-    """Return a warning about a pod; ``fields``: ``kind``, ``at``, ``uid``."""
+    """Return a warning about a pod; ``fields``: ``kind``, ``at``, ``uid``, ``container``."""
     about = {
         "kind": fields.get("kind", "Pod"),
         "name": name,
         "namespace": SPACE,
         "uid": fields.get("uid", f"uid-{name}"),
     }
+    if "container" in fields:
+        about["fieldPath"] = f"spec.containers{{{fields['container']}}}"
     at = fields.get("at", "2026-11-27T10:05:00Z")
     return {
         "metadata": {"name": f"{name}.{abs(hash((reason, message, at))):x}", "namespace": SPACE},
@@ -196,8 +205,7 @@ def workload(name: str = "hello", **fields: Any) -> Manifest:
     owner = fields.pop("owner", None)
     metadata: Manifest = {"name": name, "namespace": SPACE, "uid": f"uid-{name}", "creationTimestamp": CREATED}
     if owner is not None:
-        kind, of, uid = owner
-        metadata["ownerReferences"] = [{"kind": kind, "name": of, "uid": uid, "controller": True, "apiVersion": "v1"}]
+        metadata["ownerReferences"] = [_controller(*owner)]
     template: Manifest = {
         "metadata": {"labels": {"app": "hello"}},
         "spec": {"containers": [{"name": "app", "image": IMAGE}]},

@@ -59,8 +59,31 @@ def outcome(found: Explanation) -> tuple[str | None, Health]:
     return found.cause.reason if found.cause else None, found.verdict.health
 
 
-def refusal(words: str) -> Manifest:
-    return event("FailedCreate", f"Error creating: {REFUSED.format(words)}", "hello", kind="Job")
+def refusal(words: str, name: str = "hello") -> Manifest:
+    return event("FailedCreate", f"Error creating: {REFUSED.format(words)}", name, kind="Job")
+
+
+def cron(runtime_class: str = "spin-v2") -> Manifest:
+    """Return a CronJob."""
+    return workload(jobTemplate={"spec": {"template": workload(runtime_class=runtime_class)["spec"]["template"]}})
+
+
+COMPLETE = {"type": "Complete", "status": "True"}
+DEADLINE = {
+    "type": "Failed",
+    "status": "True",
+    "reason": "DeadlineExceeded",
+    "message": "Job was active longer than specified deadline",
+}
+STALLED = [
+    {
+        "type": "Progressing",
+        "status": "False",
+        "reason": "ProgressDeadlineExceeded",
+        "message": 'ReplicaSet "hello-2" has timed out progressing.',
+    }
+]
+CORDONED = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 
 
 CASES: dict[str, tuple[str, Manifest, Snapshot, str | None, Health]] = {
@@ -149,6 +172,166 @@ CASES: dict[str, tuple[str, Manifest, Snapshot, str | None, Health]] = {
         Reason.TAINT_NOT_TOLERATED,
         Health.DEGRADED,
     ),
+    "a DaemonSet whose RuntimeClass cannot be read": (
+        "DaemonSet",
+        workload(status={"desiredNumberScheduled": 0}),
+        snapshot(
+            nodes=[view_node(node(taints=[{"key": "gpu", "effect": "NoSchedule"}]))],
+            classes=[],
+            unread={Part.CLASSES: "no"},
+        ),
+        Reason.WAITING,
+        Health.PROGRESSING,
+    ),
+    "a DaemonSet on a cordoned node": (
+        "DaemonSet",
+        workload(),
+        snapshot(nodes=[view_node(node(taints=[CORDONED]))]),
+        Reason.WAITING,
+        Health.PROGRESSING,
+    ),
+    "a rollout whose new pod is broken": (
+        "Deployment",
+        workload(replicas=2, status={"observedGeneration": 1, "updatedReplicas": 1}),
+        snapshot([pod("old-1"), pod("old-2"), pod("new", crashing(3))]),
+        Reason.EXITED,
+        Health.DEGRADED,
+    ),
+    "a rollout whose new pods are refused": (
+        "Deployment",
+        workload(status={"conditions": FAILS}),
+        snapshot([pod("old")]),
+        Reason.PODS_REFUSED,
+        Health.DEGRADED,
+    ),
+    "a rollout to a RuntimeClass that is missing": (
+        "Deployment",
+        workload(runtime_class="spin-v9"),
+        snapshot([pod("old")]),
+        Reason.RUNTIME_CLASS_MISSING,
+        Health.DEGRADED,
+    ),
+    "a rollout that has begun": (
+        "Deployment",
+        workload(status={"observedGeneration": 1}),
+        snapshot([pod("old")]),
+        Reason.NOT_READY,
+        Health.PROGRESSING,
+    ),
+    "a rollout that is finished": (
+        "Deployment",
+        workload(status={"observedGeneration": 1, "updatedReplicas": 1}),
+        snapshot([pod()]),
+        None,
+        Health.HEALTHY,
+    ),
+    "a rollout that makes no progress": (
+        "Deployment",
+        workload(status={"conditions": STALLED}),
+        snapshot([pod("old")]),
+        Reason.ROLLOUT_STALLED,
+        Health.DEGRADED,
+    ),
+    "a rollout that makes no progress, because of a pod": (
+        "Deployment",
+        workload(status={"conditions": STALLED}),
+        snapshot([pod("old"), pod("new", crashing(3))]),
+        Reason.EXITED,
+        Health.DEGRADED,
+    ),
+    "paused before its first pod": (
+        "Deployment",
+        workload(paused=True),
+        snapshot(),
+        Reason.SUSPENDED,
+        Health.SUSPENDED,
+    ),
+    "paused in a rollout": (
+        "Deployment",
+        workload(paused=True, status={"observedGeneration": 1}),
+        snapshot([pod("old")]),
+        Reason.SUSPENDED,
+        Health.SUSPENDED,
+    ),
+    "paused, with the current pods": (
+        "Deployment",
+        workload(paused=True, status={"observedGeneration": 1, "updatedReplicas": 1}),
+        snapshot([pod()]),
+        None,
+        Health.HEALTHY,
+    ),
+    "a StatefulSet whose first pod is broken": (
+        "StatefulSet",
+        workload(replicas=3),
+        snapshot([pod("hello-0", crashing(3))]),
+        Reason.EXITED,
+        Health.DEGRADED,
+    ),
+    "a Job that has failed, and its pods are deleted": (
+        "Job",
+        workload(status={"conditions": [DEADLINE]}),
+        snapshot(),
+        Reason.JOB_FAILED,
+        Health.DEGRADED,
+    ),
+    "a Job that has failed, by its pod": (
+        "Job",
+        workload(status={"conditions": [DEADLINE]}),
+        snapshot([pod("a", container({"terminated": {"exitCode": 1}}), phase="Failed", restartPolicy="Never")]),
+        Reason.EXITED,
+        Health.DEGRADED,
+    ),
+    "a Job of which a pod that fails is refused by its policy": (
+        "Job",
+        workload(status={"conditions": [{**DEADLINE, "type": "FailureTarget", "reason": "PodFailurePolicy"}]}),
+        snapshot(),
+        Reason.JOB_FAILED,
+        Health.DEGRADED,
+    ),
+    "a Job of no pods": ("Job", workload(parallelism=0), snapshot(), None, Health.SUSPENDED),
+    "a CronJob that is suspended": ("CronJob", workload(suspend=True), snapshot(), None, Health.SUSPENDED),
+    "a CronJob whose Jobs cannot be read": (
+        "CronJob",
+        cron(),
+        snapshot(unread={Part.JOBS: "no"}),
+        Reason.PODS_UNKNOWN,
+        Health.UNKNOWN,
+    ),
+    "a CronJob whose Job is refused": (
+        "CronJob",
+        cron(),
+        snapshot(events=[refusal("quota")]),
+        Reason.PODS_REFUSED,
+        Health.DEGRADED,
+    ),
+    "a CronJob whose newest Job is complete": (
+        "CronJob",
+        cron(),
+        snapshot(job=view_owner("Job", workload("hello-1", status={"conditions": [COMPLETE]}))),
+        None,
+        Health.HEALTHY,
+    ),
+    "a CronJob whose newest Job has failed": (
+        "CronJob",
+        cron(),
+        snapshot(job=view_owner("Job", workload("hello-1", status={"conditions": [DEADLINE]}))),
+        Reason.JOB_FAILED,
+        Health.DEGRADED,
+    ),
+    "a CronJob, the pods of whose newest Job are refused": (
+        "CronJob",
+        cron(),
+        snapshot(events=[refusal("quota", "hello-1")], job=view_owner("Job", workload("hello-1"))),
+        Reason.PODS_REFUSED,
+        Health.DEGRADED,
+    ),
+    "a CronJob whose next Job has no RuntimeClass": (
+        "CronJob",
+        cron("spin-v9"),
+        snapshot(job=view_owner("Job", workload("hello-1", status={"conditions": [COMPLETE]}))),
+        Reason.RUNTIME_CLASS_MISSING,
+        Health.DEGRADED,
+    ),
     "a DaemonSet that works": (
         "DaemonSet",
         workload(status={"desiredNumberScheduled": 1}),
@@ -191,16 +374,55 @@ def test_the_earliest_cause_comes_first_with_the_number_of_its_pods() -> None:
     assert lacking(exited.text, "2 of 4 pods", "(b)", "status 4") == []
 
 
+ADVICE = {
+    "a quota": ("exceeded quota: pods, requested: pods=1", ("`kubectl describe resourcequota -n shop`",)),
+    "a policy of pods": ('violates PodSecurity "restricted:latest": runAsNonRoot != true', ("securityContext",)),
+}
+
+
+@pytest.mark.parametrize(("words", "named"), ADVICE.values(), ids=ADVICE)
+def test_a_refusal_names_what_to_change(words: str, named: tuple[str, ...]) -> None:
+    found = page(snapshot(), workload(status={"conditions": [{**FAILS[0], "message": REFUSED.format(words)}]}))
+    assert outcome(found)[0] == Reason.PODS_REFUSED
+    assert found.cause is not None
+    assert lacking(found.cause.do, *named) == []
+
+
+def test_a_failed_job_is_named_with_the_reason_of_its_condition() -> None:
+    found = page(snapshot(), workload(status={"conditions": [DEADLINE]}), "Job")
+    assert lacking(found.headline, "DeadlineExceeded", "`kubectl describe job -n shop hello`") == []
+
+
+def test_a_cron_job_names_its_newest_job() -> None:
+    newest = view_owner("Job", workload("hello-7", status={"conditions": [COMPLETE]}))
+    assert any("hello-7" in line.text for line in page(snapshot(job=newest), cron(), "CronJob").lines)
+
+
+def test_a_pod_of_a_former_template_that_a_stateful_set_does_not_replace_is_named() -> None:
+    labels = {"controller-revision-hash": "hello-1"}
+    pods = [pod("hello-0", crashing(3), labels=labels)]
+    for revision, named in (("hello-1", False), ("hello-2", True)):
+        found = page(snapshot(pods), workload(status={"updateRevision": revision}), "StatefulSet")
+        assert outcome(found)[0] == Reason.EXITED
+        assert any("delete pod hello-0" in line.do for line in found.lines) is named
+
+
 def test_a_cause_comes_before_progress() -> None:
     found = page(snapshot([pod("a", CREATING), pod("b", crashing(3))]), workload(replicas=2))
     assert outcome(found) == (Reason.EXITED, Health.DEGRADED)
 
 
+OF_APP = ("SpinApp", "hello", "uid-app-hello")
 SPIN: dict[str, tuple[dict[str, Any], str | None, Health]] = {
     "works": ({"pods": [view_pod(pod())]}, None, Health.HEALTHY),
     "its pod crashes": ({"pods": [view_pod(pod("hello", crashing(3)))]}, Reason.EXITED, Health.DEGRADED),
     "no executor": ({"executor": None}, Reason.EXECUTOR_MISSING, Health.DEGRADED),
     "no Deployment": ({"deployment": None}, Reason.DEPLOYMENT_MISSING, Health.DEGRADED),
+    "a Deployment of another owner": (
+        {"deployment": view_owner("Deployment", workload()), "pods": [view_pod(pod())]},
+        Reason.DEPLOYMENT_MISSING,
+        Health.DEGRADED,
+    ),
     "another system runs it": (
         {"executor": view_executor(executor(creates=False))},
         Reason.PODS_UNKNOWN,
@@ -226,7 +448,7 @@ def test_a_spin_app_has_the_cause_of_its_executor_or_its_deployment(
 ) -> None:
     given: dict[str, Any] = {
         "executor": view_executor(executor()),
-        "deployment": view_owner("Deployment", workload()),
+        "deployment": view_owner("Deployment", workload(owner=OF_APP)),
     } | parts
     found = page(replace(snapshot(), **given), spin_app(), "SpinApp")
     assert outcome(found) == (reason, health), found.headline

@@ -28,15 +28,18 @@ from support.wasm_pods.objects import (
     shim,
     unscheduled,
     waiting,
+    workload,
 )
 from trellis.provisioning.nodes_and_jobs import view_node
 from trellis.provisioning.shims import view_shim
 from trellis.read_model.explain.page import Explanation
 from trellis.read_model.explain.subject import Beside
 from trellis.read_model.health import Health
+from trellis.v2.objects import Meta
+from trellis.wasm_pods.explain.placing import no_node, with_class
 from trellis.wasm_pods.explain.pod import explain_pod
 from trellis.wasm_pods.owners import view_runtime_class
-from trellis.wasm_pods.pods import view_event, view_pod
+from trellis.wasm_pods.pods import view_event, view_pod, view_template
 from trellis.wasm_pods.reasons import Reason
 from trellis.wasm_pods.snapshot import Part, Snapshot
 
@@ -94,6 +97,25 @@ def not_started(words: str, reason: str = "StartError") -> Case:
 def tainted(key: str, **fields: Any) -> Case:
     nodes = [node(taints=[{"key": key, "value": "yes", "effect": "NoSchedule"}])]
     return Case(unscheduled(message="1 node(s) had untolerated taint"), nodes=nodes, **fields)
+
+
+PROXY = {"name": "proxy"}
+NO_SANDBOX = {"type": "PodReadyToStartContainers", "status": "False"}
+
+
+def of_sidecar(proxy: Manifest, app: Manifest, **fields: Any) -> Manifest:
+    """Return a pod with a sidecar ``proxy``, which Kubernetes lists as an init container that restarts."""
+    return _before(proxy, app, {**PROXY, "restartPolicy": "Always"}, **fields)
+
+
+def of_init(init: Manifest, app: Manifest, **fields: Any) -> Manifest:
+    return _before(init, app, {"name": "init"}, **fields)
+
+
+def _before(first: Manifest, app: Manifest, spec: Manifest, **fields: Any) -> Manifest:
+    made = pod("hello", container(app), initContainers=[spec], **fields)
+    made["status"]["initContainerStatuses"] = [first]
+    return made
 
 
 TASK = "failed to create shim task: "
@@ -354,7 +376,17 @@ CAUSES: dict[str, tuple[Case, Reason, tuple[str, ...]]] = {
         Reason.IMAGE_NOT_ACCEPTED,
         ("/spin.json",),
     ),
-    "out of memory": (Case(pod("hello", crashing(137, "OOMKilled"))), Reason.OUT_OF_MEMORY, ("app", "memory")),
+    "out of memory": (
+        Case(
+            pod(
+                "hello",
+                crashing(137, "OOMKilled"),
+                containers=[{"name": "app", "resources": {"limits": {"memory": "64Mi"}}}],
+            )
+        ),
+        Reason.OUT_OF_MEMORY,
+        ("app", "64Mi"),
+    ),
     "an error of the shim": (Case(pod("hello", crashing(137))), Reason.SHIM_ERROR, ("137", "node n1", "containerd")),
     "a program that the shim cannot execute": (
         Case(pod("hello", crashing(255))),
@@ -418,6 +450,226 @@ CAUSES: dict[str, tuple[Case, Reason, tuple[str, ...]]] = {
         Reason.PROBE_FAILED,
         ("Startup probe",),
     ),
+    "a liveness probe of a program that handles SIGTERM": (
+        Case(pod("hello", crashing(0, "Completed")), [event("Unhealthy", "Liveness probe failed: timeout")]),
+        Reason.PROBE_FAILED,
+        ("Liveness probe",),
+    ),
+    "an error of the shim, and the liveness probe of another container": (
+        Case(
+            pod("hello", crashing(137), container(name="proxy", ready=True), containers=[{"name": "app"}, PROXY]),
+            [event("Unhealthy", "Liveness probe failed: timeout", container="proxy")],
+        ),
+        Reason.SHIM_ERROR,
+        ("container app", "137"),
+    ),
+    "a readiness probe, and another container that was not ready before": (
+        Case(
+            pod("hello", container(), container(name="proxy", ready=True), containers=[{"name": "app"}, PROXY]),
+            [
+                event("Unhealthy", "Readiness probe failed: proxy", container="proxy", at="2026-11-27T10:09:00Z"),
+                event("Unhealthy", "Readiness probe failed: app", container="app"),
+            ],
+        ),
+        Reason.PROBE_FAILED,
+        ("Readiness probe failed: app",),
+    ),
+    "a startup probe of a sidecar": (
+        Case(
+            of_sidecar(container(name="proxy"), waiting("PodInitializing")),
+            [event("Unhealthy", "Startup probe failed: connection refused", container="proxy")],
+        ),
+        Reason.PROBE_FAILED,
+        ("Startup probe",),
+    ),
+    "a sidecar that ends": (
+        Case(of_sidecar(crashing(0, "Completed", name="proxy"), waiting("PodInitializing"))),
+        Reason.EXITED,
+        ("container proxy", "status 0"),
+    ),
+    "a sidecar that ended after the container that failed": (
+        Case(
+            of_sidecar(
+                container({"terminated": ended(143)}, name="proxy"),
+                {"terminated": ended(1)},
+                phase="Failed",
+                restartPolicy="Never",
+            )
+        ),
+        Reason.EXITED,
+        ("container app", "status 1"),
+    ),
+    "an init container": (
+        Case(of_init(crashing(2, name="init"), waiting("PodInitializing"))),
+        Reason.EXITED,
+        ("container init", "status 2"),
+    ),
+    "a crash, and another container that crashed before": (
+        Case(
+            pod(
+                "hello",
+                container(name="proxy", ready=True, last=ended(5), restarts=1),
+                crashing(3),
+                containers=[PROXY, {"name": "app"}],
+            )
+        ),
+        Reason.EXITED,
+        ("container app", "status 3"),
+    ),
+    "a segmentation fault": (Case(pod("hello", crashing(139))), Reason.EXITED, ("139", "SIGSEGV")),
+    "a node that was restarted": (
+        Case(pod("hello", crashing(255, "Unknown"))),
+        Reason.EXITED,
+        ("Unknown", "node n1"),
+    ),
+    "a container that nobody has seen end": (
+        Case(
+            pod("hello", container({"terminated": ended(137, "ContainerStatusUnknown")}), phase="Failed"),
+        ),
+        Reason.EXITED,
+        ("ContainerStatusUnknown",),
+    ),
+    "a handler that a restart of the node lost": (
+        Case(
+            pod("hello", container({"terminated": ended(255, "Unknown")}), conditions=[NO_SANDBOX]),
+            [sandbox('no runtime for "spin" is configured')],
+            nodes=[node(handlers=())],
+        ),
+        Reason.HANDLER_NOT_CONFIGURED,
+        ("handler spin",),
+    ),
+    "a network plugin": (
+        Case(
+            pod("hello", CREATING),
+            [sandbox('failed to setup network for sandbox "ab": plugin type="flannel" failed (add): open /run/x')],
+        ),
+        Reason.SANDBOX_FAILED,
+        ("flannel", "network plugin", "node n1"),
+    ),
+    "a sandbox, after a volume that was mounted late": (
+        Case(
+            pod("hello", CREATING),
+            [
+                event("FailedMount", "timed out", at="2026-11-27T10:01:00Z"),
+                sandbox("failed to set up network", at="2026-11-27T10:02:00Z"),
+            ],
+        ),
+        Reason.SANDBOX_FAILED,
+        ("failed to set up network",),
+    ),
+    "a shim that is missing": (
+        Case(
+            pod("hello", CREATING),
+            [
+                sandbox(
+                    'failed to start shim: failed to resolve runtime path: runtime "io.containerd.spin.v2" binary not '
+                    'installed "containerd-shim-spin-v2": file does not exist'
+                )
+            ],
+        ),
+        Reason.SHIM_NOT_EXECUTABLE,
+        ("containerd-shim-spin-v2", "the shim on node n1"),
+    ),
+    "a Secret for the registry": (
+        replace(
+            not_pulled("failed to authorize: 401 Unauthorized", "Unknown"),
+            events=[
+                event("Failed", PULL.format(image=IMAGE, code="Unknown", words="401 Unauthorized")),
+                event(
+                    "FailedToRetrieveImagePullSecret",
+                    "Unable to retrieve some image pull secrets (regcred); attempting to pull the image may not "
+                    "succeed.",
+                ),
+            ],
+        ),
+        Reason.REGISTRY_DENIED,
+        (IMAGE, "regcred"),
+    ),
+    "a registry that is down, after an image that was missing": (
+        replace(
+            not_pulled("x"),
+            events=[
+                event("Failed", PULL.format(image=IMAGE, code="Unknown", words="i/o timeout")),
+                event(
+                    "Failed",
+                    PULL.format(image=IMAGE, code="NotFound", words="not found"),
+                    at="2026-11-27T10:01:00Z",
+                ),
+            ],
+        ),
+        Reason.PULL_FAILED,
+        (IMAGE, "i/o timeout"),
+    ),
+    "an invalid image name": (
+        Case(
+            pod(
+                "hello",
+                container(
+                    waiting("InvalidImageName", 'Failed to apply default image tag "A": invalid reference format')
+                ),
+            )
+        ),
+        Reason.IMAGE_NOT_FOUND,
+        ("invalid reference format", "name"),
+    ),
+    "an image of user 0": (
+        Case(
+            pod(
+                "hello",
+                container(
+                    waiting(
+                        "CreateContainerConfigError", "container has runAsNonRoot and image will run as root (pod: x)"
+                    )
+                ),
+            )
+        ),
+        Reason.CONTAINER_NOT_CREATED,
+        ("runAsNonRoot", "securityContext"),
+    ),
+    "a reason of a later version": (
+        Case(pod("hello", container(waiting("ResourceClaimNotReady", "claim gpu is not allocated")))),
+        Reason.CONTAINER_NOT_CREATED,
+        ("claim gpu",),
+    ),
+    "a container that waits without an end": (
+        Case(pod("hello", container(waiting("CrashLoopBackOff", "back-off 5m0s restarting failed container")))),
+        Reason.CONTAINER_NOT_CREATED,
+        ("back-off",),
+    ),
+    "out of memory without a limit": (
+        Case(pod("hello", crashing(137, "OOMKilled"))),
+        Reason.OUT_OF_MEMORY,
+        ("no limit", "node n1"),
+    ),
+    "a claim": (
+        Case(unscheduled(message="0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims.")),
+        Reason.UNSCHEDULABLE,
+        ("PersistentVolumeClaims", "`kubectl get pvc -n shop`"),
+    ),
+    "cordoned nodes and nodes that are not ready": (
+        Case(
+            unscheduled(),
+            nodes=[
+                node(taints=[{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]),
+                node("n2", taints=[{"key": "node.kubernetes.io/disk-pressure", "effect": "NoSchedule"}]),
+            ],
+        ),
+        Reason.TAINT_NOT_TOLERATED,
+        ("disk-pressure", "`kubectl describe node n1`"),
+    ),
+    "one of its own labels": (
+        Case(
+            unscheduled(selector={"spin": "provisioned", "zone": "b", "os": "linux"}),
+            nodes=[node(labels={"spin": "provisioned", "os": "linux"})],
+        ),
+        Reason.NO_NODE_WITH_LABEL,
+        ("has the label zone=b",),
+    ),
+    "a deletion on a node that is not ready": (
+        Case(pod("hello", container(), deleting=True), nodes=[node(ready=False)]),
+        Reason.NODE_NOT_READY,
+        ("node n1",),
+    ),
     "a readiness probe": (
         Case(
             pod("hello", container()),
@@ -443,6 +695,12 @@ def test_the_first_line_of_a_pod_is_its_cause(case: Case, reason: Reason, named:
     assert lacking(page.headline, "pod shop/hello", *named) == []
     assert page.cause is not None
     assert page.cause.do
+
+
+def with_debugger(made: Manifest) -> Manifest:
+    made["spec"]["ephemeralContainers"] = [{"name": "debugger"}]
+    made["status"]["ephemeralContainerStatuses"] = [container({"terminated": ended(1)}, name="debugger")]
+    return made
 
 
 OTHERS: dict[str, tuple[Case, Outcome]] = {
@@ -473,8 +731,35 @@ OTHERS: dict[str, tuple[Case, Outcome]] = {
         (Reason.WAITING, Health.PROGRESSING),
     ),
     "not ready yet": (Case(pod("hello", container())), (Reason.NOT_READY, Health.PROGRESSING)),
+    "an init container runs": (
+        Case(of_init(container(name="init"), waiting("PodInitializing"))),
+        (Reason.NOT_READY, Health.PROGRESSING),
+    ),
+    "a debug container that failed": (
+        Case(with_debugger(pod("hello", container()))),
+        (Reason.NOT_READY, Health.PROGRESSING),
+    ),
+    "a static pod": (
+        Case(pod("hello", owner=("Node", "n1", "uid-n1"), runtime_class="", selector={}), classes=[]),
+        (None, Health.HEALTHY),
+    ),
     "being deleted": (Case(pod("hello", crashing(1), deleting=True)), (Reason.DELETING, Health.PROGRESSING)),
 }
+
+
+def not_ready(made: Manifest, why: str) -> Manifest:
+    made["status"]["conditions"][0] |= {"status": "False", "message": why}
+    return made
+
+
+def without_conditions(made: Manifest) -> Manifest:
+    made["status"]["conditions"] = []
+    return made
+
+
+def finalized(made: Manifest) -> Manifest:
+    made["metadata"]["finalizers"] = ["example.com/backup"]
+    return made
 
 
 @pytest.mark.parametrize(("case", "expected"), OTHERS.values(), ids=OTHERS)
@@ -521,10 +806,23 @@ def test_taints_are_tolerated_by_the_pod_and_by_its_runtime_class(
 ) -> None:
     nodes = [node(taints=[{"key": "gpu", "value": "yes", "effect": "NoSchedule"}])]
     if of_class:
-        case = Case(unscheduled(), nodes=nodes, classes=[runtime_class(tolerations=tolerations)])
+        of = Case(unscheduled(), nodes=nodes, classes=[runtime_class(tolerations=tolerations)]).snapshot()
+        made = with_class(of, view_template(Meta(), workload()["spec"]["template"]))
+        assert made is not None
+        assert (no_node(of, made) is None) is tolerated
     else:
         case = Case(unscheduled(tolerations=tolerations), nodes=nodes)
-    assert outcome(case.page())[0] == (Reason.UNSCHEDULABLE if tolerated else Reason.TAINT_NOT_TOLERATED)
+        assert outcome(case.page())[0] == (Reason.UNSCHEDULABLE if tolerated else Reason.TAINT_NOT_TOLERATED)
+
+
+def test_a_pod_has_the_rules_that_its_runtime_class_had_at_its_creation() -> None:
+    nodes = [node(taints=[{"key": "gpu", "effect": "NoSchedule"}])]
+    since = [runtime_class(tolerations=[{"key": "gpu", "operator": "Exists"}], nodeSelector={"gpu": "yes"})]
+    page = Case(unscheduled(), nodes=nodes, classes=since).page()
+    assert outcome(page)[0] == Reason.TAINT_NOT_TOLERATED
+    assert page.cause is not None
+    assert lacking(page.cause.do, "delete the pod") == []
+    assert outcome(Case(unscheduled(), classes=since).page())[0] == Reason.UNSCHEDULABLE
 
 
 @pytest.mark.parametrize("effect", ["PreferNoSchedule", "NoExecute"])
@@ -587,12 +885,83 @@ def test_a_shim_of_the_handler_need_not_have_created_the_runtime_class() -> None
     assert lacking(page.headline, "Shim spin", "handler spin") == []
 
 
+WAITS: dict[str, tuple[Case, tuple[str, ...]]] = {
+    "an init container": (Case(of_init(container(name="init"), waiting("PodInitializing"))), ("init container init",)),
+    "a readiness gate": (
+        Case(
+            not_ready(
+                pod("hello", container(ready=True)),
+                'corresponding condition of pod readiness gate "lb" does not exist.',
+            )
+        ),
+        ("readiness gate", "lb"),
+    ),
+    "a container beside one that has completed": (
+        Case(
+            pod(
+                "hello",
+                container({"terminated": ended(0, "Completed")}),
+                container(name="proxy", ready=True),
+                containers=[{"name": "app"}, PROXY],
+                restartPolicy="Never",
+            )
+        ),
+        ("proxy", "ended: app"),
+    ),
+    "gates": (
+        Case(unscheduled(why="SchedulingGated", schedulingGates=[{"name": "kueue.x-k8s.io/admission"}])),
+        ("kueue.x-k8s.io/admission",),
+    ),
+    "another scheduler": (
+        Case(without_conditions(pod("hello", CREATING, node="", schedulerName="volcano"))),
+        ("scheduler volcano",),
+    ),
+    "a finalizer": (
+        Case(finalized(pod("hello", deleting=True)), [event("FailedKillPod", "error killing pod: DeadlineExceeded")]),
+        ("example.com/backup", "DeadlineExceeded"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("case", "named"), WAITS.values(), ids=WAITS)
+def test_a_pod_that_waits_names_what_it_waits_for(case: Case, named: tuple[str, ...]) -> None:
+    page = case.page()
+    assert page.verdict.health is Health.PROGRESSING
+    assert page.cause is not None
+    assert lacking(page.cause.text, *named) == []
+
+
+def test_the_error_in_the_log_and_in_the_termination_message_is_shown_once() -> None:
+    case = Case(pod("hello", crashing(3, message="boom")), logs=["one", "two", "boom"])
+    page = case.page()
+    assert page.headline.count("boom") == 1
+    assert lacking(page.headline, "one; two; boom") == []
+
+
+def test_the_resolution_of_a_lost_handler_depends_on_the_shim_of_the_node() -> None:
+    of = [Case(pod("hello", CREATING), nodes=[node(handlers=["runc"], installed=shims)]) for shims in ([], ["spin"])]
+    without, installed = (case.page().cause for case in of)
+    assert without is not None
+    assert installed is not None
+    assert lacking(installed.do, "restart containerd") == []
+    assert without.do != installed.do
+
+
 def test_credentials_and_the_environment_are_in_no_page() -> None:
     words = "unexpected status from GET request to https://user:s3cret@registry.test/v2/: 500"
     case = not_pulled(words, "Unknown")
     text = str(case.page().document()) + str(case.snapshot())
     assert "s3cret" not in text
     assert SECRET not in text
+
+
+def test_credentials_in_the_events_of_a_page_are_hidden() -> None:
+    words = "Get https://user:s3cret@registry.test/v2/: 500"
+    said = [event("Failed", words)]
+    case = Case(pod("hello", CREATING), said)
+    page = explain_pod(case.snapshot(), view_pod(case.pod), case.pod, Beside(events=said))
+    assert any(line.about == "event" for line in page.lines)
+    assert "s3cret" not in str(page.document())
 
 
 HOSTILE = st.recursive(

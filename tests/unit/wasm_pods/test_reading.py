@@ -103,6 +103,26 @@ async def test_no_log_of_a_pod_that_works_is_read() -> None:
     assert not [item for item in kube.api.requests if item.path.endswith("/log")]
 
 
+async def test_colours_in_a_log_do_not_hide_the_error() -> None:
+    kube = kube_of(*WORLD, (PODS, pod("hello", crashing(137))))
+    kube.put_log(
+        SPACE, "hello", "app", "\x1b[31mError\x1b[0m: unknown \x1b[1mimport\x1b[0m: `a::b` has not been defined\n"
+    )
+    page = await explained(kube, "pod")
+    assert page.cause is not None
+    assert page.cause.reason == Reason.INTERFACE_MISSING
+    assert "\x1b" not in str(page.document())
+
+
+async def test_a_log_of_long_lines_is_read_to_its_end_and_shown_in_part() -> None:
+    kube = kube_of(*WORLD, (PODS, pod("hello", crashing(3))))
+    lines = [f"{number} {'x' * 16000}" for number in range(300)]
+    kube.put_log(SPACE, "hello", "app", "\n".join(lines))
+    page = await explained(kube, "pod")
+    assert lacking(page.headline, "297", "298", "299") == []
+    assert len(str(page.document())) < 20_000
+
+
 async def test_credentials_in_a_log_are_hidden() -> None:
     kube = kube_of(*WORLD, (PODS, pod("hello", crashing(3))))
     kube.put_log(SPACE, "hello", "app", "cannot connect to redis://user:s3cret@redis:6379\n")
@@ -152,6 +172,38 @@ async def test_a_deployment_has_the_pods_of_its_replica_sets() -> None:
     assert lacking(page.cause.text, "1 of 2 pods", "(b)", "status 3") == []
 
 
+STRANGERS = {
+    "of a Deployment with a longer name": ("ReplicaSet", "hello-canary-5d8f", "uid-x", "5d8f", "apps/v1"),
+    "of a ReplicaSet that no Deployment created": ("ReplicaSet", "hello-old", "uid-x", "5d8f", "apps/v1"),
+    "without the label of its template": ("ReplicaSet", "hello-5d8f", "uid-x", None, "apps/v1"),
+    "of another kind of this name": ("ReplicaSet", "hello-5d8f", "uid-x", "5d8f", "example.com/v1"),
+}
+
+
+@pytest.mark.parametrize(("kind", "name", "uid", "label", "version"), STRANGERS.values(), ids=STRANGERS)
+async def test_a_pod_that_only_has_the_labels_of_a_deployment_is_not_its_own(
+    kind: str, name: str, uid: str, label: str | None, version: str
+) -> None:
+    stranger = pod("stranger", crashing(9), owner=(kind, name, uid))
+    stranger["metadata"]["labels"] = {"app": "hello", **({"pod-template-hash": label} if label else {})}
+    stranger["metadata"]["ownerReferences"][0] |= {"apiVersion": version, "uid": "uid-hello"}
+    kube = kube_of(*WORLD, (DEPLOYMENTS, workload()), (PODS, pod("a", **OF_SET)), (PODS, stranger))
+    page = await explained(kube, "deployment")
+    assert page.cause is None
+    assert "stranger" not in str(page.document())
+
+
+async def test_pods_whose_owner_references_are_a_circle_are_explained() -> None:
+    first, second = (
+        pod(name, crashing(3), owner=("Pod", other, f"uid-{other}")) for name, other in (("a", "b"), ("b", "a"))
+    )
+    kube = kube_of(*WORLD, (PODS, pod("b")), (PODS, first))
+    kube.put(PODS, {**second, "metadata": {key: value for key, value in second["metadata"].items() if key != "uid"}})
+    page = await explained(kube, "pod", "a")
+    assert page.cause is not None
+    assert page.cause.reason == Reason.EXITED
+
+
 WORKLOADS = {"statefulset": STATEFUL_SETS, "daemonset": DAEMON_SETS, "job": JOBS}
 
 
@@ -190,6 +242,53 @@ async def test_a_cron_job_has_the_pods_of_its_newest_job() -> None:
     assert "status 3" in page.cause.text
 
 
+async def test_a_cron_job_has_the_refusal_of_the_pods_of_its_newest_job() -> None:
+    cron = workload(jobTemplate={"spec": {"template": workload()["spec"]["template"]}})
+    refused = event("FailedCreate", "Error creating: exceeded quota: pods", "hello-1", kind="Job")
+    kube = kube_of(
+        *WORLD,
+        (CRON_JOBS, cron),
+        (JOBS, workload("hello-1", owner=("CronJob", "hello", "uid-hello"))),
+        (EVENTS, refused),
+    )
+    page = await explained(kube, "cronjob")
+    assert page.cause is not None
+    assert page.cause.reason == Reason.PODS_REFUSED
+
+
+FORBIDDEN = {
+    "deployment": (PODS, EVENTS, NODES, RUNTIME_CLASSES, SHIMS),
+    "statefulset": (PODS,),
+    "daemonset": (PODS,),
+    "job": (PODS,),
+    "cronjob": (PODS, JOBS),
+    "spinapp": (PODS, DEPLOYMENTS, SPIN_APP_EXECUTORS),
+}
+
+
+@pytest.mark.parametrize(("kind", "res"), [(kind, res) for kind, each in FORBIDDEN.items() for res in each])
+async def test_what_is_forbidden_for_an_owner_is_named_and_no_absence(kind: str, res: Resource) -> None:
+    cron = {"jobTemplate": {"spec": {"template": workload()["spec"]["template"]}}}
+    app = ("SpinApp", "hello", "uid-app-hello")
+    kube = kube_of(
+        *WORLD,
+        (SPIN_APPS, spin_app()),
+        (SPIN_APP_EXECUTORS, executor()),
+        (DEPLOYMENTS, workload(owner=app)),
+        (PODS, pod("a", **OF_SET)),
+        (STATEFUL_SETS, workload()),
+        (DAEMON_SETS, workload(status={"desiredNumberScheduled": 1})),
+        (JOBS, workload()),
+        (CRON_JOBS, workload("cron", **cron)),
+        (JOBS, workload("cron-1", owner=("CronJob", "cron", "uid-cron"))),
+        spinkube=True,
+    )
+    forbid(kube, res)
+    page = await explained(kube, kind, "cron" if kind == "cronjob" else "hello")
+    assert any(lacking(line.text, f"list {res.plural}") == [] for line in page.lines)
+    assert page.verdict.health in {Health.HEALTHY, Health.UNKNOWN}
+
+
 def spin(*more: tuple[Resource, Manifest], with_executor: bool = True) -> FakeKube:
     of = ("SpinApp", "hello", "uid-app-hello")
     made = [(SPIN_APPS, spin_app()), (DEPLOYMENTS, workload(owner=of))]
@@ -202,6 +301,28 @@ async def test_a_spin_app_has_the_pods_of_its_deployment() -> None:
     assert page.cause is not None
     assert page.cause.reason == Reason.EXITED
     assert [line.about for line in page.lines][:3] == ["spinapp", "executor", "runtimeclass"]
+
+
+@pytest.mark.parametrize("name", ["a,b", "a=b=c", "a/../b", "x" * 300, "", "é"])
+async def test_a_spin_app_with_any_executor_has_a_page(name: str) -> None:
+    kube = kube_of(*WORLD, (SPIN_APPS, spin_app(executor=name)), (SPIN_APP_EXECUTORS, executor()), spinkube=True)
+    page = await explained(kube, "spinapp")
+    assert page.cause is not None
+    assert page.cause.reason == Reason.EXECUTOR_MISSING
+
+
+async def test_a_deployment_with_the_name_of_a_spin_app_is_not_its_own() -> None:
+    kube = kube_of(
+        *WORLD,
+        (SPIN_APPS, spin_app()),
+        (SPIN_APP_EXECUTORS, executor()),
+        (DEPLOYMENTS, workload()),
+        (PODS, pod("a", **OF_SET)),
+        spinkube=True,
+    )
+    page = await explained(kube, "spinapp")
+    assert page.cause is not None
+    assert page.cause.reason == Reason.DEPLOYMENT_MISSING
 
 
 async def test_a_spin_app_without_its_executor_has_that_cause() -> None:

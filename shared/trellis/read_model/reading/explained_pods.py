@@ -52,9 +52,8 @@ KINDS: Final = tuple(RESOURCES)
 """Kinds with a page here."""
 LOGS_MOST: Final = 3
 """Pods of an owner whose logs are read: pods of one owner end for the same cause."""
-_JOB_NAME: Final = "job-name"
-"""Label of the pods of a Job; Kubernetes 1.27 added one with a prefix and kept it."""
-_ABOUT_PODS: Final = f"{WARNING},involvedObject.kind=Pod"
+_TEMPLATE: Final = "pod-template-hash"
+"""Label of the pods of a Deployment, and the end of the name of their ReplicaSet."""
 
 
 async def pods_page(reading: Reading, kind: str, name: str, namespace: str | None) -> Explanation:
@@ -73,13 +72,13 @@ async def pods_page(reading: Reading, kind: str, name: str, namespace: str | Non
         shared, events = await asyncio.gather(read_shared(read), read.list(Part.EVENTS, EVENTS, place, fields=about))
         snapshot = await _with_logs(read, _snapshot(shared, read, [view_pod(found)], events))
         return explain_pod(snapshot, snapshot.pods[0], found, Beside(events=events, notes=reading.notes))
-    owner, lists = view_owner(res.kind, found), _events_beside(read, place, uid)
+    owner, lists = view_owner(res.kind, found), _events_beside(read, place, uid, jobs=kind == "cronjob")
     if kind == "spinapp":
         shared, events, more = await asyncio.gather(read_shared(read), lists, _of_spin_app(read, owner))
     else:
         shared, events, more = await asyncio.gather(read_shared(read), lists, _of_owner(read, owner))
     snapshot = _snapshot(shared, read, more.pods, events)
-    snapshot = replace(snapshot, deployment=more.deployment, executor=more.executor)
+    snapshot = replace(snapshot, deployment=more.deployment, executor=more.executor, job=more.job)
     snapshot = await _with_logs(read, snapshot)
     return explain_owner(snapshot, owner, found, Beside(events=events, notes=reading.notes))
 
@@ -88,20 +87,19 @@ def _subject(res: Resource) -> Subject:
     return POD if res is PODS else OWNERS[res.kind]
 
 
-async def _events_beside(read: PartReads, namespace: str, uid: str) -> list[Manifest]:
-    """Return the warnings about an owner and about all pods of its namespace."""
-    own, pods = await asyncio.gather(
-        read.list(Part.EVENTS, EVENTS, namespace, fields=f"{WARNING},involvedObject.uid={uid}"),
-        read.list(Part.EVENTS, EVENTS, namespace, fields=_ABOUT_PODS),
-    )
-    return [*own, *pods]
+async def _events_beside(read: PartReads, namespace: str, uid: str, *, jobs: bool) -> list[Manifest]:
+    """Return the warnings about an owner and about all pods of its namespace; ``jobs``: and about its Jobs."""
+    abouts = [f"uid={uid}", "kind=Pod", *(["kind=Job"] if jobs else [])]
+    fields = [f"{WARNING},involvedObject.{about}" for about in abouts]
+    found = await asyncio.gather(*(read.list(Part.EVENTS, EVENTS, namespace, fields=item) for item in fields))
+    return [event for events in found for event in events]
 
 
 async def _of_owner(read: PartReads, owner: OwnerView) -> Snapshot:
     """Return the pods of a workload of Kubernetes."""
     place = owner.meta.namespace
     if owner.kind == "CronJob":
-        jobs = await read.list(Part.PODS, JOBS, place)
+        jobs = await read.list(Part.JOBS, JOBS, place)
         mine = [view_owner(JOBS.kind, item) for item in jobs]
         newest = max(
             (job for job in mine if job.meta.owner == owner.meta.uid),
@@ -109,17 +107,22 @@ async def _of_owner(read: PartReads, owner: OwnerView) -> Snapshot:
             default=None,
         )
         if newest is None or newest.complete:
-            return Snapshot()
-        owner = newest
+            return Snapshot(job=newest)
+        return replace(await _of_owner(read, newest), job=newest)
     labels = {"labels": owner.selector} if owner.selector else {}
     found = await read.list(Part.PODS, PODS, place, **labels)
     return Snapshot(pods=[pod for pod in map(view_pod, found) if _owns(owner, pod)])
 
 
 def _owns(owner: OwnerView, pod: WasmPod) -> bool:
-    """Return whether a pod belongs to an owner; that of a Deployment belongs to a ReplicaSet with its name."""
+    """Return whether a pod belongs to an owner; that of a Deployment belongs to a ReplicaSet with its name.
+
+    The name of a ReplicaSet is that of its Deployment and the hash of its template (Kubernetes,
+    pkg/controller/deployment/sync.go): ``hello-canary-5d8f`` is not one of Deployment ``hello``.
+    """
     if owner.kind == DEPLOYMENTS.kind:
-        return pod.owner_kind == "ReplicaSet" and pod.meta.owner_name.startswith(f"{owner.meta.name}-")
+        name = f"{owner.meta.name}-{pod.meta.labels.get(_TEMPLATE)}"
+        return (pod.owner_kind, pod.owner_group, pod.meta.owner_name) == ("ReplicaSet", DEPLOYMENTS.group, name)
     return bool(owner.meta.uid) and pod.meta.owner == owner.meta.uid
 
 
@@ -127,14 +130,15 @@ async def _of_spin_app(read: PartReads, app: OwnerView) -> Snapshot:
     """Return the executor, the Deployment and the pods of a SpinApp."""
     place = app.meta.namespace
     executors, deployments = await asyncio.gather(
-        read.list(Part.EXECUTORS, SPIN_APP_EXECUTORS, place, fields=f"metadata.name={app.executor}"),
+        # The executor is any text, which a field selector could not have.
+        read.list(Part.EXECUTORS, SPIN_APP_EXECUTORS, place),
         read.list(Part.DEPLOYMENTS, DEPLOYMENTS, place, fields=f"metadata.name={app.meta.name}"),
     )
-    executor = view_executor(executors[0]) if executors else None
-    own = [view for item in deployments if (view := view_owner(DEPLOYMENTS.kind, item)).meta.owner == app.meta.uid]
-    if not own:
-        return Snapshot(executor=executor)
-    return replace(await _of_owner(read, own[0]), deployment=own[0], executor=executor)
+    executor = next((view for view in map(view_executor, executors) if view.name == app.executor), None)
+    deployment = view_owner(DEPLOYMENTS.kind, deployments[0]) if deployments else None
+    if deployment is None or deployment.meta.owner != app.meta.uid:
+        return Snapshot(executor=executor, deployment=deployment)
+    return replace(await _of_owner(read, deployment), deployment=deployment, executor=executor)
 
 
 def _snapshot(shared: Snapshot, read: PartReads, pods: Sequence[WasmPod], events: Sequence[Manifest]) -> Snapshot:

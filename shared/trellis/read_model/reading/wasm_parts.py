@@ -8,6 +8,7 @@ with the reason, and a note names it.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -26,8 +27,10 @@ from trellis.wasm_pods.snapshot import Part, Snapshot
 
 WARNING: Final = "type=Warning"
 LOG_LINES: Final = 10
-LOG_BYTES: Final = 16384
-"""The kubelet cuts the end of longer lines."""
+LOG_BYTES: Final = LOG_LINES * 16384
+"""containerd and CRI-O split lines at 16 KiB, so this has all of the last lines; the kubelet would cut their end."""
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
+"""Colours of a terminal, which programs of Rust write between the words of an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,5 +104,5 @@ async def _log(read: PartReads, pod: WasmPod) -> Sequence[str]:
         # The kubelet has removed the log, or does not answer: the rest of the page does not need it.
         read.unread[Part.LOGS] = str(error)
     else:
-        return redact_url(text).splitlines()
+        return redact_url(_COLOUR.sub("", text)).splitlines()
     return ()

@@ -7,12 +7,13 @@ cannot execute a program, and writes the error to the log of containerd only; th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from trellis.read_model.explain.page import PULL_FAILED, Line
+from trellis.v2.pods import STARTING
 from trellis.wasm_pods.explain.lines import SHOWN, runtime_log, short, waits, wrong
-from trellis.wasm_pods.failures import Failure, bare, of_end, of_pull, of_start
+from trellis.wasm_pods.failures import Failure, bare, of_config, of_end, of_pull, of_start
 from trellis.wasm_pods.pods import ALWAYS, Container, Ended, WasmPod
 from trellis.wasm_pods.reasons import Reason
 from trellis.wasm_pods.snapshot import Part, Snapshot
@@ -22,17 +23,27 @@ FAILED: Final = "Failed"
 UNHEALTHY: Final = "Unhealthy"
 CRASHING: Final = "CrashLoopBackOff"
 _CONFIG: Final = "CreateContainerConfigError"
-_NOT_CREATED: Final = frozenset(
-    {_CONFIG, "CreateContainerError", "RunContainerError", "PostStartHookError", "PreCreateHookError"}
-)
 _NOT_STARTED: Final = frozenset({"StartError", "ContainerCannotRun"})
 """Reasons of a container that containerd could not start: it counts as ended."""
+_LOST: Final = frozenset({"Unknown", "ContainerStatusUnknown"})
+"""Reasons of a container whose end the kubelet has not observed: containerd or the node was restarted, or the node is lost."""
 _KILLED: Final = 137
-_TERMINATED: Final = 143
+_ENDED_BY_KUBELET: Final = frozenset({0, _KILLED, 143})
+"""Statuses of a container after SIGTERM and SIGKILL; a program that handles SIGTERM can end with 0."""
+_SIGNALS: Final = {
+    132: "SIGILL",
+    134: "SIGABRT",
+    135: "SIGBUS",
+    136: "SIGFPE",
+    137: "SIGKILL",
+    139: "SIGSEGV",
+    143: "SIGTERM",
+}
 _NOT_EXECUTED: Final = 255
 _OUT_OF_MEMORY: Final = "OOMKilled"
 _LIVENESS: Final = ("Liveness probe", "Startup probe")
 """Begin of the messages of the probes for which the kubelet ends a container."""
+_NO_LOGIN: Final = "FailedToRetrieveImagePullSecret"
 _LINES: Final = 3
 _WASM_ADVICE: Final = "package the module or component as an image that the shim runs"
 
@@ -46,14 +57,20 @@ def images(snapshot: Snapshot, pod: WasmPod) -> Line | None:
 
 
 def _not_pulled(snapshot: Snapshot, pod: WasmPod, item: Container) -> Line:
-    # While the kubelet backs off, the container has only that; the Event has the error.
-    said = [event.message for event in snapshot.events_of(pod.meta.uid, FAILED) if item.image in event.message]
-    known = [failure for words in (item.message, *said) if (failure := of_pull(words)) is not None]
-    reason = known[0].reason if known else Reason.PULL_FAILED
-    words = bare(next((text for text in (*said, item.message) if text), item.waiting))
-    text = f"image {item.image} of container {item.name} cannot be pulled: {short(words)}"
+    # While the kubelet backs off, the container can have only that; the newest Event has the error.
+    said = [event.message for event in snapshot.events_of(pod.meta.uid, FAILED) if item.image in event.message][:1]
+    # The name of an image can have any word in it.
+    errors = [(words, of_pull(words.replace(item.image, ""))) for words in (item.message, *said)]
+    words, failure = next(((words, found) for words, found in errors if found is not None), (item.message, None))
+    reason = failure.reason if failure is not None else Reason.PULL_FAILED
+    text = f"image {item.image} of container {item.name} cannot be pulled: "
+    text += short(bare((words if failure is not None else next(iter(said), words)) or item.waiting))
     if reason is Reason.IMAGE_FOR_ANOTHER_PLATFORM:
         text = f"image {item.image} of container {item.name} is not built for {_platform(snapshot, pod)}"
+    # The kubelet pulls without a Secret that it does not find; the registry denies that.
+    lacks = next((event.message for event in snapshot.events_of(pod.meta.uid, _NO_LOGIN)), "")
+    if lacks and reason in {Reason.REGISTRY_DENIED, Reason.IMAGE_NOT_FOUND}:
+        text = f"{text}; {short(lacks)}"
     return wrong(pod, "image", text, _image_advice(snapshot, pod, reason), reason)
 
 
@@ -72,9 +89,11 @@ def _image_advice(snapshot: Snapshot, pod: WasmPod, reason: Reason) -> str:
         case Reason.IMAGE_NOT_FOUND:
             return "correct the name or the tag of the image, or push it"
         case Reason.REGISTRY_DENIED:
-            return "check the name of the image, and the login in imagePullSecrets of the pod"
+            return (
+                "check the name of the image, and that each Secret in imagePullSecrets of the pod exists and is valid"
+            )
         case _:
-            return f"check that node {pod.node} reaches the registry: `kubectl describe pod -n {_of(pod)}`"
+            return f"check the network and the disk of node {pod.node}: `kubectl describe pod -n {_of(pod)}`"
 
 
 def _of(pod: WasmPod) -> str:
@@ -86,18 +105,25 @@ def creation(snapshot: Snapshot, pod: WasmPod) -> Line | None:
     for item in pod.containers:
         end = item.last_end
         not_started = end is not None and end.reason in _NOT_STARTED
-        if item.waiting in _NOT_CREATED or (not_started and not item.running):
-            words = item.message if item.waiting in _NOT_CREATED else end.message if end is not None else ""
+        # A reason of a later version of the kubelet is shown as it is; after an end, the end shows more.
+        waits_for = item.waiting not in STARTING and (item.waiting != CRASHING or end is None)
+        if waits_for or (not_started and not item.running):
+            words = item.message if waits_for else end.message if end is not None else ""
             return _not_created(snapshot, pod, item, words)
     return None
 
 
 def _not_created(snapshot: Snapshot, pod: WasmPod, item: Container, words: str) -> Line:
-    said = words or next((event.message for event in snapshot.events_of(pod.meta.uid, FAILED)), "") or item.waiting
+    events = [event for event in snapshot.events_of(pod.meta.uid, FAILED) if event.container in {"", item.name}]
+    said = words or next((event.message for event in events), "") or item.waiting
     failure, text = of_start(said), f"container {item.name} cannot be started: {short(bare(said))}"
     if item.waiting == _CONFIG:
-        do = "create the ConfigMap or Secret that it names, or correct the reference"
-        return wrong(pod, "container", text, do, Reason.CONFIG_MISSING)
+        if of_config(said) is not None:
+            do = "create the ConfigMap or Secret that it names, or correct the reference"
+            return wrong(pod, "container", text, do, Reason.CONFIG_MISSING)
+        # As for an image of user 0 with runAsNonRoot: containerd has not seen the container.
+        do = f"correct the container, as its securityContext or its volumes: `kubectl describe pod -n {_of(pod)}`"
+        return wrong(pod, "container", text, do, Reason.CONTAINER_NOT_CREATED)
     if failure is None:
         do = f"read {runtime_log(pod.node)}"
         return wrong(pod, "container", text, do, Reason.CONTAINER_NOT_CREATED)
@@ -110,15 +136,17 @@ def ends(snapshot: Snapshot, pod: WasmPod) -> Line | None:
     end = item.last_end if item is not None else None
     if item is None or end is None:
         return None
-    lines = [line for line in (*snapshot.logs.get(pod.meta.uid, ()), *end.message.splitlines()) if line.strip()]
+    log = snapshot.logs.get(pod.meta.uid, ())
+    # With FallbackToLogsOnError, the message is the end of the log.
+    message = [line for line in end.message.splitlines() if line not in log]
+    lines = [line for line in (*log, *message) if line.strip()]
     failure = of_end(lines)
     if failure is not None:
         text = f"container {item.name} ended with status {end.code}: {short(_newest(lines))}"
         return _known(snapshot, pod, item, text, failure)
     if end.reason == _OUT_OF_MEMORY:
-        text = f"container {item.name} used more memory than its limit ({item.restarts} restarts)"
-        return wrong(pod, "container", text, "raise resources.limits.memory", Reason.OUT_OF_MEMORY)
-    if end.code in {_KILLED, _TERMINATED} and (killed := _killed_by_probe(snapshot, pod)):
+        return _out_of_memory(pod, item)
+    if end.code in _ENDED_BY_KUBELET and (killed := _killed_by_probe(snapshot, pod, item)):
         return _probe(pod, killed)
     return _ended(snapshot, pod, item, end, lines)
 
@@ -126,18 +154,30 @@ def ends(snapshot: Snapshot, pod: WasmPod) -> Line | None:
 def failing(pod: WasmPod) -> Container | None:
     """Return the first container that ended with an error, or that ended and is to run; None if there is none.
 
-    A container that runs after a restart counts until the pod is ready.
+    A container that runs after a restart counts until it is ready. The kubelet ends the sidecars of a pod after its
+    other containers, so they come last then.
     """
-    if pod.works:
-        return None
-    for item in pod.containers:
-        end = item.last_end
-        if end is None or end.reason in _NOT_STARTED:
-            continue
-        again = item.waiting == CRASHING or (pod.restart_policy == ALWAYS and item.ended is not None)
-        if end.code != 0 or (again and not item.init):
-            return item
-    return None
+    found = [] if pod.works else [item for item in pod.containers if _fails(pod, item)]
+    return min(found, key=lambda item: pod.over and item.sidecar, default=None)
+
+
+def _fails(pod: WasmPod, item: Container) -> bool:
+    end = item.last_end
+    if end is None or end.reason in _NOT_STARTED or item.ready:
+        return False
+    always = item.sidecar or pod.restart_policy == ALWAYS
+    again = item.waiting == CRASHING or (always and item.ended is not None and not pod.over)
+    return end.code != 0 or (again and not item.init)
+
+
+def _out_of_memory(pod: WasmPod, item: Container) -> Line:
+    text, do = f"container {item.name} used more memory than its limit {item.memory}", "raise resources.limits.memory"
+    if not item.memory:
+        text = (
+            f"the kernel ended container {item.name}, which has no limit: node {pod.node} or the pod had no memory left"
+        )
+        do = "set resources.requests.memory, so that the scheduler reserves it"
+    return wrong(pod, "container", f"{text} ({item.restarts} restarts)", do, Reason.OUT_OF_MEMORY)
 
 
 def _ended(snapshot: Snapshot, pod: WasmPod, item: Container, end: Ended, lines: Sequence[str]) -> Line:
@@ -150,7 +190,12 @@ def _ended(snapshot: Snapshot, pod: WasmPod, item: Container, end: Ended, lines:
     else:
         words = f"; its log is unknown: {snapshot.unread[Part.LOGS]}"
     again = f" ({item.restarts} restarts)" if item.restarts else ""
-    text = f"container {item.name} ended with status {end.code}{again}{words}"
+    by = f", as after {_SIGNALS[end.code]}" if end.code in _SIGNALS else ""
+    text = f"container {item.name} ended with status {end.code}{by}{again}{words}"
+    if end.reason in _LOST:
+        text = f"container {item.name} was lost (status {end.code}, reason {end.reason}){again}{words}"
+        do = f"check if node {pod.node} or its containerd was restarted: `kubectl describe node {pod.node}`"
+        return wrong(pod, "container", text, do, Reason.EXITED)
     if end.code == 0:
         do = "run a command as a Job: restartPolicy Always needs a component that serves"
         return wrong(pod, "container", text, do, Reason.EXITED)
@@ -173,7 +218,8 @@ def _known(snapshot: Snapshot, pod: WasmPod, item: Container, text: str, failure
         return wrong(pod, "container", text, do, Reason.RUNTIME_CLASS_NOT_SET)
     match reason:
         case Reason.INTERFACE_MISSING:
-            text = f"container {item.name} imports {name}, which {runtime} does not provide"
+            named = name or "an interface"
+            text = f"container {item.name} imports {named}, which {runtime} does not provide"
             do = "build it for the interfaces of this runtime, or use a RuntimeClass whose shim has the interface"
         case Reason.TRIGGER_NOT_SUPPORTED:
             text = f"container {item.name} needs trigger {name or '(unnamed)'}, which {runtime} does not support"
@@ -198,15 +244,26 @@ def _newest(lines: Sequence[str]) -> str:
 
 def probes(snapshot: Snapshot, pod: WasmPod) -> Line | None:
     """Return the step of the probes, None if the pod works or if none of its containers runs."""
-    if pod.works or not any(item.running for item in pod.containers):
+    running = [item for item in pod.containers if item.running]
+    if pod.works or not running:
         return None
-    found = snapshot.events_of(pod.meta.uid, UNHEALTHY)
-    if found:
+    unready = [item.name for item in running if not item.ready]
+    # An Event stays for an hour: one of a container that is ready now is about the past.
+    found = [event for event in snapshot.events_of(pod.meta.uid, UNHEALTHY) if event.container in {"", *unready}]
+    if found and unready:
         return _probe(pod, found[0].message)
-    waiting = ", ".join(item.name for item in pod.containers if item.running and not item.ready and not item.init)
+    text = f"not ready yet: {', '.join(unready)}"
+    if first := next((item.name for item in running if item.init), ""):
+        text = f"init container {first} runs; the other containers are started after its end"
+    elif not unready:
+        ended = ", ".join(item.name for item in pod.containers if item.ended is not None and not item.init)
+        text = (
+            f"{', '.join(item.name for item in running)} runs; ended: {ended}" if ended else "its containers are ready"
+        )
+        text += f"; the pod is not: {short(pod.unready)}" if pod.unready and not ended else ""
     if not snapshot.knows(Part.EVENTS):
-        return waits("probes", f"not ready: {waiting or pod.meta.name}; Events are unknown: {_lost(snapshot)}")
-    return waits("probes", f"not ready yet: {waiting or pod.meta.name}", Reason.NOT_READY)
+        return waits("probes", f"{text}; Events are unknown: {_lost(snapshot)}")
+    return waits("probes", text, Reason.NOT_READY)
 
 
 def _lost(snapshot: Snapshot) -> str:
@@ -219,7 +276,7 @@ def _probe(pod: WasmPod, words: str) -> Line:
     return wrong(pod, "probes", text, do, Reason.PROBE_FAILED)
 
 
-def _killed_by_probe(snapshot: Snapshot, pod: WasmPod) -> str:
+def _killed_by_probe(snapshot: Snapshot, pod: WasmPod, item: Container) -> str:
     """Return the Event of the probe that made the kubelet end a container, "" if there is none."""
-    events: Iterator[str] = (event.message for event in snapshot.events_of(pod.meta.uid, UNHEALTHY))
-    return next((words for words in events if words.startswith(_LIVENESS)), "")
+    events = (event for event in snapshot.events_of(pod.meta.uid, UNHEALTHY) if event.container in {"", item.name})
+    return next((event.message for event in events if event.message.startswith(_LIVENESS)), "")

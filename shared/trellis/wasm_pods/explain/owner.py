@@ -18,7 +18,7 @@ from trellis.wasm_pods.explain.lines import short, waits
 from trellis.wasm_pods.explain.pod import pod_cause
 from trellis.wasm_pods.failures import CREATE, bare, of_creation
 from trellis.wasm_pods.owners import ExecutorView, OwnerView
-from trellis.wasm_pods.pods import WasmPod
+from trellis.wasm_pods.pods import Toleration, WasmPod
 from trellis.wasm_pods.reasons import ORDER, Reason
 from trellis.wasm_pods.snapshot import Part, Snapshot
 
@@ -27,6 +27,17 @@ SUBJECTS: Final = {
     for kind in ("Deployment", "StatefulSet", "DaemonSet", "Job", "CronJob", "SpinApp")
 }
 _SHOWN: Final = 5
+_REVISION: Final = "controller-revision-hash"
+"""Label of a pod of a StatefulSet: the revision of its template."""
+_TOLERATED: Final = (
+    "not-ready",
+    "unreachable",
+    "disk-pressure",
+    "memory-pressure",
+    "pid-pressure",
+    "unschedulable",
+)
+"""Taints that the pods of each DaemonSet tolerate (Kubernetes, pkg/controller/daemon/util)."""
 _IDLE: Final = frozenset({Reason.SCALED_TO_ZERO, Reason.SUSPENDED})
 
 
@@ -55,6 +66,8 @@ def _chain(snapshot: Snapshot, owner: OwnerView) -> Iterator[Line]:
         yield waits("deletion", "it is being deleted", Reason.DELETING)
     elif owner.kind == "SpinApp":
         yield from _spin_app(snapshot, owner)
+    elif owner.kind == "CronJob":
+        yield from _cron_job(snapshot, owner)
     else:
         yield from _workload(snapshot, owner)
 
@@ -74,6 +87,11 @@ def _spin_app(snapshot: Snapshot, app: OwnerView) -> Iterator[Line]:
         text = f"it has no Deployment {app.meta.name}, which spin-operator creates"
         do = f"check that spin-operator runs: `kubectl describe spinapp -n {app.meta.namespace} {app.meta.name}`"
         yield Line("deployment", text, False, do, Rank.CAUSE, Reason.DEPLOYMENT_MISSING)
+    elif snapshot.deployment.meta.owner != app.meta.uid:
+        by = f"to {snapshot.deployment.meta.owner_name}" if snapshot.deployment.meta.owner_name else "to no SpinApp"
+        text = f"Deployment {app.meta.name} belongs {by}: it is not the one that spin-operator creates"
+        do = "delete or rename that Deployment, or create the SpinApp with another name"
+        yield Line("deployment", text, False, do, Rank.CAUSE, Reason.DEPLOYMENT_MISSING)
     else:
         yield from _workload(snapshot, snapshot.deployment)
 
@@ -90,6 +108,26 @@ def _executor(executor: ExecutorView | None, app: OwnerView) -> Line:
     return Line("executor", f"SpinAppExecutor {executor.name}, with {has}", well=True)
 
 
+def _cron_job(snapshot: Snapshot, cron: OwnerView) -> Iterator[Line]:
+    if cron.suspended:
+        yield from _idle(snapshot, cron)
+        return
+    # The API server creates the Job of a CronJob without its RuntimeClass, and then refuses the pods.
+    line = placing.runtime_class(snapshot, cron.template)
+    if line.trouble or snapshot.job is None:
+        yield line
+    if line.trouble:
+        return
+    if not snapshot.knows(Part.JOBS):
+        text = f"its Jobs are unknown: {snapshot.unread[Part.JOBS]}"
+        yield Line("job", text, False, "", Rank.SYMPTOM, Reason.PODS_UNKNOWN, Health.UNKNOWN)
+    elif snapshot.job is None:
+        yield _refused(snapshot, cron) or Line("job", "it has created no Job yet")
+    else:
+        yield Line("job", f"its newest Job is {snapshot.job.meta.name}")
+        yield from _workload(snapshot, snapshot.job)
+
+
 def _workload(snapshot: Snapshot, owner: OwnerView) -> Iterator[Line]:
     if owner.complete:
         yield Line("pods", "it is complete", well=True)
@@ -100,11 +138,14 @@ def _workload(snapshot: Snapshot, owner: OwnerView) -> Iterator[Line]:
     pods = counted_pods(owner, snapshot.pods)
     ready = sum(pod.works for pod in pods)
     well = bool(pods) and ready == len(pods)
-    line = placing.runtime_class(snapshot, replace(owner.template, ready=well))
+    # Ready pods of a former template do not need the RuntimeClass of the current one.
+    current = all(pod.runtime_class == owner.template.runtime_class for pod in pods)
+    line = placing.runtime_class(snapshot, replace(owner.template, ready=well and current))
     yield line
     if line.trouble:
         return
-    if (refused := _refused(snapshot, owner)) is not None and not (well and ready >= (owner.wanted or 0)):
+    refused, enough = _refused(snapshot, owner), well and ready >= (owner.wanted or 0)
+    if refused is not None and (owner.refused or not enough):
         yield refused
         return
     if not snapshot.knows(Part.PODS):
@@ -112,7 +153,40 @@ def _workload(snapshot: Snapshot, owner: OwnerView) -> Iterator[Line]:
         yield Line("pods", text, False, "", Rank.SYMPTOM, Reason.PODS_UNKNOWN, Health.UNKNOWN)
         return
     yield from _pods(snapshot, pods)
+    yield from _of_former_template(owner, pods)
+    yield from _end_of(owner)
     yield _count(owner, pods, ready)
+
+
+def _of_former_template(owner: OwnerView, pods: Sequence[WasmPod]) -> Iterator[Line]:
+    """Yield the steps of a rollout that does not end by itself."""
+    here = f"-n {owner.meta.namespace} {owner.meta.name}"
+    if owner.paused:
+        text, do = "it is paused by spec.paused", f"`kubectl rollout resume deployment {here}`"
+        needs = owner.outdated or not pods
+        state = Health.SUSPENDED if needs else None
+        yield Line(
+            "rollout", text, False if needs else None, do, Rank.SYMPTOM, Reason.SUSPENDED if needs else "", state
+        )
+    elif owner.stalled:
+        do = f"`kubectl describe deployment {here}`"
+        yield Line("rollout", short(owner.stalled), False, do, Rank.CAUSE, Reason.ROLLOUT_STALLED)
+    elif owner.outdated:
+        yield waits("rollout", "not all of its pods have the current template", Reason.NOT_READY)
+    for pod in pods:
+        of = pod.meta.labels.get(_REVISION, owner.revision)
+        if owner.kind == "StatefulSet" and owner.revision and of != owner.revision and not pod.works:
+            # Kubernetes documents this as forced rollback: the controller waits for the pod to be ready first.
+            text = f"pod {pod.meta.name} has a former template, and is replaced only once it is ready"
+            yield Line("rollout", text, False, f"delete pod {pod.meta.name}", Rank.ASIDE)
+            return
+
+
+def _end_of(owner: OwnerView) -> Iterator[Line]:
+    """Yield the step of a Job that has failed; its pods can be deleted since."""
+    if owner.failed:
+        do = f"remove the cause, and re-create it: `kubectl describe job -n {owner.meta.namespace} {owner.meta.name}`"
+        yield Line("job", f"it has failed: {short(owner.failed)}", False, do, Rank.CAUSE, Reason.JOB_FAILED)
 
 
 def _idle(snapshot: Snapshot, owner: OwnerView) -> Iterator[Line]:
@@ -120,14 +194,21 @@ def _idle(snapshot: Snapshot, owner: OwnerView) -> Iterator[Line]:
         yield Line("pods", "it is suspended by spec.suspend", reason=Reason.SUSPENDED)
         return
     if owner.kind != "DaemonSet":
-        yield Line("pods", "spec.replicas is 0", reason=Reason.SCALED_TO_ZERO)
+        name = "parallelism" if owner.kind == "Job" else "replicas"
+        yield Line("pods", f"spec.{name} is 0", reason=Reason.SCALED_TO_ZERO)
         return
     # The controller of DaemonSets evaluates labels and taints by itself: there is no pod for the scheduler.
     line = placing.runtime_class(snapshot, owner.template)
     yield line
     if not line.trouble:
-        nothing = waits("pods", "no node is to have a pod")
-        yield placing.no_node(snapshot, owner.template) or nothing
+        template = placing.with_class(snapshot, replace(owner.template, tolerations=_tolerations_of_all(owner)))
+        found = placing.no_node(snapshot, template) if template is not None else None
+        yield found or waits("pods", "no node is to have a pod")
+
+
+def _tolerations_of_all(owner: OwnerView) -> tuple[Toleration, ...]:
+    """Return the tolerations of the pods of a DaemonSet: its controller adds those of node problems."""
+    return (*owner.template.tolerations, *(Toleration(f"node.kubernetes.io/{key}", "Exists") for key in _TOLERATED))
 
 
 def counted_pods(owner: OwnerView, every: Sequence[WasmPod]) -> list[WasmPod]:
@@ -151,6 +232,10 @@ def _refused(snapshot: Snapshot, owner: OwnerView) -> Line | None:
         do = "its RuntimeClass did not exist at the last attempt: Kubernetes retries within minutes"
         return Line("pods", text, False, do, Rank.CAUSE, Reason.RUNTIME_CLASS_MISSING)
     do = "change the pod template, or the quota or policy that the message names"
+    if "exceeded quota" in words:
+        do = f"free or raise the quota: `kubectl describe resourcequota -n {owner.meta.namespace}`"
+    elif "violates PodSecurity" in words:
+        do = "set the fields of securityContext that the message names in the pod template"
     return Line("pods", text, False, do, Rank.CAUSE, Reason.PODS_REFUSED)
 
 
@@ -171,7 +256,7 @@ def _count(owner: OwnerView, pods: Sequence[WasmPod], ready: int) -> Line:
     wanted = owner.wanted if owner.wanted is not None else len(pods)
     text = f"{ready} of {max(wanted, len(pods))} are ready"
     if owner.wanted is None and not pods:
-        return Line("pods", "it has created no pod yet")
+        return Line("pods", "it has no pod" if owner.failed else "it has created no pod yet")
     if ready >= wanted and ready == len(pods):
         return Line("pods", text, well=True)
     return waits("pods", text)

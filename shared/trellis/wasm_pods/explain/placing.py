@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
+from dataclasses import replace
 from typing import Final
 
 from trellis.provisioning.shims import ShimView
@@ -27,14 +28,18 @@ from trellis.wasm_pods.explain.lines import (
     wrong,
 )
 from trellis.wasm_pods.failures import SANDBOX, bare, of_creation, of_scheduling
-from trellis.wasm_pods.nodes import taint_text
+from trellis.wasm_pods.nodes import taint_text, untolerated
 from trellis.wasm_pods.pods import Pairs, WasmPod
 from trellis.wasm_pods.reasons import Reason
 from trellis.wasm_pods.snapshot import Part, Snapshot
 
 MOUNT_EVENTS: Final = ("FailedMount", "FailedAttachVolume")
+_NETWORK: Final = ("setup network for sandbox", "cni plugin")
+_MISSING: Final = ("not installed", "no such file", "not found")
 _GATED: Final = "SchedulingGated"
 _CORDONED: Final = "node.kubernetes.io/unschedulable"
+_OF_NODES: Final = "node.kubernetes.io/"
+"""Begin of the taints that Kubernetes sets for the state of a node."""
 _KUBELET: Final = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
 
 
@@ -77,34 +82,50 @@ def placement(snapshot: Snapshot, pod: WasmPod) -> Line | None:
     if pod.node:
         return None
     said = pod.scheduled.message.removeprefix("Unschedulable: ")
-    if pod.scheduled.status != "False":
-        return waits("scheduling", "the scheduler has not evaluated it yet")
     if said.startswith(_GATED):
-        return waits("scheduling", f"it has scheduling gates, which another controller has to remove: {short(said)}")
+        gates = ", ".join(pod.gates) or short(said)
+        return waits("scheduling", f"it has scheduling gates, which another controller has to remove: {gates}")
+    if pod.scheduled.status != "False":
+        by = f"scheduler {pod.scheduler}" if pod.scheduler else "the scheduler"
+        return waits("scheduling", f"{by} has not evaluated it yet")
     if (found := no_node(snapshot, pod)) is not None:
         return found
     describe = f"`kubectl describe pod -n {pod.meta.namespace} {pod.meta.name}`"
     do = f"change its requests and constraints, or add a node: {describe}"
+    if "persistentvolumeclaim" in said.lower():
+        do = f"create the claim, or the volume or StorageClass for it: `kubectl get pvc -n {pod.meta.namespace}`"
     return wrong(pod, "scheduling", f"the scheduler finds no node: {short(said)}", do, Reason.UNSCHEDULABLE)
 
 
+def with_class(snapshot: Snapshot, template: WasmPod) -> WasmPod | None:
+    """Return a template as the API server creates its pods: with the rules of its RuntimeClass; None if not known."""
+    found = snapshot.runtime_class(template.runtime_class)
+    if found is None:
+        return template if not template.runtime_class else None
+    selector = tuple(sorted((dict(found.selector) | dict(template.selector)).items()))
+    return replace(template, selector=selector, tolerations=(*template.tolerations, *found.tolerations))
+
+
 def no_node(snapshot: Snapshot, pod: WasmPod) -> Line | None:
-    """Return why labels or taints keep a pod from every node, None if they do not, or if that is not known."""
+    """Return why labels or taints keep a pod from every node, None if they do not, or if that is not known.
+
+    A pod has the rules of its RuntimeClass since its creation: a change of the RuntimeClass does not reach it.
+    """
     found = snapshot.runtime_class(pod.runtime_class)
     shim = snapshot.shim_of(found.handler) if found is not None else None
     if not snapshot.knows(Part.NODES):
         return _by_words(snapshot, pod, shim)
-    of_class = found.selector if found is not None else ()
-    tolerations = (*pod.tolerations, *(found.tolerations if found is not None else ()))
-    # Admission has added the labels of the RuntimeClass to a pod, and not to the template of its owner.
-    selector = tuple(sorted((dict(of_class) | dict(pod.selector)).items()))
-    fitting = snapshot.nodes_with(selector)
+    of_class = tuple(pair for pair in found.selector if pair in pod.selector) if found is not None else ()
+    fitting = snapshot.nodes_with(pod.selector)
     if not fitting:
         return _no_label(snapshot, pod, of_class, shim)
-    repelling = snapshot.taints_of(selector, tolerations)
+    repelling = snapshot.taints_of(pod.selector, pod.tolerations)
     if repelling.total() < len(fitting):
         return None
-    return _tainted(pod, shim, fitting, repelling)
+    line = _tainted(pod, shim, fitting, repelling)
+    if found is not None and not any(untolerated([taint], found.tolerations) for taint in repelling):
+        return replace(line, do="delete the pod: its RuntimeClass tolerates that since, and a new pod has it")
+    return line
 
 
 def _by_words(snapshot: Snapshot, pod: WasmPod, shim: ShimView | None) -> Line | None:
@@ -128,6 +149,7 @@ def _no_label(snapshot: Snapshot, pod: WasmPod, of_class: Pairs, shim: ShimView 
         else:
             do = "label a node that has the runtime, or correct scheduling.nodeSelector of the RuntimeClass"
         return wrong(pod, "scheduling", text, do, Reason.NO_NODE_WITH_LABEL)
+    own = tuple(pair for pair in own if not snapshot.nodes_with((pair,))) or own
     text = f"no node has the label {labels_text(own)}" if own else "the cluster has no node"
     if labelled:
         names = listed([item.name for item in labelled], SHOWN)
@@ -143,6 +165,8 @@ def _tainted(pod: WasmPod, shim: ShimView | None, fitting: list[NodeView], repel
         do = f"`kubectl uncordon {fitting[0].name}` permits pods there again"
     elif keys <= _KUBELET:
         do = f"repair the kubelet: `kubectl describe node {fitting[0].name}`"
+    elif all(key.startswith(_OF_NODES) for key in keys):
+        do = f"repair these nodes, or uncordon them: `kubectl describe node {fitting[0].name}`"
     elif shim is not None and shim.startup_taint is not None and keys == {shim.startup_taint.key}:
         do = f"Trellis removes the startup taint once the runtime is verified: {see_node(fitting[0].name)}"
     else:
@@ -185,7 +209,7 @@ def handler(snapshot: Snapshot, pod: WasmPod) -> Line | None:
     if name in handlers:
         return Line("handler", f"containerd of node {pod.node} has handler {name}", well=True)
     if not said and not handlers:
-        text = "lists no handlers, as with containerd 1.6" if on is not None else "is unknown"
+        text = "lists no handlers, as with containerd before 2.0" if on is not None else "is unknown"
         return Line("handler", f"{name}: node {pod.node} {text}{_on_node(snapshot, name, on)}")
     if pod.sandboxed and not pod.works:
         # It was started by a handler that was removed since; its present problem is another one.
@@ -205,7 +229,9 @@ def _on_node(snapshot: Snapshot, name: str, on: NodeView | None) -> str:
 
 
 def _handler_advice(snapshot: Snapshot, pod: WasmPod, name: str) -> str:
-    shim = snapshot.shim_of(name)
+    shim, on = snapshot.shim_of(name), snapshot.node(pod.node)
+    if shim is not None and on is not None and shim.name in on.installed and on.handlers:
+        return f"restart containerd there, or find the program that changed its configuration: {see_node(pod.node)}"
     if shim is not None:
         return f"{see_node(pod.node)} shows why Shim {shim.name} is not ready there"
     return (
@@ -217,8 +243,9 @@ def volumes(snapshot: Snapshot, pod: WasmPod) -> Line | None:
     """Return the step of the volumes of a pod that the kubelet cannot mount, None if it has not reported that."""
     if pod.sandboxed or pod.works:
         return None
-    found = snapshot.events_of(pod.meta.uid, *MOUNT_EVENTS)
-    if not found:
+    # The kubelet creates the sandbox after the volumes, so a later failure of it ends that of a volume.
+    found = snapshot.events_of(pod.meta.uid, *MOUNT_EVENTS, SANDBOX)
+    if not found or found[0].reason == SANDBOX:
         return None
     text = f"the kubelet cannot mount a volume: {short(bare(found[0].message))}"
     do = "create the object that the volume names, or correct the volume"
@@ -240,8 +267,13 @@ def sandbox(snapshot: Snapshot, pod: WasmPod) -> Line | None:
         return wrong(pod, "sandbox", text, _class_advice(snapshot, failure.name), reason)
     if reason is Reason.SHIM_NOT_EXECUTABLE:
         do = f"use a build of the shim that runs on node {pod.node}: {see_node(pod.node)} shows the installed one"
+        if any(part in words for part in _MISSING):
+            do = f"install the shim on node {pod.node}: {see_node(pod.node)} shows its installation"
         return wrong(pod, "sandbox", text, do, reason)
-    return wrong(pod, "sandbox", text, f"read {runtime_log(pod.node)}", Reason.SANDBOX_FAILED)
+    do = f"read {runtime_log(pod.node)}"
+    if any(part in words for part in _NETWORK):
+        do = f"check the network plugin (CNI) of node {pod.node}; the shim is not the cause"
+    return wrong(pod, "sandbox", text, do, Reason.SANDBOX_FAILED)
 
 
 def _sandbox_words(snapshot: Snapshot, pod: WasmPod) -> str:

@@ -15,11 +15,13 @@ from trellis.read_model.explain.subject import Beside, Subject, cause_of, verdic
 from trellis.read_model.health import Verdict
 from trellis.wasm_pods.explain import containers, placing
 from trellis.wasm_pods.explain.lines import short, waits, wrong
+from trellis.wasm_pods.failures import bare
 from trellis.wasm_pods.pods import WasmPod
 from trellis.wasm_pods.reasons import Reason
 from trellis.wasm_pods.snapshot import Part, Snapshot
 
 SUBJECT: Final = Subject("Pod", "pod", "kubectl get pods -A", "ready")
+_NOT_KILLED: Final = "FailedKillPod"
 _NODE_AFFINITY: Final = "NodeAffinity"
 """Reason of the kubelet for a pod that names a node without the labels (Kubernetes, pkg/kubelet/lifecycle)."""
 
@@ -44,7 +46,7 @@ def _chain(snapshot: Snapshot, pod: WasmPod) -> Iterator[Line]:
     owner = f" of {pod.owner_kind} {pod.meta.owner_name}" if pod.meta.owner_name else ""
     yield Line("pod", f"{pod.meta.key}{owner}, {pod.phase or 'phase unknown'}", well=True)
     if pod.meta.deleting:
-        yield waits("deletion", "it is being deleted", Reason.DELETING)
+        yield from _deletion(snapshot, pod)
         return
     for check in _CHECKS:
         line = check(snapshot, pod)
@@ -54,6 +56,18 @@ def _chain(snapshot: Snapshot, pod: WasmPod) -> Iterator[Line]:
         if line.trouble:
             yield from _unread(snapshot)
             return
+
+
+def _deletion(snapshot: Snapshot, pod: WasmPod) -> Iterator[Line]:
+    """Yield the steps of the end of a pod: its kubelet ends the containers, then finalizers are removed."""
+    node = placing.node(snapshot, pod)
+    if node is not None and not pod.over:
+        yield replace(node, do=f"{node.do}; only the kubelet ends its containers" if node.do else "")
+    until = f", with a grace period until {pod.deletion}" if pod.deletion else ""
+    kept = f"; controllers have to remove its finalizers {', '.join(pod.finalizers)}" if pod.finalizers else ""
+    words = next((bare(event.message) for event in snapshot.events_of(pod.meta.uid, _NOT_KILLED)), "")
+    failed = f"; the kubelet cannot end it: {short(words)}" if words else ""
+    yield waits("deletion", f"it is being deleted{until}{kept}{failed}", Reason.DELETING)
 
 
 def _unread(snapshot: Snapshot) -> Iterator[Line]:
