@@ -26,7 +26,7 @@ _CONFIG: Final = "CreateContainerConfigError"
 _NOT_STARTED: Final = frozenset({"StartError", "ContainerCannotRun"})
 """Reasons of a container that containerd could not start: it counts as ended."""
 _LOST: Final = frozenset({"Unknown", "ContainerStatusUnknown"})
-"""Reasons of a container whose end the kubelet has not observed: a restart of containerd or of the node, a lost node."""
+"""Reasons of a container whose end the kubelet has not observed, as after a restart of containerd or of the node."""
 _KILLED: Final = 137
 _ENDED_BY_KUBELET: Final = frozenset({0, _KILLED, 143})
 """Statuses of a container after SIGTERM and SIGKILL; a program that handles SIGTERM can end with 0."""
