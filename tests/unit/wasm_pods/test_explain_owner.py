@@ -404,7 +404,7 @@ def test_a_pod_of_a_former_template_that_a_stateful_set_does_not_replace_is_name
     for revision, named in (("hello-1", False), ("hello-2", True)):
         found = page(snapshot(pods), workload(status={"updateRevision": revision}), "StatefulSet")
         assert outcome(found)[0] == Reason.EXITED
-        assert any("delete pod hello-0" in line.do for line in found.lines) is named
+        assert any(line.about == "rollout" and "hello-0" in line.do for line in found.lines) is named
 
 
 def test_a_cause_comes_before_progress() -> None:
