@@ -51,6 +51,7 @@ from trellis_cli.top.model import (
     chosen,
     difference,
     lacking,
+    named_kind,
     notes,
     rows,
     sheets,
@@ -179,7 +180,7 @@ def _print(entities: Entities, arguments: Arguments, output: Format, *, no_heade
     elif output is Format.NAME:
         for kind in arguments.kinds:
             found = rows(kind, entities, arguments.wanted)
-            print_names(printed_name(row.id.partition("/")[0], row.id.rpartition("/")[2]) for row in found)
+            print_names(printed_name(named_kind(row.id), row.id.rpartition("/")[2]) for row in found)
     else:
         lines: dict[str, None] = {}
         for kind in arguments.kinds if arguments.kind is not None else sheets(entities):

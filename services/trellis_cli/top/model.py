@@ -321,16 +321,22 @@ def rows(kind: Kind, entities: Entities, wanted: Wanted) -> list[Row]:
             item["health"],
             _reason_and_message(item),
             tuple(column.render(column.cell(item)) for column in columns),
-            explained=_explained(kind, id_, item),
+            explained=_explained(id_, item),
         )
         for id_, item in shown(kind, entities, wanted)
     ]
 
 
-def _explained(kind: Kind, id_: str, entity: Entity) -> str:
-    if kind is Kind.HOSTS:
+def _explained(id_: str, entity: Entity) -> str:
+    if entity["kind"] == SHEETS[Kind.HOSTS].of:
         return entity["group"] or ""
-    return f"{SHEETS[kind].of}/{id_.partition('/')[2]}"
+    return f"{named_kind(id_)}/{id_.partition('/')[2]}"
+
+
+def named_kind(id_: str) -> str:
+    """Return the kind of an entity as users name it; Services of wasmCloud v2 are Services."""
+    kind = id_.partition("/")[0]
+    return SHEETS[Kind.SERVICES].of if kind == V2_SERVICE else kind
 
 
 def counts(kind: Kind, entities: Entities) -> dict[str, int]:

@@ -71,7 +71,7 @@ async def test_a_kind_that_is_defined_and_cannot_be_listed_is_an_error_that_name
     with pytest.raises((NotServedError, NotFound)) as raised:
         await ask(kube)
     message = describe_error(raised.value)
-    assert res.kind in message or f'"{res.plural}"' in message
+    assert res.kind in message or res.definition in message
     assert "`kubectl get " in message
 
 
