@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -22,11 +23,12 @@ from support.v2.manifests import (
     make_workload,
     steps,
 )
-from support.v2.recordings import deployment, recording
+from support.v2.recordings import SITUATIONS, deployment, recording
 from trellis.read_model.explain.page import Explanation
 from trellis.read_model.explain.subject import Beside
 from trellis.read_model.health import Health
 from trellis.v2.components import ComponentTypes
+from trellis.v2.explain.artifact import explain_artifact
 from trellis.v2.explain.deployment import explain_deployment
 from trellis.v2.explain.host import explain_host
 from trellis.v2.explain.service import explain_routed_service
@@ -99,7 +101,7 @@ def test_sources_that_were_used_are_not_recommended() -> None:
 
 def test_a_nats_that_the_user_named_and_that_cannot_be_read_is_a_warning() -> None:
     snapshot = make_snapshot([make_host()], [make_workload()])
-    failed = HostMessages(error="tls://n:4222: not-this-ca", resolution="another-ca")
+    failed = HostMessages(error="tls://n:4222: not-this-ca", resolution="use another-ca")
     for page_of in (workload_page, deployment_page, host_page):
         page = page_of(replace(snapshot, messages=failed))
         assert page.cause is not None
@@ -203,3 +205,35 @@ def test_numbers_have_their_singular() -> None:
 def test_no_two_steps_about_the_operator_are_the_same_thing() -> None:
     snapshot = make_snapshot([make_host()], [make_workload(conditions=[], age=3000)])
     assert [line.about for line in workload_page(snapshot).lines].count("operator") == 1
+
+
+def own_colons(text: str) -> int:
+    """Return the most colons in a clause, without messages in parentheses, commands, and names."""
+    text = re.sub(r"`[^`]*`", "", text)
+    while (without := re.sub(r"\([^()]*\)", "", text)) != text:
+        text = without
+    return max(clause.count(": ") for clause in re.split(r"; |\. ", text))
+
+
+@pytest.mark.parametrize("situation", SITUATIONS)
+def test_no_cause_is_a_chain_of_colons(situation: str) -> None:
+    found = recording(situation)
+    for at in {*found.times[:: max(1, len(found.times) // 8)], found.end}:
+        for listened in (0.0, 65.0):
+            snapshot = found.snapshot(at, listened=listened, replies=bool(listened))
+            pages = [explain_deployment(snapshot, item, Beside()) for item in snapshot.deployments]
+            pages += [explain_workload(snapshot, item, Beside()) for item in snapshot.workloads]
+            pages += [explain_host(snapshot, item, Beside()) for item in snapshot.hosts]
+            pages += [explain_artifact(snapshot, item, Beside()) for item in snapshot.artifacts]
+            for page in pages:
+                assert own_colons(page.headline) <= 2, page.headline
+                assert [line.text for line in page.lines if line.trouble and own_colons(line.text) > 1] == []
+
+
+def test_messages_of_other_programs_are_in_parentheses_and_whole() -> None:
+    message = 'admission webhook "deny.test" denied the request: a: b'
+    page = workload_page(
+        make_snapshot([make_host()], [make_workload(conditions=[condition("Config", "False", message)])])
+    )
+    assert page.cause is not None
+    assert page.cause.text.endswith(f"({message})")

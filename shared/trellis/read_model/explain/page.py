@@ -71,8 +71,8 @@ class Line:
 
     @property
     def shown(self) -> str:
-        """Text and resolution in one sentence."""
-        return f"{self.text}: {self.do}" if self.do else self.text
+        """Text and resolution, a sentence each: both can have colons."""
+        return f"{_as_sentence(self.text)} {self.do[:1].upper()}{self.do[1:]}" if self.do else self.text
 
     @property
     def verdict(self) -> Verdict:
@@ -111,7 +111,7 @@ class Explanation:
 
     @property
     def headline(self) -> str:
-        """``SUBJECT is not ready: CAUSE. DO THIS``; ``SUBJECT is ready, but …`` if only a service is missing.
+        """``SUBJECT is not ready: CAUSE. Do this``; ``SUBJECT is ready, but …`` if only a service is missing.
 
         A suspended object without a cause is not called ready.
         """
@@ -122,9 +122,9 @@ class Explanation:
         if cause is None:
             return f"{self.subject} is {state}"
         if cause.rank is Rank.SERVICE and verdict.health in {Health.HEALTHY, Health.SUSPENDED}:
-            return f"{self.subject} is {state}, but {cause.text}: {cause.do}".removesuffix(": ")
-        text = f"{self.subject} is not {self.wanted}: {_as_sentence(cause.text)}"
-        return f"{text} {cause.do[:1].upper()}{cause.do[1:]}" if cause.do else text.removesuffix(".")
+            return f"{self.subject} is {state}, but {cause.shown}"
+        text = f"{self.subject} is not {self.wanted}: {cause.shown}"
+        return text if cause.do else text.removesuffix(".")
 
     def document(self) -> dict[str, object]:
         """Return the page for JSON."""

@@ -18,7 +18,7 @@ from trellis.v2.cluster import Cluster
 from trellis.v2.deployments import ArtifactView
 from trellis.v2.explain.operator import operator_lines, source_line, verdict_with_operator
 from trellis.v2.explain.starting import image_trouble, untrusted_resolution
-from trellis.v2.explain.text import unknown
+from trellis.v2.explain.text import quoted, unknown
 from trellis.v2.explain.workload import WANTED, manifest_of
 from trellis.v2.fields import listed
 from trellis.v2.images import ImageKey, ImageState
@@ -82,7 +82,7 @@ def _published(cluster: Cluster, artifact: ArtifactView, used: str) -> Iterator[
         yield from _no_status(cluster, artifact, used)
         return
     if not reported.true:
-        text = f"it is not published: {reported.message or reported.status}"
+        text = f"it is not published{quoted(reported.message or reported.status)}"
         yield Line("published", text, False, "", Rank.CAUSE, Reason.ARTIFACT_NOT_PUBLISHED)
         return
     if artifact.observed is not None and artifact.observed < artifact.meta.generation:
@@ -120,4 +120,6 @@ def _registry(cluster: Cluster, artifact: ArtifactView) -> Iterator[Line]:
         plain = "; its registry speaks plain http, and hosts require https by default" if answer.plain else ""
         yield Line("registry", f"{image} exists{plain}", well=True)
     else:
-        yield source_line("registry", f"{image} not read: {answer.detail or 'no answer'}", untrusted_resolution(answer))
+        yield source_line(
+            "registry", f"{image} not read{quoted(answer.detail or 'no answer')}", untrusted_resolution(answer)
+        )

@@ -19,7 +19,7 @@ from trellis.v2.cluster import Cluster
 from trellis.v2.deployments import DeploymentView, ReplicaSetView
 from trellis.v2.explain.operator import operator_lines
 from trellis.v2.explain.routing import Routed, routing_lines
-from trellis.v2.explain.text import SUSPENDED, in_seconds, number_of, unknown
+from trellis.v2.explain.text import SUSPENDED, in_seconds, number_of, quoted, unknown
 from trellis.v2.explain.workload import WANTED, healthy, manifest_of, workload_cause
 from trellis.v2.fields import listed
 from trellis.v2.objects import condition
@@ -202,7 +202,7 @@ def _not_scaled(current: ReplicaSetView) -> Line | None:
     for kind in ("ScaleUp", "ScaleDown"):
         found = condition(current.conditions, kind)
         if found.status == "False" and found.message and _CONFLICT not in found.message:
-            text = f"WorkloadReplicaSet {current.meta.name} is {kind}=False: {found.message}"
+            text = f"WorkloadReplicaSet {current.meta.name} is {kind}=False{quoted(found.message)}"
             return _cause("workloads", text, "correct the cause: the operator retries", Reason.SCALE_FAILED)
     return None
 
@@ -234,7 +234,7 @@ def _message_of(deployment: DeploymentView) -> str:
     for kind in ("Sync", "Deploy", "Scale"):
         reported = condition(deployment.conditions, kind)
         if not reported.true and reported.message:
-            return "" if _CONFLICT in reported.message else f": {reported.message}"
+            return "" if _CONFLICT in reported.message else quoted(reported.message)
     return ""
 
 

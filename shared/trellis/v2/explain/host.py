@@ -107,7 +107,7 @@ def _running(cluster: Cluster, host: HostView) -> Iterator[Line]:
     running = described.workloads if described is not None else None
     known = cluster.known_on(host.id)
     if running is not None and running > known:
-        text = f"it runs {number_of(running, 'workload')}, without a Workload in Kubernetes: {running - known}"
+        text = f"it runs {number_of(running, 'workload')}, {running - known} of them without a Workload in Kubernetes"
         do = "they serve outdated versions until the process ends: restart the host if this persists"
         yield Line("workloads", text, False, do, Rank.CAUSE, Reason.UNKNOWN_WORKLOADS, Health.DEGRADED)
 

@@ -13,7 +13,7 @@ from trellis.read_model.health import Health
 from trellis.v2.cluster import Cluster
 from trellis.v2.explain.operator import cut_off, heartbeats_stopped
 from trellis.v2.explain.pods import pod_beside
-from trellis.v2.explain.text import host_named, hosts_there, in_seconds, unknown
+from trellis.v2.explain.text import host_named, hosts_there, in_seconds, quoted, unknown
 from trellis.v2.fields import listed
 from trellis.v2.hosts import HostView
 from trellis.v2.objects import Condition
@@ -35,7 +35,7 @@ def host_trouble(cluster: Cluster, host: HostView) -> Line | None:
         return missing
     for reported in (host.reporting, host.ready):
         if reported.status not in {"", "True"}:
-            text = f"{_named(host)} is {reported.type}={reported.status}: {reported.message or 'no message'}"
+            text = f"{_named(host)} is {reported.type}={reported.status}{quoted(reported.message)}"
             do = f"`trellis explain whost/{host.meta.name} -n {host.meta.namespace}`"
             return Line("host", text, False, do, Rank.CAUSE, Reason.HOST_NOT_READY)
     return None
@@ -124,12 +124,11 @@ def unanswered(cluster: Cluster, workload: WorkloadView, message: str) -> Line:
         ago = f"; its last heartbeat was {in_seconds(age)} ago" if age is not None else ""
         notices = in_seconds(cluster.snapshot.timings.host_look)
         do = f"check its process; the operator notices within {notices} and places the Workload on another host"
-        text = f"{_named(host)} does not answer: {message}{ago}"
+        text = f"{_named(host)} does not answer{quoted(message)}{ago}"
         return found or Line("host", text, False, do, Rank.CAUSE, Reason.HEARTBEAT_MISSING)
     if not cluster.snapshot.knows(Part.HOSTS):
-        text = (
-            f"host {host_id} does not answer: {message}; whether it exists is unknown: {unknown(cluster, Part.HOSTS)}"
-        )
+        reason = unknown(cluster, Part.HOSTS)
+        text = f"host {host_id} does not answer{quoted(message)}; whether it exists is unknown{quoted(reason)}"
         return Line("host", text, False, "", Rank.CAUSE, Reason.HOSTS_UNKNOWN)
     text = f"host {host_id} does not exist; hosts: {hosts_there(cluster)}"
     do = "the Workload is replaced, on another host, within a minute"
@@ -148,7 +147,7 @@ def timed_out(cluster: Cluster, workload: WorkloadView, message: str) -> Line:
         return found
     name = host_named(cluster, workload.host_id)
     pull = in_seconds(cluster.snapshot.timings.pull)
-    text = f"host {name} did not answer the operator in time: {message}"
+    text = f"host {name} did not answer the operator in time{quoted(message)}"
     do = f"a host answers nothing while it pulls an image, up to {pull} each; check its log and its registries"
     return Line("host", text, False, do, Rank.CAUSE, Reason.HOST_BUSY)
 
@@ -181,7 +180,7 @@ def waiting_operator(cluster: Cluster, workload: WorkloadView) -> Line:
     busy = (starting_on(cluster, item) for item in cluster.starting if item.meta.key != workload.meta.key)
     for line in busy:
         if line is not None:
-            text = f"the operator waits, it starts one Workload at a time: {line.text}"
+            text = f"the operator waits, it starts one Workload at a time; {line.text}"
             return Line("observed", text, False, line.do, Rank.CAUSE, line.reason, Health.PROGRESSING)
     age = cluster.age(workload.meta.created)
     if age is None or age <= timings.settle:
@@ -194,7 +193,7 @@ def waiting(cluster: Cluster, workload: WorkloadView, reported: Condition) -> Li
     """Return the step for a condition that is neither True nor False: progress, until it has lasted for too long."""
     timings, about = cluster.snapshot.timings, reported.type.lower()
     named = f"{reported.type} of Workload {workload.meta.key}"
-    message = f": {reported.message}" if reported.message else ""
+    message = quoted(reported.message)
     if not reported.status:
         age = cluster.age(cluster.changed(workload))
         if age is None or age <= timings.start + timings.slack or cluster.starting:

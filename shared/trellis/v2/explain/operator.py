@@ -11,7 +11,7 @@ from trellis.read_model.explain.page import Line, Rank
 from trellis.read_model.explain.subject import cause_of
 from trellis.read_model.health import Health, Verdict
 from trellis.v2.cluster import Cluster
-from trellis.v2.explain.text import in_seconds, number_of
+from trellis.v2.explain.text import in_seconds, number_of, quoted
 from trellis.v2.operator import Judgement, State
 from trellis.v2.reasons import Reason
 
@@ -23,7 +23,7 @@ def operator_lines(cluster: Cluster) -> list[Line]:
     if found.state is State.WORKING:
         lines.append(Line("operator", f"the runtime-operator works: {_evidence(found)}", well=True))
     elif found.state is State.UNAVAILABLE:
-        text = f"the runtime-operator does not work: {_evidence(found)}; so conditions and endpoints are outdated"
+        text = f"the runtime-operator does not work ({_evidence(found)}), so conditions and endpoints are outdated"
         do = "check that its pod runs, reaches the API server and NATS, and read its log; hosts continue to serve"
         lines.append(Line("operator", text, False, do, Rank.SERVICE, Reason.OPERATOR_UNAVAILABLE, Health.UNKNOWN))
     elif found.state is State.CUT_OFF:
@@ -60,7 +60,7 @@ def verdict_with_operator(chain: Sequence[Line]) -> Verdict:
 
 def cut_off(cluster: Cluster, rank: Rank) -> Line:
     """Return the step for an operator without a connection to NATS."""
-    text = f"the runtime-operator does not reach NATS: requests to hosts time out, and {_evidence(cluster.operator)}"
+    text = f"the runtime-operator does not reach NATS (requests to hosts time out, and {_evidence(cluster.operator)})"
     do = (
         "restore NATS or its network and delete nothing: hosts continue to serve, but after "
         f"{in_seconds(cluster.snapshot.timings.host_lifetime)} the operator deletes Hosts, Workloads and endpoints"
@@ -83,7 +83,7 @@ def heartbeats_stopped(cluster: Cluster, rank: Rank) -> Line:
         "check NATS and the pod of the runtime-operator and delete nothing: hosts continue to serve, but once it works "
         f"again, it deletes each Host without a heartbeat for {lifetime}"
     )
-    return Line(_about(rank), f"{text}: {whose}", False, do, rank, Reason.HEARTBEATS_STOPPED, Health.UNKNOWN)
+    return Line(_about(rank), f"{text}, so {whose}", False, do, rank, Reason.HEARTBEATS_STOPPED, Health.UNKNOWN)
 
 
 def _about(rank: Rank) -> str:
@@ -97,7 +97,7 @@ def _nats(cluster: Cluster) -> list[Line]:
         return []
     lines = [Line("replies", f"not received: {messages.replies_error}")] if messages.replies_error else []
     if messages.error:
-        return [source_line("nats", f"NATS of the hosts not read: {messages.error}", messages.resolution), *lines]
+        return [source_line("nats", f"NATS of the hosts not read{quoted(messages.error)}", messages.resolution), *lines]
     more = f", {messages.dropped} messages beyond the bounds dropped" if messages.dropped else ""
     text = f"heartbeats of {number_of(len(messages.hosts), 'host')} in {in_seconds(messages.seconds)}{more}"
     if cluster.unregistered:

@@ -16,7 +16,15 @@ from trellis.read_model.health import Health
 from trellis.v2.cluster import Cluster
 from trellis.v2.explain.hosting import host_trouble, timed_out, unanswered
 from trellis.v2.explain.pods import pods_of_groups
-from trellis.v2.explain.text import environments_there, in_seconds, labels_shown, labels_there, number_of, unknown
+from trellis.v2.explain.text import (
+    environments_there,
+    in_seconds,
+    labels_shown,
+    labels_there,
+    number_of,
+    quoted,
+    unknown,
+)
 from trellis.v2.hosts import LABEL_GROUP, HostView, selects
 from trellis.v2.objects import Condition
 from trellis.v2.operator import DEADLINE, NO_RESPONDERS
@@ -33,7 +41,7 @@ def configuration(cluster: Cluster, workload: WorkloadView, reported: Condition)
     """Return the step for configuration that the operator cannot read; as its condition has it."""
     missing = _MISSING.search(reported.message)
     if missing is None:
-        return Line("config", reported.message or "no message", False, "", Rank.CAUSE, Reason.CONFIG_INVALID)
+        return _as_it_says(reported, Reason.CONFIG_INVALID, "config")
     what = f"{missing['kind']} {workload.meta.namespace}/{missing['name']} does not exist"
     where = reported.message[: missing.start()].rstrip(" :")
     text = f"{what} ({where})" if where else what
@@ -110,8 +118,8 @@ def _none_ready(cluster: Cluster, spec: TemplateView, namespace: str, fitting: S
     if not ready:
         troubles = (line for host in fitting if (line := host_trouble(cluster, host)) is not None)
         line = next(troubles, None)
-        reason = f": {line.text}" if line is not None else ", they were registered just now"
-        text = f"no Host that matches is Ready ({len(fitting)}){reason}"
+        reason = line.text if line is not None else "they were registered just now"
+        text = f"no Host that matches is Ready ({len(fitting)}); {reason}"
         return Line("host", text, False, line.do if line else "", Rank.CAUSE, Reason.NO_HOST_READY)
     look = in_seconds(cluster.snapshot.timings.workload_look)
     if all(host.environment not in {"", namespace} for host in ready) and not spec.environment:
@@ -125,13 +133,6 @@ def _none_ready(cluster: Cluster, spec: TemplateView, namespace: str, fitting: S
     return Line("host", text, well=False, reason=Reason.WAITING)
 
 
-def _as_it_says(reported: Condition, reason: Reason) -> Line:
-    return Line(
-        reported.type,
-        reported.message or f"{reported.type} is {reported.status}",
-        False,
-        "",
-        Rank.CAUSE,
-        reason,
-        Health.DEGRADED,
-    )
+def _as_it_says(reported: Condition, reason: Reason, about: str = "") -> Line:
+    text = f"{reported.type} is {reported.status}{quoted(reported.message)}"
+    return Line(about or reported.type, text, False, "", Rank.CAUSE, reason, Health.DEGRADED)

@@ -13,7 +13,7 @@ from typing import Final
 from trellis.read_model.explain.page import PULL_FAILED, Line, Rank
 from trellis.read_model.health import Health
 from trellis.v2.cluster import Cluster
-from trellis.v2.explain.text import in_seconds, number_of, unknown
+from trellis.v2.explain.text import in_seconds, number_of, quoted, unknown
 from trellis.v2.hosts import HostView
 from trellis.v2.pods import STARTING, HostPod
 from trellis.v2.reasons import Reason
@@ -47,16 +47,16 @@ def pod_trouble(cluster: Cluster, pod: HostPod) -> Line | None:
 
 
 def state_of(pod: HostPod) -> str:
-    """Return the state of a pod as a predicate: ``is not ready: CrashLoopBackOff: …``."""
+    """Return the state of a pod as a predicate: ``is not ready (CrashLoopBackOff: …)``."""
     if pod.meta.deleting:
         return "is being deleted"
     if pod.ready:
         return "is ready"
     found = ": ".join(filter(None, (pod.reason, pod.message or pod.exit)))
     if pod.message and pod.exit:
-        found += f" ({pod.exit})"
+        found += f"; {pod.exit}"
     more = f", {number_of(pod.restarts, 'restart')}" if pod.restarts else ""
-    return f"is {'not ready' if pod.phase in {'Running', ''} else pod.phase}{f': {found}' if found else ''}{more}"
+    return f"is {'not ready' if pod.phase in {'Running', ''} else pod.phase}{quoted(found)}{more}"
 
 
 def _without_host(cluster: Cluster, pod: HostPod) -> Line | None:

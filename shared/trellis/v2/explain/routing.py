@@ -16,7 +16,7 @@ from trellis.read_model.explain.page import Line, Rank
 from trellis.read_model.health import Health
 from trellis.v2.cluster import Cluster
 from trellis.v2.explain.starting import registry_lines
-from trellis.v2.explain.text import unknown
+from trellis.v2.explain.text import number_of, unknown
 from trellis.v2.fields import listed
 from trellis.v2.hosts import HostView
 from trellis.v2.images import image_key
@@ -73,7 +73,7 @@ def port_line(service: RoutedService) -> Line:
     if service.named or service.kind == _EXTERNAL:
         return Line("service", f"{meta.key}, ports: {ports}", well=True)
     text = f"Service {meta.key} has no port named {PORT} (ports: {ports}), and its endpoints have only that one"
-    do = f"name the port: `kubectl -n {meta.namespace} edit service {meta.name}`, ports[].name: {PORT}"
+    do = f"set ports[].name to {PORT}: `kubectl -n {meta.namespace} edit service {meta.name}`"
     return _wrong("service", text, do, Reason.PORT_NOT_NAMED)
 
 
@@ -102,7 +102,7 @@ def _no_endpoints(cluster: Cluster, routed: Routed, service: RoutedService) -> L
     if not there and newest is not None and created is not None and created > newest:
         if not cluster.older(created, settle):
             return not_yet
-        text = f"Service {key} has no EndpointSlice: it is newer than the last change of its Workloads"
+        text = f"Service {key} has no EndpointSlice, because it is newer than the last change of its Workloads"
         name = routed.workloads[0].meta.name
         do = (
             f"change one of them: `kubectl -n {routed.namespace} annotate workload {name} trellis.dev/touched=1`; "
@@ -111,7 +111,7 @@ def _no_endpoints(cluster: Cluster, routed: Routed, service: RoutedService) -> L
         return _wrong("endpoints", text, do, Reason.SERVICE_NEWER)
     if newest is not None and not cluster.older(newest, settle):
         return not_yet
-    text = f"Service {key} has no endpoints although its Workloads are Ready: {len(routed.workloads)}"
+    text = f"Service {key} has no endpoints although {number_of(len(routed.workloads), 'Workload')} of it can serve"
     do = "read the log of the runtime-operator: the API server may refuse the EndpointSlice"
     return _wrong("endpoints", text, do, Reason.NO_ENDPOINTS)
 
@@ -119,7 +119,7 @@ def _no_endpoints(cluster: Cluster, routed: Routed, service: RoutedService) -> L
 def refused_address(host: HostView, reason: str, otherwise: str) -> Line:
     """Return the step for a host whose address the API server refuses in an EndpointSlice."""
     address = f"the address {host.address}, which {reason}" if host.address else "no address"
-    text = f"{otherwise}: host {host.meta.name} has {address}"
+    text = f"{otherwise}, because host {host.meta.name} has {address}"
     do = "start the host with its pod IP (`wash host --host-name`): it makes the API server refuse all endpoints"
     return _wrong("endpoints", text, do, Reason.ADDRESS_NOT_ROUTABLE)
 

@@ -17,7 +17,7 @@ from trellis.read_model.explain.page import Line, Rank
 from trellis.v2.cluster import Cluster
 from trellis.v2.explain.hosting import outdated, timed_out, unanswered
 from trellis.v2.explain.operator import source_line
-from trellis.v2.explain.text import host_named
+from trellis.v2.explain.text import host_named, quoted
 from trellis.v2.fields import listed
 from trellis.v2.images import ImageAnswer, ImageState, image_key
 from trellis.v2.interfaces import Interface, without_plugin
@@ -44,14 +44,15 @@ def sync(cluster: Cluster, workload: WorkloadView, reported: Condition) -> Line:
         return unanswered(cluster, workload, reported.message)
     if DEADLINE in reported.message:
         return timed_out(cluster, workload, reported.message)
-    return Line("sync", reported.message or "no message", False, "", Rank.CAUSE, Reason.START_FAILED)
+    text = f"Sync is {reported.status}{quoted(reported.message)}"
+    return Line("sync", text, False, "", Rank.CAUSE, Reason.START_FAILED)
 
 
 def _not_operational(cluster: Cluster, workload: WorkloadView, state: WorkloadState, reported: Condition) -> Line:
     reply = cluster.failed_start(workload)
     failure = classify(reply.message) if reply is not None and reply.state is WorkloadState.ERROR else None
     if state not in {WorkloadState.NOT_FOUND, WorkloadState.ERROR}:
-        text = f"{reported.message}: it is being started or stopped"
+        text = f"it is being started or stopped{quoted(reported.message)}"
         return Line("sync", text, well=False, reason=Reason.WAITING)
     if failure is not None:
         line = failed(cluster, workload, failure)
@@ -66,39 +67,39 @@ def failed(cluster: Cluster, workload: WorkloadView, failure: StartFailure) -> L
     part = _part(workload, failure)
     image = failure.image or (part.image if part else "") or "the image"
     host, registry = host_named(cluster, workload.host_id), registry_of(image) or image
-    detail = failure.detail
+    detail = quoted(failure.detail)
     match failure.reason:
         case Reason.IMAGE_NOT_FOUND:
-            return _cause("image", f"image {image} does not exist: {detail}", _TO_FIX, failure.reason)
+            return _cause("image", f"image {image} does not exist{detail}", _TO_FIX, failure.reason)
         case Reason.REGISTRY_UNREACHABLE:
             do = "check the name of the registry, DNS and network policies; a cached image needs the registry, too"
-            return _cause("image", f"host {host} cannot reach registry {registry}: {detail}", do, failure.reason)
+            return _cause("image", f"host {host} cannot reach registry {registry}{detail}", do, failure.reason)
         case Reason.REGISTRY_TIMEOUT:
             do = "check the registry: meanwhile the host sends no heartbeat, and the operator starts no other Workload"
-            return _cause("image", f"registry {registry} did not answer host {host}: {detail}", do, failure.reason)
+            return _cause("image", f"registry {registry} did not answer host {host}{detail}", do, failure.reason)
         case Reason.REGISTRY_WITHOUT_TLS:
-            text = f"registry {registry} speaks plain http, and host {host} requires https: {detail}"
+            text = f"registry {registry} speaks plain http, and host {host} requires https{detail}"
             return _cause("image", text, _ENCRYPT, failure.reason)
         case Reason.REGISTRY_NOT_TRUSTED:
             do = "add the CA of the registry to the trusted certificates of the host"
-            return _cause("image", f"host {host} does not trust registry {registry}: {detail}", do, failure.reason)
+            return _cause("image", f"host {host} does not trust registry {registry}{detail}", do, failure.reason)
         case Reason.REGISTRY_DENIED:
-            return _cause("image", f"registry {registry} denies {image}: {detail}", _login(part), failure.reason)
+            return _cause("image", f"registry {registry} denies {image}{detail}", _login(part), failure.reason)
         case Reason.NOT_A_COMPONENT:
             do = "push a WebAssembly component with `wash` or as an OCI artifact of type application/wasm"
-            return _cause("image", f"{image} is not a WebAssembly component: {detail}", do, failure.reason)
+            return _cause("image", f"{image} is not a WebAssembly component{detail}", do, failure.reason)
         case Reason.INTERFACE_MISSING | Reason.PLUGIN_MISSING:
             return _interface(cluster, workload, failure)
         case Reason.HTTP_HOST_MISSING:
             return _no_http_host()
         case _:
             about = "image" if failure.reason is Reason.PULL_FAILED else "start"
-            return _cause(about, f"host {host} could not start it: {detail}", "", failure.reason)
+            return _cause(about, f"host {host} could not start it{detail}", "", failure.reason)
 
 
 def image_trouble(image: str, answer: ImageAnswer, part: PartView | None) -> Line | None:
     """Return the step for an answer of a registry that is a problem, None for any other one."""
-    detail = f": {answer.detail}" if answer.detail else ""
+    detail = quoted(answer.detail)
     match answer.state:
         case ImageState.NOT_FOUND:
             return _cause("image", f"image {image} does not exist{detail}", _TO_FIX, Reason.IMAGE_NOT_FOUND)
@@ -124,7 +125,7 @@ def registry_lines(cluster: Cluster, namespace: str, parts: Iterable[PartView]) 
             detail = f"; {answer.detail}" if answer.detail else ""
             yield Line("registry", f"{part.image} exists{detail}")
         else:
-            text = f"{part.image} not read: {answer.detail or 'no answer'}"
+            text = f"{part.image} not read{quoted(answer.detail or 'no answer')}"
             yield source_line("registry", text, untrusted_resolution(answer))
 
 
@@ -153,7 +154,7 @@ def _image(cluster: Cluster, workload: WorkloadView) -> Line:
         text += "; the registry has it for this account, so the host cannot reach the registry, log in, or decode it"
     failed_reads = [answer.detail for _, answer in answers if answer is not None and answer.state in _NOT_ASKED]
     if failed_reads:
-        text += f"; the registry could not be asked from here: {listed(failed_reads, _SHOWN)}"
+        text += f"; the registry could not be asked from here{quoted(listed(failed_reads, _SHOWN))}"
     return _cause("image", text, how_to_learn(cluster, workload), Reason.PULL_FAILED)
 
 
@@ -219,7 +220,8 @@ def undeclared_imports(cluster: Cluster, workload: WorkloadView) -> list[Interfa
 
 def _interface(cluster: Cluster, workload: WorkloadView, failure: StartFailure) -> Line:
     if not failure.interfaces:
-        return _cause("link", failure.detail, "", failure.reason)
+        host = host_named(cluster, workload.host_id)
+        return _cause("link", f"host {host} could not link it{quoted(failure.detail)}", "", failure.reason)
     declared = all(any(item.fits(each) for each in workload.spec.wanted) for item in failure.interfaces)
     if failure.reason is Reason.PLUGIN_MISSING or declared:
         return _no_plugin(cluster, workload, failure.interfaces)

@@ -29,6 +29,14 @@ def number_of(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
+def quoted(message: str) -> str:
+    """Return a message of another program behind a text, in parentheses, "" without one.
+
+    Such a message is a chain of colons. It is unchanged, so that it is found in logs.
+    """
+    return f" ({message})" if message else ""
+
+
 def host_named(cluster: Cluster, host_id: str) -> str:
     """Return the name of a host, its ID if no Host has it."""
     host = cluster.host(host_id)
