@@ -17,9 +17,9 @@ from trellis.config.settings import DnsLabel, HttpUrl, Seconds, ServiceSettings,
 from trellis.config.value_schema import number_schema, text_schema
 from trellis.events.subjects import PROVISIONER
 from trellis.names import CLAIM_NAMESPACE
-from trellis.provisioning.attempts import Retries, ShimLimits
+from trellis.provisioning.attempts import WORKLOAD_TIMEOUT, Retries, ShimLimits
 from trellis.provisioning.int_or_percent import CountOrPercent
-from trellis.provisioning.shims import ShimView
+from trellis.provisioning.shims import ShimView, content_of
 from trellis.provisioning.views import KWASM
 
 PullPolicy = Literal["Always", "IfNotPresent", "Never"]
@@ -215,7 +215,12 @@ class Settings(ServiceSettings):
         for shim in shims:
             halt_after = self.halt_after_failures if shim.pause_on_failures is None else shim.pause_on_failures
             max_update = None if shim.recreate else shim.max_update or self.max_unavailable
-            limits[shim.name] = ShimLimits(max_update, halt_after, shim.paused, shim.forgiven)
+            limits[shim.name] = ShimLimits(
+                *(max_update, halt_after, shim.paused, shim.forgiven, shim.workloads),
+                workload_timeout=WORKLOAD_TIMEOUT if shim.workload_timeout is None else shim.workload_timeout,
+                runtime_class=shim.runtime_class,
+                content=content_of(shim),
+            )
         return limits
 
     def retries(self) -> Retries:

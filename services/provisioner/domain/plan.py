@@ -5,19 +5,22 @@ time. Out: the next ledger and its changes. Called by ``planner`` with its own k
 compare-and-swap before any Job exists. Invariants: no shim has more nodes in progress than its limit allows, unless
 work was already in progress when the limit was lowered; a slot is free only when success or failure is recorded on the
 Node, the Node is deleted, or only a stuck Job has it; no installation of a shim starts while it is halted or paused; a
-removal waits for neither, only for the limit; a skipped node is not started, and counts for no limit.
+removal waits for neither, only for the limit; a skipped node is not started, and counts for no limit; a node begins
+only while the pods on changed nodes are as ready as before (``workloads``), and its own pods are recorded first.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from provisioner.domain.fleet import rests
 from provisioner.domain.job_clock import at_work
 from provisioner.domain.slots import Slots
+from provisioner.domain.workloads import Judgement, Work, Workloads, baseline_of, judge
 from provisioner.timings import Timings
+from trellis.crds.shim import WorkloadPolicy
 from trellis.provisioning.attempts import (
     Retries,
     ShimLimits,
@@ -32,6 +35,7 @@ from trellis.provisioning.attempts import (
 from trellis.provisioning.ledger import Entry, Ledger
 from trellis.provisioning.leftovers import concerned_by, fulfilled, left_by, overtaken
 from trellis.provisioning.views import FailedAttempt, JobState, JobView, NodeView, Target, newest, without_changes_to
+from trellis.provisioning.workload_state import Baseline, size_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,7 @@ class FleetSnapshot:
     ``unconfirmed``: by Node UID, shims that a deleted Job may have left there; such a node is in ``nodes`` as if its
     marks named them. ``shims_unknown``: Shims cannot be listed although something names them: no plan is allowed.
     ``stuck``: UIDs of Jobs that should have ended; ``stuck_in``: seconds until the next one is.
+    ``workloads``: the pods of the Shims that evaluate them.
     """
 
     nodes: tuple[NodeView, ...]
@@ -65,6 +70,7 @@ class FleetSnapshot:
     blocked_retry: float = Timings().blocked
     resting: Mapping[str, int] = field(default_factory=dict)
     shims_unknown: bool = False
+    workloads: Workloads = field(default_factory=Workloads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +78,7 @@ class Plan:
     """The next ledger, and how it differs from the one before. ``wake_in``: seconds until time alone changes it.
 
     ``unconfirmed``: nodes whose slot has another purpose now, and on which the effect of a deleted Job is unknown.
+    ``judgements``: by Shim, what its pods permit.
     """
 
     ledger: Ledger
@@ -81,6 +88,7 @@ class Plan:
     failing: Mapping[str, int] = field(default_factory=dict)
     waiting: tuple[NodeView, ...] = ()
     wake_in: float | None = None
+    judgements: Mapping[str, Judgement] = field(default_factory=dict)
 
 
 def plan(snapshot: FleetSnapshot) -> Plan:
@@ -95,23 +103,37 @@ def plan(snapshot: FleetSnapshot) -> Plan:
     }
     released = tuple(sorted(uid for uid in snapshot.ledger.entries if uid not in entries))
     entries |= _adopted(snapshot, entries)
-    before = _permitted_targets(snapshot, wanted, snapshot.ledger.halted)
+    judgements = _judgements(snapshot, wanted, entries)
+    before = _permitted_targets(snapshot, wanted, snapshot.ledger.halted, judgements)
     failing = _failing(snapshot, wanted, before)
-    over = (name for name, limits in snapshot.limits.items() if 0 < limits.halt_after <= failing.get(name, 0))
-    halted = tuple(sorted(over))
-    permitted = before if halted == snapshot.ledger.halted else _permitted_targets(snapshot, wanted, halted)
-    fresh, retries, wake_in = _candidates(snapshot, wanted, permitted, entries)
+    over = {name for name, limits in snapshot.limits.items() if 0 < limits.halt_after <= failing.get(name, 0)}
+    halted = tuple(sorted(over | {name for name, item in judgements.items() if item.state.halt is not None}))
+    permitted = before if halted == snapshot.ledger.halted else _permitted_targets(snapshot, wanted, halted, judgements)
+    permitted = _removals_first(wanted, permitted, judgements)
+    fresh, retries, wake_in = _candidates(snapshot, wanted, permitted, entries, judgements)
     idle = {node.uid for node in snapshot.nodes if node.uid in entries and _is_idle(snapshot, node)}
-    slots = Slots(snapshot.limits, entries, lambda: _total(snapshot), idle)
+    baselines = {name: dict(item.state.baselines) for name, item in judgements.items()}
+    recorded = sum(size_of(item) for of_shim in baselines.values() for item in of_shim.values())
+    slots = Slots(snapshot.limits, entries, lambda: _total(snapshot), idle, recorded)
     claimed = []
     for node in (*fresh, *retries):
         target = permitted[node.uid]
         changes = changes_of(node, target)
-        if slots.take(node.uid, changes):
+        begun = _baselines(snapshot, node, changes, judgements)
+        if slots.take(node.uid, changes, sum(map(size_of, begun.values()))):
             claimed.append(node)
             entries[node.uid] = Entry(target.digest, next_attempt(node, target), int(snapshot.now), changes)
+            for name, baseline in begun.items():
+                baselines[name][node.uid] = baseline
+    states = {name: replace(item.state, baselines=baselines[name]) for name, item in judgements.items()}
+    wakes = (wake_in, snapshot.stuck_in, *(item.wake_in for item in judgements.values()))
     return Plan(
-        Ledger(entries, halted, snapshot.ledger.halts_published),
+        Ledger(
+            entries,
+            halted,
+            snapshot.ledger.halts_published,
+            workloads={name: state for name, state in states.items() if not state.is_empty},
+        ),
         claimed=tuple(claimed),
         unconfirmed=tuple(
             node for node in snapshot.nodes if node.uid in snapshot.unconfirmed and _is_new(snapshot, entries, node.uid)
@@ -119,8 +141,50 @@ def plan(snapshot: FleetSnapshot) -> Plan:
         released=released,
         failing=failing,
         waiting=tuple(node for node in (*fresh, *retries) if node.uid not in entries),
-        wake_in=min((seconds for seconds in (wake_in, snapshot.stuck_in) if seconds is not None), default=None),
+        wake_in=min((seconds for seconds in wakes if seconds is not None), default=None),
+        judgements=judgements,
     )
+
+
+def _judgements(
+    snapshot: FleetSnapshot, wanted: Mapping[str, NodeView], entries: Mapping[str, Entry]
+) -> dict[str, Judgement]:
+    """Return by Shim what its pods permit, for each Shim that does not ignore them."""
+    nodes, former = {node.uid: node.name for node in snapshot.nodes}, snapshot.ledger
+    latest = snapshot.now + snapshot.retries.most
+    found = {}
+    for name, limits in snapshot.limits.items():
+        if limits.workloads is WorkloadPolicy.IGNORE:
+            continue
+        work = Work(
+            {uid: nodes.get(uid, "") for uid, entry in entries.items() if name in entry.shims},
+            any(name in entry.shims and uid not in entries for uid, entry in former.entries.items()),
+            snapshot.workloads.by_class is None
+            and any(_has_to_change(node, snapshot.targets[uid], name) for uid, node in wanted.items()),
+            latest,
+        )
+        found[name] = judge(limits, former.workloads.get(name), snapshot.workloads, work, snapshot.now)
+    return found
+
+
+def _has_to_change(node: NodeView, target: Target, name: str) -> bool:
+    """Return whether another version of a Shim is to be installed on a node that has one."""
+    return name in node.installed and dict(target.shims).get(name, node.installed[name]) != node.installed[name]
+
+
+def _baselines(
+    snapshot: FleetSnapshot, node: NodeView, changes: Collection[str], judgements: Mapping[str, Judgement]
+) -> dict[str, Baseline]:
+    """Return by Shim how ready its pods are on a node that begins; a repeated attempt keeps the first record."""
+    found = {}
+    for name in changes:
+        judgement = judgements.get(name)
+        if judgement is None or judgement.pods is None or node.uid in judgement.state.baselines:
+            continue
+        baseline = baseline_of(node.name, judgement.pods, snapshot.workloads.settle, snapshot.now)
+        if baseline.owners:
+            found[name] = baseline
+    return found
 
 
 def _is_idle(snapshot: FleetSnapshot, node: NodeView) -> bool:
@@ -145,9 +209,20 @@ def target_of_slot(node: NodeView, target: Target | None, entry: Entry | None) -
 
 
 def _permitted_targets(
-    snapshot: FleetSnapshot, wanted: Mapping[str, NodeView], halted: Collection[str]
+    snapshot: FleetSnapshot,
+    wanted: Mapping[str, NodeView],
+    halted: Collection[str],
+    judgements: Mapping[str, Judgement],
 ) -> dict[str, Target]:
-    return {uid: permitted_target(node, snapshot.targets[uid], snapshot.limits, halted) for uid, node in wanted.items()}
+    """Return the permitted part of each target. A halt for pods does not keep a node with such pods from a change."""
+    exempt: dict[str, set[str]] = {}
+    for name, judgement in judgements.items():
+        for uid in judgement.state.baselines if judgement.state.halt is not None else ():
+            exempt.setdefault(uid, set()).add(name)
+    return {
+        uid: permitted_target(node, snapshot.targets[uid], snapshot.limits, {*halted} - exempt.get(uid, set()))
+        for uid, node in wanted.items()
+    }
 
 
 def _total(snapshot: FleetSnapshot) -> Counter[str]:
@@ -277,8 +352,12 @@ def _candidates(
     wanted: Mapping[str, NodeView],
     permitted: Mapping[str, Target],
     entries: Mapping[str, Entry],
+    judgements: Mapping[str, Judgement],
 ) -> tuple[list[NodeView], list[NodeView], float | None]:
-    """Return first attempts by name, retries that are due by time, and the seconds until the next one is."""
+    """Return first attempts by name, retries that are due by time, and the seconds until the next one is.
+
+    A node that waits for pods of one Shim waits with its other Shims, too: its runtime is restarted once for all.
+    """
     fresh: list[NodeView] = []
     due: list[tuple[float, NodeView]] = []
     later: list[float] = []
@@ -291,6 +370,8 @@ def _candidates(
             or node.uid in snapshot.other_controller
             or not changes_of(node, target)
         ):
+            continue
+        if _waits_for_pods(node, target, judgements):
             continue
         if any(map(at_work, snapshot.jobs.get(node.uid, ()))):
             continue  # a Job that was judged by the clock may still run there: its end causes a plan
@@ -311,3 +392,27 @@ def _candidates(
             later.append(at - snapshot.now)
     retries = [node for _, node in sorted(due, key=lambda pair: (pair[0], pair[1].name))]
     return fresh, retries, min(later, default=None)
+
+
+def _removals_first(
+    wanted: Mapping[str, NodeView], permitted: Mapping[str, Target], judgements: Mapping[str, Judgement]
+) -> dict[str, Target]:
+    """Return the targets of nodes; a removal does not wait for the pods of another Shim on its node."""
+    found = dict(permitted)
+    if all(judgement.open for judgement in judgements.values()):
+        return found
+    for uid, node in wanted.items():
+        target = found[uid]
+        changes, there = changes_of(node, target), dict(target.shims)
+        held = [name for name in changes if name in there and name in judgements and judgements[name].holds(uid)]
+        if held and any(name not in there for name in changes):
+            found[uid] = without_changes_to(target, node, held)
+    return found
+
+
+def _waits_for_pods(node: NodeView, target: Target, judgements: Mapping[str, Judgement]) -> bool:
+    """Return whether the pods of a Shim that is to be installed on a node keep the node from its start."""
+    wanted = dict(target.shims)
+    return any(
+        name in wanted and name in judgements and judgements[name].holds(node.uid) for name in changes_of(node, target)
+    )

@@ -18,6 +18,8 @@ from trellis.provisioning.ledger import Entry
 
 LEDGER_BYTES: Final = 768 * 2**10
 """Some 5,000 nodes with three shims each; the rest is for annotations, which name halted shims, and managedFields."""
+RECORD_BYTES: Final = 128 * 2**10
+"""Records of pods besides: 250 nodes with pods of 20 owners each. A node of 500 owners takes 15 KiB."""
 _ENTRY_BYTES: Final = 64
 """Size of digest, attempt, time and separators."""
 
@@ -25,7 +27,7 @@ _ENTRY_BYTES: Final = 64
 class Slots:
     """Free slots. ``total``: number of nodes that are to have or lose each shim; called once, and only if needed.
 
-    ``idle``: nodes whose entries use space in the ledger but no slot.
+    ``idle``: nodes whose entries use space in the ledger but no slot. ``recorded``: bytes of the records of pods.
     """
 
     def __init__(
@@ -34,17 +36,23 @@ class Slots:
         entries: Mapping[str, Entry],
         total: Callable[[], Counter[str]],
         idle: Collection[str] = (),
+        recorded: int = 0,
     ) -> None:
         self._limits, self._count = limits, total
+        self._records_left = RECORD_BYTES - recorded
         self._left = LEDGER_BYTES - sum(_size(uid, entry.shims) for uid, entry in entries.items())
         self._used = Counter(name for uid, entry in entries.items() if uid not in idle for name in entry.shims)
 
-    def take(self, uid: str, changes: tuple[str, ...]) -> bool:
-        """Take a slot of each of these shims for a node, of all or none, and its space in the ledger."""
+    def take(self, uid: str, changes: tuple[str, ...], record: int = 0) -> bool:
+        """Take a slot of each of these shims for a node, of all or none, and its space in the ledger.
+
+        ``record``: bytes of the record of its pods.
+        """
         size = _size(uid, changes)
-        if size > self._left or not all(map(self._free, changes)):
+        if size > self._left or record > self._records_left or not all(map(self._free, changes)):
             return False
         self._left -= size
+        self._records_left -= record
         self._used.update(changes)
         return True
 

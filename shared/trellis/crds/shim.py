@@ -42,6 +42,7 @@ _MOST: Final = 32
 _SELECTS: Final = (
     "has(self.spec) && has(self.spec.runtimeClass.scheduling) && has(self.spec.runtimeClass.scheduling.nodeSelector)"
 )
+DURATION: Final = r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$"
 BASE64: Final = r"^[A-Za-z0-9+/]+={0,2}$"
 
 Sha256 = Annotated[str, Field(pattern=SHA256)]
@@ -216,6 +217,14 @@ class RuntimeClassSpec(ApiModel):
     pod does not tolerate."""
 
 
+class WorkloadPolicy(StrEnum):
+    """Treatment of pods of the RuntimeClass that are less ready on changed nodes than before."""
+
+    IGNORE = "Ignore"
+    WAIT = "Wait"
+    HALT = "Halt"
+
+
 class Rolling(ApiModel):
     """Limits of a rolling update."""
 
@@ -225,6 +234,16 @@ class Rolling(ApiModel):
     pause_on_failures: int | None = Field(default=None, ge=0)
     """Number of failed nodes at which the rollout halts; 0 never halts it. Default: the setting
     TRELLIS_HALT_AFTER_FAILURES of provisioner."""
+    workloads: WorkloadPolicy | None = None
+    """Treatment of pods of the RuntimeClass that are less ready than before on changed nodes. Wait (default): no
+    further node begins, and the rollout halts after workloadTimeout. Halt: the rollout halts at the first pod that
+    fails. Ignore: pods are not evaluated."""
+    workload_timeout: str | None = Field(default=None, pattern=DURATION)
+    """Time for pods on changed nodes to be as ready as before, and for the evictions of drain on one node, as a
+    duration such as ``5m``. Default: ``5m``."""
+    drain: bool | None = None
+    """Evict the pods of the RuntimeClass from a node before it is changed, as their PodDisruptionBudgets allow. Pods of
+    DaemonSets and pods without a controller stay. Default: false."""
 
 
 class RolloutType(StrEnum):
@@ -250,7 +269,7 @@ class Verify(ApiModel):
     """Run a canary pod with the RuntimeClass on each node. Default: true if the handler runs WASI commands."""
     canary_image: str | None = Field(default=None, min_length=1)
     """Image of the canary pod, which must exit with 0. Default: a built-in WASI command."""
-    timeout: str | None = Field(default=None, pattern=r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$")
+    timeout: str | None = Field(default=None, pattern=DURATION)
     """Time within which a node must report the handler and run the canary pod, as a duration such as ``90s``. Default:
     the setting TRELLIS_VERIFY_TIMEOUT of provisioner."""
 

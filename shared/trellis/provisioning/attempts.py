@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from trellis.crds.shim import WorkloadPolicy
 from trellis.limits.backoff import Backoff
 from trellis.names import short_hash
 from trellis.provisioning.int_or_percent import CountOrPercent
@@ -23,6 +24,10 @@ this multiple of it: by default after 5 minutes, at most an hour."""
 CHANGES_MOST = 40
 """Maximum number of Shims that one Job changes: a variable has at most 128 KiB on Linux, and a Shim with a long
 location 3 KiB."""
+
+
+WORKLOAD_TIMEOUT = 300.0
+"""Default of ``rolling.workloadTimeout`` of a Shim, in seconds, as its CRD documents it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +44,19 @@ class ShimLimits:
 
     ``max_update`` None: all nodes at once. ``halt_after``: number of failing nodes that halts the rollout, 0 never.
     ``forgiven``: Unix seconds; failures until then do not count towards the halt and are retried at once.
+    ``workloads``: treatment of pods of ``runtime_class`` that are less ready on changed nodes than before;
+    ``workload_timeout``: seconds for them, and for evictions of one node. ``content``: of all versions for nodes, by
+    platform; a halt for pods is of one content.
     """
 
     max_update: CountOrPercent | None
     halt_after: int = 0
     paused: bool = False
     forgiven: int = 0
+    workloads: WorkloadPolicy = WorkloadPolicy.IGNORE
+    workload_timeout: float = WORKLOAD_TIMEOUT
+    runtime_class: str = ""
+    content: str = ""
 
 
 def difference(have: Mapping[str, str], want: Mapping[str, str]) -> tuple[str, ...]:

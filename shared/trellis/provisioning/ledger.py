@@ -1,4 +1,4 @@
-"""The rollout ledger: nodes in progress with their Shims, and halted rollouts.
+"""The rollout ledger: nodes in progress with their Shims, the pods on changed nodes, and halted rollouts.
 
 Pure. In: the ConfigMap as the API server returns it. Out: the ledger, and back. Written by ``provisioner`` only, read
 by code that shows a rollout. Invariant: an invalid entry is skipped, and affects no other.
@@ -13,10 +13,13 @@ from typing import Any, Final
 from trellis import names
 from trellis.installer_api.parse_int import whole
 from trellis.provisioning.views import KWASM
+from trellis.provisioning.workload_state import WorkloadState, decode_states, encode_states
 
 Manifest = dict[str, Any]
 _UNCONFIRMED: Final = "/feared"
 """Suffix of an entry of the ledger; older versions ignore it."""
+_WORKLOADS: Final = "workloads"
+"""Key of the states of pods, besides the UIDs of Nodes; older versions ignore it."""
 Try = tuple[str, str, int]
 """UID of the Node, digest of its target, number of the attempt."""
 
@@ -44,8 +47,8 @@ class Entry:
 class Ledger:
     """The nodes in progress by UID, and the Shims whose rollout is halted.
 
-    ``halts_published``: the Shims whose halt was published. ``uid``, ``version``: UID and resourceVersion of the
-    ConfigMap.
+    ``halts_published``: the Shims whose halt was published. ``workloads``: by Shim, its pods on changed nodes. ``uid``,
+    ``version``: UID and resourceVersion of the ConfigMap.
     """
 
     entries: Mapping[str, Entry]
@@ -53,6 +56,7 @@ class Ledger:
     halts_published: tuple[str, ...] = ()
     uid: str = field(default="", compare=False)
     version: str | None = field(default=None, compare=False)
+    workloads: Mapping[str, WorkloadState] = field(default_factory=dict)
 
 
 def make_ledger(namespace: str, ledger: Ledger, resource_version: str | None) -> Manifest:
@@ -69,12 +73,10 @@ def make_ledger(namespace: str, ledger: Ledger, resource_version: str | None) ->
     }
     if resource_version:
         metadata["resourceVersion"] = resource_version
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": metadata,
-        "data": {uid: _encode(entry) for uid, entry in sorted(ledger.entries.items())},
-    }
+    data = {uid: _encode(entry) for uid, entry in sorted(ledger.entries.items())}
+    if states := encode_states(ledger.workloads):
+        data[_WORKLOADS] = states
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
 
 
 def _encode(entry: Entry) -> str:
@@ -85,7 +87,10 @@ def _encode(entry: Entry) -> str:
 def read_ledger(manifest: Manifest) -> Ledger:
     """Return the ledger in a ConfigMap of the API server, without invalid entries (their Jobs are adopted later)."""
     entries: dict[str, Entry] = {}
-    for uid, value in (manifest.get("data") or {}).items():
+    data: Mapping[str, str] = manifest.get("data") or {}
+    for uid, value in data.items():
+        if uid == _WORKLOADS:
+            continue
         unconfirmed = value.endswith(_UNCONFIRMED)
         digest, attempt, since, shims = (*value.removesuffix(_UNCONFIRMED).split("/"), "", "", "")[:4]
         number, requested = whole(attempt), whole(since)
@@ -99,4 +104,5 @@ def read_ledger(manifest: Manifest) -> Ledger:
         tuple(filter(None, (marks.get(key) or "").split(",")))
         for key in (names.ANNOTATION_HALTED, names.ANNOTATION_HALT_PUBLISHED)
     )
-    return Ledger(entries, halted, published, metadata.get("uid", ""), metadata.get("resourceVersion"))
+    uid, version = metadata.get("uid", ""), metadata.get("resourceVersion")
+    return Ledger(entries, halted, published, uid, version, decode_states(data.get(_WORKLOADS)))

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from trellis import names
 from trellis.config.durations import parse_seconds
-from trellis.crds.shim import FetchStrategy, RemovalPolicy, RolloutType, Shim, ShimSpec
+from trellis.crds.shim import FetchStrategy, RemovalPolicy, Rolling, RolloutType, Shim, ShimSpec, WorkloadPolicy
 from trellis.installer_api.parse_int import whole
 from trellis.installer_api.spec import ARCHITECTURES, InstallSpec, Source, SpecError, WantedShim, parse_spec, shim_owner
 from trellis.provisioning.int_or_percent import CountOrPercent
@@ -80,6 +80,8 @@ class ShimView:
 
     ``placement``: of pods, besides the label of nodes that are verified to run the Shim.
     ``max_update`` None: the setting of the service; with ``recreate`` all nodes at once, regardless of it.
+    ``workloads``: treatment of its pods during a rollout, Ignore with ``recreate``; ``workload_timeout`` in seconds,
+    None for the default; ``drain``: they are evicted before their node is changed.
     ``created_at``: Unix seconds of its ``creationTimestamp``. ``deleted_at``: of its ``deletionTimestamp``, 0 if it has
     none.
     ``forgiven``: Unix seconds; a user acknowledged the failures until then, 0 if none.
@@ -103,6 +105,9 @@ class ShimView:
     max_update: CountOrPercent | None = None
     recreate: bool = False
     pause_on_failures: int | None = None
+    workloads: WorkloadPolicy = WorkloadPolicy.WAIT
+    workload_timeout: float | None = None
+    drain: bool = False
     paused: bool = False
     verification: Verification = Verification()
     removal_policy: RemovalPolicy = RemovalPolicy.REFUSE
@@ -200,6 +205,9 @@ def _read(spec: ShimSpec) -> dict[str, Any]:
         "max_update": CountOrPercent.parse(rolling.max_update) if rolling else None,
         "recreate": recreate,
         "pause_on_failures": rolling.pause_on_failures if rolling else None,
+        "workloads": _workloads(rolling, recreate=recreate),
+        "workload_timeout": parse_seconds(rolling.workload_timeout) if rolling and rolling.workload_timeout else None,
+        "drain": bool(rolling and rolling.drain and not recreate),
         "paused": bool(spec.paused),
         "verification": Verification(
             verify.canary, verify.canary_image, parse_seconds(verify.timeout) if verify.timeout else None
@@ -209,6 +217,13 @@ def _read(spec: ShimSpec) -> dict[str, Any]:
         "removal_policy": spec.removal_policy or RemovalPolicy.REFUSE,
         "startup_taint": Taint(taint.key, taint.value, taint.effect) if taint else None,
     }
+
+
+def _workloads(rolling: Rolling | None, *, recreate: bool) -> WorkloadPolicy:
+    """Return the treatment of pods: with ``recreate`` no node follows another, so there is nothing to wait for."""
+    if recreate:
+        return WorkloadPolicy.IGNORE
+    return (rolling.workloads if rolling else None) or WorkloadPolicy.WAIT
 
 
 def _sources(fetch: FetchStrategy) -> Iterable[tuple[Source, Signature | None]]:
@@ -273,6 +288,12 @@ def wanted_shim_for(shim: ShimView, architecture: str, *, require_checksum: bool
     if source in shim.unsigned:
         return Refusal.UNSIGNED
     return _wanted_shim(shim, (source,), _version(shim.handler, source, shim.options))
+
+
+def content_of(shim: ShimView) -> str:
+    """Return the digest of everything that nodes may receive of a Shim: a rollout of other content is another one."""
+    versions = [_version(shim.handler, source, shim.options) for source in shim.sources]
+    return names.short_hash(shim.uid, *versions)
 
 
 @lru_cache(maxsize=1024)  # called for each node of a Shim in each plan
