@@ -24,6 +24,7 @@ from provisioner.queues import Queues
 from provisioner.reconciler import Reconciler, ShimReconciler
 from provisioner.refusals import FAILED_CREATE, RefusedNodes, view_pod_refusal
 from provisioner.rollout_apply import RolloutEffects
+from provisioner.rollout_pods import RolloutPods
 from provisioner.settings import Settings
 from provisioner.shim_apply import ShimEffects
 from provisioner.shim_gather import ShimGather
@@ -154,7 +155,9 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
     show = partial(jobs.wrote, former=None)
     effects = Effects(kube, bus, recorder, cache, telemetry, breaker, proof, show, queues.plan_soon)
     gather = Gather(kube, cache)
-    planner = FleetReconciler(gather, cache, RolloutEffects(kube, bus, recorder, cache), telemetry, queues.nodes)
+    rollout = RolloutEffects(kube, bus, recorder, cache)
+    pods = RolloutPods(kube, timings.workloads)
+    planner = FleetReconciler(gather, cache, rollout, telemetry, queues.nodes, pods, queues.status_soon)
     follow = ShimReconciler(ShimGather(kube, cache), cache, ShimEffects(kube, recorder, cache), telemetry)
     # The nodes are reported by ``cache.refused``.
     refused_nodes = Refusals(

@@ -294,7 +294,8 @@ class Effects:
         except NotFound:
             return  # already deleted
         except TooManyRequests as error:
-            message = f"{user.shim} cannot be removed: pod {user} runs with it and is not evicted: {error}"
+            done = "changed" if action.reason is Reason.CLAIMED else "removed"
+            message = f"{user.shim} cannot be {done}: pod {user} runs with it and is not evicted: {error}"
             await self._warn(WarnNode(action.node, Reason.DRAIN_BLOCKED, message))
             return
         _log.info("pod evicted", pod=str(user), shim=user.shim)

@@ -40,6 +40,7 @@ from trellis.provisioning.shim_references import ShimReferences
 from trellis.provisioning.shims import ShimView
 from trellis.provisioning.targets import target_of
 from trellis.provisioning.views import JobView, NodeView, opting_in
+from trellis.provisioning.workload_state import WorkloadHalt
 from trellis.telemetry import TraceContext
 
 PLAN_REST: Final = 3.0
@@ -108,6 +109,8 @@ class Cache:
     _canary_classes: set[str] = field(default_factory=set)  # runtimeClasses of canaries that are known to exist
     _class_refusals: dict[str, str] = field(default_factory=dict)
     """By Shim, the error of the API server for its RuntimeClass."""
+    _waits: Mapping[str, WorkloadHalt] = field(default_factory=dict)
+    """By Shim, the pods for which its rollout waits, or is halted."""
     _newest_versions: dict[str, tuple[str, Manifest]] = field(default_factory=dict)
     """By Shim, its UID, and the version of its newest revision."""
     debounce_until: float = 0.0  # monotonic: from then on nodes may be started
@@ -223,12 +226,21 @@ class Cache:
         """Record the error of the API server for the ledger; "" if it can be read and written."""
         self.ledger_refusal = reason
 
-    def planned(self, plan: Plan, now: float) -> None:
-        """Record the nodes that wait for a slot, or have one but no Job yet. ``now``: Unix seconds."""
+    def planned(self, plan: Plan, now: float) -> bool:
+        """Record the nodes that wait for a slot, or have one but no Job yet, and the pods for which rollouts wait.
+
+        Returns:
+            True if rollouts wait for other pods than before. ``now``: Unix seconds.
+        """
+        former = self._waits
+        self._waits = {name: item.waits for name, item in plan.judgements.items() if item.waits is not None}
         for node in (*plan.claimed, *plan.waiting):
             if self.noted(node.uid).waiting_since is None:
                 self._note(node.uid, waiting_since=now)
         self._certain |= {plan.ledger.entries[node.uid].tried(node.uid) for node in plan.claimed}
+        return {name: item.message for name, item in former.items()} != {
+            name: item.message for name, item in self._waits.items()
+        }
 
     def claimed(self, plan: Plan, trace: TraceContext) -> None:
         """Record the trace of a plan that assigned slots."""
@@ -365,6 +377,10 @@ class Cache:
     def class_refusal(self, shim: str) -> str:
         """Return the error of the API server for the RuntimeClass of a Shim, "" if it was accepted."""
         return self._class_refusals.get(shim, "")
+
+    def waits_for(self, shim: str) -> WorkloadHalt | None:
+        """Return the pods for which the rollout of a Shim waits, or is halted; None if there are none."""
+        return self._waits.get(shim)
 
     def is_newest(self, shim: ShimView, version: Manifest) -> bool:
         """Return whether the newest revision of a Shim is known to have this version."""

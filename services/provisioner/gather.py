@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from provisioner.cache import Cache
@@ -16,12 +17,14 @@ from provisioner.domain.canary import Canary, CanaryPod, canary_of
 from provisioner.domain.decide import inspect, labelled, to_begin, to_remove, unserved
 from provisioner.domain.job_clock import at_work
 from provisioner.domain.plan import FleetSnapshot, forgives, target_of_slot
+from provisioner.domain.pod_readiness import Workloads
 from provisioner.domain.resources import Manifest, Task
 from provisioner.domain.tasks import Former, Rules, had_of, kept_version, task_of
 from provisioner.domain.unconfirmed import unconfirmed_shims, with_unconfirmed
 from provisioner.domain.verification import in_vain
 from provisioner.pods import Pods
 from trellis import names
+from trellis.crds.shim import WorkloadPolicy
 from trellis.installer_api.spec import WantedShim
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound
@@ -49,8 +52,17 @@ class Gather:
     kube: Kube
     cache: Cache
 
-    def fleet_snapshot(self) -> FleetSnapshot:
-        """Return the input of a plan.
+    def workload_classes(self) -> frozenset[str]:
+        """Return the RuntimeClasses whose pods the next plan depends on: of Shims that change on nodes with them."""
+        cache = self.cache
+        recorded = cache.ledger.workloads if cache.ledger is not None else {}
+        limits = cache.settings.limits(cache.shims.values())
+        found = {name for name, item in limits.items() if item.workloads is not WorkloadPolicy.IGNORE}
+        changing = {name for node in cache.fleet.restless() for name in node.installed} if found else set()
+        return frozenset(limits[name].runtime_class for name in found if name in recorded or name in changing)
+
+    def fleet_snapshot(self, workloads: Workloads | None = None) -> FleetSnapshot:
+        """Return the input of a plan. ``workloads``: the pods of ``workload_classes``.
 
         It contains only nodes with work to do or in progress; all further nodes are counted.
         """
@@ -84,6 +96,7 @@ class Gather:
             stuck=frozenset(uid for uid, seconds in left.items() if seconds <= 0),
             stuck_in=min((seconds for seconds in left.values() if 0 < seconds < math.inf), default=None),
             shims_unknown=cache.shim_references.unknown or any(name != KWASM for name in named),
+            workloads=workloads or Workloads(),
         )
 
     async def snapshot(self, name: str) -> Snapshot:
@@ -101,6 +114,7 @@ class Gather:
         target = target_of_slot(node, cache.fleet.target(node), entry) if node else None
         deleting = to_remove(node, target) if node and target and entry else ()
         begins = node is not None and entry is not None and to_begin(node, jobs, entry)
+        draining = self._draining(node, target) if node and target and begins else frozenset()
         timeout = self._verify_timeout(job)
         done_for = cache.clock.done_for(job) if job is not None else 0.0
         noted = cache.noted(node.uid if node is not None else "")
@@ -130,7 +144,9 @@ class Gather:
             canaries=self._canaries(job, target),
             pods=await self._pods(job, explain=done_for >= timeout),
             unserved=node is not None and self._unserved(node),
-            users=await pods.users(name, deleting, cache.shims) if deleting else (),
+            users=await pods.users(name, (*deleting, *draining), cache.shims) if deleting or draining else (),
+            draining=draining,
+            drain_timeout=self._drain_timeout(draining),
             other=self._other(node, target) if node and target else None,
             deleting=cache.deletions.alone(cache.shims.values()),
             timings=cache.timings.nodes,
@@ -173,6 +189,16 @@ class Gather:
         retry = forgives(node, target, settings.limits(shims.values()), latest)
         image, checksum = settings.node_installer_image, settings.require_checksum
         return task_of(node, target, shims, Rules(settings.handler, image, checksum, settings.allow_http, retry))
+
+    def _draining(self, node: NodeView, target: Target) -> frozenset[str]:
+        """Return the Shims that change on a node, and whose pods are to be evicted before."""
+        shims, wanted = self.cache.shims, dict(target.shims)
+        changed = (name for name in changes_of(node, target) if name in wanted and name in node.installed)
+        return frozenset(name for name in changed if name in shims and shims[name].drain)
+
+    def _drain_timeout(self, draining: Iterable[str]) -> float:
+        limits = self.cache.settings.limits(self.cache.shims.values())
+        return max((limits[name].workload_timeout for name in draining), default=0.0)
 
     def _other(self, node: NodeView, target: Target) -> Controller | None:
         """Return the controller of another owner that prevents the work on a node."""

@@ -18,6 +18,7 @@ from provisioner.domain.plan import plan
 from provisioner.gather import Gather, ledger_manifest
 from provisioner.queues import Queues
 from provisioner.rollout_apply import RolloutEffects
+from provisioner.rollout_pods import RolloutPods
 from trellis.bus.consume.queue import KeyedQueue
 from trellis.kube.refusals import unready
 from trellis.provisioning.shim_status import Reason
@@ -40,6 +41,8 @@ class FleetReconciler:
     effects: RolloutEffects
     telemetry: Telemetry
     nodes: KeyedQueue[str]
+    pods: RolloutPods
+    status_soon: Callable[[], None]
 
     async def run(self, _: str, trace: TraceContext | None) -> float | None:
         """Plan once; raises KubeError if the ledger could not be written, upon which the queue retries."""
@@ -54,12 +57,16 @@ class FleetReconciler:
     async def _plan(self) -> float | None:
         if just_read := self.cache.ledger is None:
             self.cache.ledger_accepted(await ledger_manifest(self.gather.kube, self.cache.settings.namespace))
-        snapshot = self.gather.fleet_snapshot()
+        workloads = await self.pods.read(self.gather.workload_classes())
+        if self.cache.ledger is None:
+            self.cache.ledger_accepted(await ledger_manifest(self.gather.kube, self.cache.settings.namespace))
+        snapshot = self.gather.fleet_snapshot(workloads)
         if snapshot.shims_unknown:
             return None  # the informer of Shims requests a plan as soon as they can be listed
         outcome = plan(snapshot)
         self.telemetry.metrics.rollouts_halted.labels(self.telemetry.service).set(len(outcome.ledger.halted))
-        self.cache.planned(outcome, snapshot.now)
+        if self.cache.planned(outcome, snapshot.now):
+            self.status_soon()
         if outcome.ledger != snapshot.ledger:
             attributes = {
                 "trellis.claimed": len(outcome.claimed),

@@ -17,6 +17,7 @@ from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError
 from trellis.kube.resources import EVENTS, PODS
 from trellis.provisioning.installer_pods import InstallerState, installer_state, reason_and_message
+from trellis.provisioning.nodes_and_jobs import unix_seconds
 from trellis.provisioning.reasons import NODE_UPDATE_REFUSED
 from trellis.provisioning.shims import ShimView
 from trellis.provisioning.views import JobView, NodeView
@@ -120,8 +121,19 @@ def users_of(pods: Iterable[Manifest], deleting: Iterable[str], shims: Mapping[s
             continue
         found = _shims_of(used, frozenset(spec.get("nodeSelector") or ()), shims, deleting)
         if shim := min(found & deleting, default=""):
-            users.append(User(metadata["namespace"], metadata["name"], metadata["uid"], shim))
+            users.append(
+                User(
+                    *(metadata["namespace"], metadata["name"], metadata["uid"], shim),
+                    controller=_controller(metadata),
+                    created_at=unix_seconds(metadata.get("creationTimestamp")) or 0,
+                )
+            )
     return tuple(users)
+
+
+def _controller(metadata: Manifest) -> str:
+    owners = metadata.get("ownerReferences") or ()
+    return next((str(owner.get("kind", "")) for owner in owners if owner.get("controller") is True), "")
 
 
 def _shims_of(

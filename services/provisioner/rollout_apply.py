@@ -18,6 +18,8 @@ from trellis.kube.errors import KubeError
 from trellis.kube.recorder import EventRecorder, ObjectRef
 from trellis.kube.resources import CONFIGMAPS
 from trellis.provisioning.ledger import Ledger, make_ledger
+from trellis.provisioning.shim_status import Reason
+from trellis.provisioning.workload_state import WorkloadHalt
 from trellis.telemetry import get_logger
 
 _log = get_logger(__name__)
@@ -58,9 +60,7 @@ class RolloutEffects:
             halted, failing = shim in plan.ledger.halted, plan.failing.get(shim, 0)
             reason = "RolloutHalted" if halted else "RolloutResumed"
             message = (
-                f"{shim}: {failing} nodes fail (limit {self._limit(shim)}): no further node is started until fewer "
-                "fail; failing nodes are retried. See their Events: kubectl get events --field-selector "
-                "reason=ProvisionFailed -A"
+                self._halt_text(shim, failing, _halt(ledger, shim))
                 if halted
                 else f"{shim}: {failing} nodes fail, fewer than the limit: the rollout continues"
             )
@@ -82,8 +82,16 @@ class RolloutEffects:
         published = frozenset() if self.cache.halts_lost else frozenset(ledger.halts_published)
         for shim in sorted(published ^ {*ledger.halted}):
             failing, digest = plan.failing.get(shim, 0), self._digest(shim)
+            halt = _halt(ledger, shim)
             event: RolloutHalted | RolloutResumed = (
-                RolloutHalted(digest=digest, shim=shim, failing=failing, limit=self._limit(shim))
+                RolloutHalted(
+                    digest=digest,
+                    shim=shim,
+                    failing=failing,
+                    limit=self._limit(shim),
+                    reason=halt.reason if halt is not None else Reason.FAILING.value,
+                    pod=halt.pod or None if halt is not None else None,
+                )
                 if shim in ledger.halted
                 else RolloutResumed(digest=digest, shim=shim, failing=failing)
             )
@@ -99,6 +107,18 @@ class RolloutEffects:
             await self.write_ledger(replace(plan, ledger=replace(ledger, halts_published=ledger.halted)))
         return False
 
+    def _halt_text(self, shim: str, failing: int, halt: WorkloadHalt | None) -> str:
+        if halt is not None:
+            return (
+                f"{shim}: {halt.message}: no further node is started until the pod is ready; to roll back: trellis "
+                f"rollout undo {shim}; to continue: trellis rollout resume {shim}"
+            )
+        return (
+            f"{shim}: {failing} nodes fail (limit {self._limit(shim)}): no further node is started until fewer "
+            "fail; failing nodes are retried. See their Events: kubectl get events --field-selector "
+            "reason=ProvisionFailed -A"
+        )
+
     def _version(self) -> str | None:
         return self.cache.ledger.version if self.cache.ledger is not None else None
 
@@ -110,3 +130,8 @@ class RolloutEffects:
     def _limit(self, shim: str) -> int:
         limits = self.cache.settings.limits(self.cache.shims.values()).get(shim)
         return max(1, limits.halt_after) if limits else 1
+
+
+def _halt(ledger: Ledger, shim: str) -> WorkloadHalt | None:
+    state = ledger.workloads.get(shim)
+    return state.halt if state is not None else None

@@ -31,6 +31,7 @@ from trellis.provisioning.shim_status import read_status
 from trellis.provisioning.shims import Refusal, ShimView, view_shim
 from trellis.provisioning.targets import class_rival_of
 from trellis.provisioning.views import KWASM, JobState, NodeView, newest
+from trellis.provisioning.workload_state import WorkloadHalt
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,10 @@ class ShimGather:
             in_progress=self._in_progress(name, ledger),
             failing=tuple(self._failing(name, ledger)),
             halted=name in ledger.halted,
-            in_use=self._in_use(tally),
+            waits=cache.waits_for(name),
+            halt=_halt(name, ledger),
+            in_use=self._in_use(tally, removal=True),
+            drain_blocked=self._in_use(tally, removal=False),
             paused_nodes=self._paused_nodes(name, holders),
             class_rival=class_rival_of(shim, cache.shims.values()),
             class_refused=cache.class_refusal(name),
@@ -94,14 +98,13 @@ class ShimGather:
 
         return tuple(filter(works, self.cache.fleet.named({**self.cache.jobs.by_uid(), **ledger.entries})))
 
-    def _in_use(self, tally: Tally) -> tuple[tuple[NodeView, str], ...]:
-        """Return the nodes from which a Shim cannot be removed, with the reason."""
+    def _in_use(self, tally: Tally, *, removal: bool) -> tuple[tuple[NodeView, str], ...]:
+        """Return the nodes from which a Shim cannot be removed, or on which it cannot be changed, with the reason."""
         in_use = self.cache.in_use()
         members = ((tally.members.get(node.name), node) for node in self.cache.fleet.named(in_use))
-        to_remove = (
-            node for item, node in members if item is not None and item.has is not None and item.wanted is None
-        )
-        return tuple((node, in_use[node.uid]) for node in to_remove)
+        having = ((item, node) for item, node in members if item is not None and item.has is not None)
+        found = (node for item, node in having if (item.wanted is None) is removal)
+        return tuple((node, in_use[node.uid]) for node in found)
 
     async def _ledger(self) -> Ledger:
         """Return the ledger; an empty one if reading it is refused, which the status reports."""
@@ -167,6 +170,11 @@ class ShimGather:
             return view_runtime_class(await self.kube.get(RUNTIME_CLASSES, shim.runtime_class))
         except NotFound:
             return None
+
+
+def _halt(name: str, ledger: Ledger) -> WorkloadHalt | None:
+    state = ledger.workloads.get(name)
+    return state.halt if state is not None else None
 
 
 def _in_use(manifest: Manifest, revisions: Iterable[Revision], carried: Collection[tuple[str, str]]) -> frozenset[str]:

@@ -34,6 +34,18 @@ class NodeTimings:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkloadTimings:
+    """Timings of the evaluation of pods during a rollout."""
+
+    settle: float = 10.0
+    """Time for which a pod must be ready, and in which a changed node is not evaluated."""
+    look: float = 5.0
+    """Interval of evaluations while pods are less ready than before."""
+    fresh: float = 4.0
+    """Time for which a list of pods is used."""
+
+
+@dataclass(frozen=True, slots=True)
 class Timings:
     """Timings of one leadership term."""
 
@@ -54,5 +66,6 @@ class Timings:
     publish: float = 5.0
     """Interval of attempts to publish while the bus is unavailable; an attempt only reads a flag."""
     nodes: NodeTimings = field(default_factory=NodeTimings)
+    workloads: WorkloadTimings = field(default_factory=WorkloadTimings)
     deletions: DeletionTimings = field(default_factory=DeletionTimings)
     refusals: RefusalTimings = field(default_factory=RefusalTimings)

@@ -24,12 +24,17 @@ from trellis.provisioning.views import JobView, NodeView, Proof, Target
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A pod that still runs with a handler to uninstall."""
+    """A pod that runs with a handler to uninstall, or to drain. ``controller``: kind of its controller, "" if none.
+
+    ``created_at``: Unix seconds, 0 if not known.
+    """
 
     namespace: str
     name: str
     uid: str
     shim: str
+    controller: str = ""
+    created_at: int = 0
 
     def __str__(self) -> str:
         """Return ``namespace/name``."""
@@ -59,6 +64,10 @@ class Snapshot:
     """True if Shims cannot be listed although something names them; no decision is allowed then."""
     policies: tuple[tuple[str, RemovalPolicy], ...] = ()
     """Handling of pods that still use a Shim, by its name; Refuse for a Shim that is not named."""
+    draining: frozenset[str] = frozenset()
+    """Shims that are to be changed on the node, and whose pods are evicted before."""
+    drain_timeout: float = 0.0
+    """Seconds for these evictions, from the assignment of the slot."""
     other: Controller | None = None
     """The controller of another owner that works on the node: nothing is started beside it."""
     unconfirmed: frozenset[str] = frozenset()
@@ -205,7 +214,10 @@ class ClearRefusal:
 
 @dataclass(frozen=True, slots=True)
 class EvictPod:
-    """Evict a pod, as its disruption budget allows; an Event on the Node reports a blocked eviction."""
+    """Evict a pod, as its disruption budget allows; an Event on the Node reports a blocked eviction.
+
+    ``reason``: IN_USE before a removal of its Shim, CLAIMED before a change.
+    """
 
     node: NodeView
     user: User

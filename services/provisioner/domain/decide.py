@@ -57,6 +57,8 @@ from trellis.provisioning.views import (
 JOBS = "jobs"
 """Kind of the circuit breaker that guards running installer Jobs."""
 _NAMED: Final = 5
+_STAYING: Final = frozenset({"", "DaemonSet", "Node"})
+"""Kinds of controllers of pods that are not evicted; "Node" is that of static pods."""
 _NOTHING_TO_INSTALL: Final = (
     f"{names.ANNOTATION_OPT_IN}=true, but there is nothing to install: no Shim is labelled "
     f"{names.LABEL_KWASM_DEFAULT}=true, and TRELLIS_INSTALLER_IMAGE is empty; label one, or set the image"
@@ -201,7 +203,30 @@ def _blocked(snapshot: Snapshot, node: NodeView, target: Target) -> list[Action]
         return [WarnNode(node, Reason.IN_USE, message), GiveBackSlot(node, snapshot.timings.in_use, message)]
     if draining := of[RemovalPolicy.DRAIN]:
         return [*(EvictPod(node, user) for user in draining), LookAgain(snapshot.timings.drain)]
-    return []
+    return _drain(snapshot, node)
+
+
+def _drain(snapshot: Snapshot, node: NodeView) -> list[Action]:
+    """Return the evictions of pods before their Shim is changed, for a limited time; [] once none is left (ADR 124).
+
+    As with ``kubectl drain``, pods of DaemonSets and pods without a controller stay. Pods that were created since the
+    slot was assigned were evicted before, and came back: an eviction of these would not end.
+    """
+    since = snapshot.entry.since if snapshot.entry is not None else 0
+    left = [
+        user
+        for user in snapshot.users
+        if user.shim in snapshot.draining and user.controller not in _STAYING and user.created_at <= since
+    ]
+    if not left:
+        return []
+    if snapshot.now - since < snapshot.drain_timeout:
+        return [*(EvictPod(node, user, Reason.CLAIMED) for user in left), LookAgain(snapshot.timings.drain)]
+    message = (
+        f"{_listed(left)} cannot be evicted within {snapshot.drain_timeout:.0f} s, so the node is not changed: check "
+        "their PodDisruptionBudgets, or set rolling.drain of the Shim to false"
+    )
+    return [WarnNode(node, Reason.DRAIN_BLOCKED, message), GiveBackSlot(node, snapshot.timings.in_use, message)]
 
 
 def _listed(users: list[User]) -> str:

@@ -6,7 +6,7 @@ compare-and-swap before any Job exists. Invariants: no shim has more nodes in pr
 work was already in progress when the limit was lowered; a slot is free only when success or failure is recorded on the
 Node, the Node is deleted, or only a stuck Job has it; no installation of a shim starts while it is halted or paused; a
 removal waits for neither, only for the limit; a skipped node is not started, and counts for no limit; a node begins
-only while the pods on changed nodes are as ready as before (``workloads``), and its own pods are recorded first.
+only while the pods on changed nodes are as ready as before (``pod_readiness``), and its own pods are recorded first.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from dataclasses import dataclass, field, replace
 
 from provisioner.domain.fleet import rests
 from provisioner.domain.job_clock import at_work
+from provisioner.domain.pod_readiness import Judgement, Work, Workloads, baseline_of, judge
 from provisioner.domain.slots import Slots
-from provisioner.domain.workloads import Judgement, Work, Workloads, baseline_of, judge
 from provisioner.timings import Timings
 from trellis.crds.shim import WorkloadPolicy
 from trellis.provisioning.attempts import (

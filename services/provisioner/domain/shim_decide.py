@@ -81,6 +81,7 @@ class DropRevision:
     former: Revision
 
 
+_UPDATING: Final = (Reason.UPDATING, Reason.WAITING_FOR_PODS)
 _FIELDS: Final = (
     *("handler", "overhead", "scheduling.nodeSelector", "scheduling.tolerations"),
     *("metadata.labels", "metadata.ownerReferences"),
@@ -173,7 +174,7 @@ def _status(snapshot: Snapshot) -> list[Action]:
         news = (condition.type, condition.status, condition.reason) not in former
         if condition.type in BAD_NEWS and condition.status == "True" and news:
             actions.append(RecordShimEvent(snapshot.shim, condition.reason, condition.message))
-        was = ("Progressing", "True", Reason.UPDATING.value) in former
+        was = any(("Progressing", "True", reason.value) in former for reason in _UPDATING)
         if was and (condition.type, condition.reason) == ("Progressing", Reason.UPDATED.value):
             message = f"the rollout is complete: {condition.message}"
             actions.append(RecordShimEvent(snapshot.shim, Reason.ROLLOUT_COMPLETE.value, message, warning=False))

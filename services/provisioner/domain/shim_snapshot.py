@@ -15,6 +15,7 @@ from trellis.provisioning.revisions import Manifest, Revision
 from trellis.provisioning.shim_status import Status
 from trellis.provisioning.shims import ShimView
 from trellis.provisioning.views import NodeView
+from trellis.provisioning.workload_state import WorkloadHalt
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,5 +73,11 @@ class Snapshot:
 
     refused: tuple[tuple[NodeView, str, str], ...] = ()
     """Nodes that it is for and on which the API server refuses a request; with the reason and the error."""
+    waits: WorkloadHalt | None = None
+    """The pods for which further nodes wait, None if there are none."""
+    halt: WorkloadHalt | None = None
+    """The pods for which the rollout is halted, None if it is not."""
+    drain_blocked: tuple[tuple[NodeView, str], ...] = ()
+    """Nodes whose pods cannot be evicted, with the reason."""
     ledger_refused: str = ""
     """Why no node is started: the ledger cannot be read or written."""

@@ -161,9 +161,10 @@ def _progressing(snapshot: Snapshot, counts: Counts) -> Condition:
     if shim.paused:
         return Condition(kind, "False", Reason.PAUSED.value, f"spec.paused pauses the rollout: {text}")
     if snapshot.halted:
-        return Condition(
-            kind, "False", Reason.HALTED.value, f"too many nodes failed, so no further node is started: {text}"
-        )
+        cause = snapshot.halt.message if snapshot.halt is not None else "too many nodes failed"
+        return Condition(kind, "False", Reason.HALTED.value, f"{cause}, so no further node is started: {text}")
+    if snapshot.waits is not None:
+        return Condition(kind, "True", Reason.WAITING_FOR_PODS.value, f"{text}; {snapshot.waits.message}")
     return Condition(kind, "True", Reason.UPDATING.value, text)
 
 
@@ -194,15 +195,35 @@ def _degraded(snapshot: Snapshot) -> Condition:
         return Condition(kind, "True", Reason.MASS_DELETION.value, _paused_text(snapshot))
     if refused := _refused(snapshot):
         return refused
-    if failing := snapshot.failing:
-        first, cause = failing[0]
-        message = f"the last attempt failed on {listed(node for node, _ in failing)}; {first.name}: {cause}"
-        return Condition(kind, "True", Reason.FAILING.value, message)
+    if stopped := _stopped_by_pods(snapshot) or _failing(snapshot):
+        return stopped
     if snapshot.in_use:
         node, cause = min(snapshot.in_use, key=lambda pair: pair[0].name)
         message = f"the shim cannot be removed from {listed(node for node, _ in snapshot.in_use)}; {node.name}: {cause}"
         return Condition(kind, "True", Reason.IN_USE.value, message)
     return Condition(kind, "False", Reason.HEALTHY.value, "")
+
+
+def _failing(snapshot: Snapshot) -> Condition | None:
+    if not (failing := snapshot.failing):
+        return None
+    first, cause = failing[0]
+    message = f"the last attempt failed on {listed(node for node, _ in failing)}; {first.name}: {cause}"
+    return Condition("Degraded", "True", Reason.FAILING.value, message)
+
+
+def _stopped_by_pods(snapshot: Snapshot) -> Condition | None:
+    """Return the pods that stop the rollout: they are less ready than before, cannot be read, or cannot be evicted."""
+    kind, waits = "Degraded", snapshot.waits
+    unread = waits if waits is not None and waits.reason == Reason.WORKLOADS_UNKNOWN.value else None
+    if (found := snapshot.halt or unread) is not None:
+        return Condition(kind, "True", found.reason, found.message)
+    if snapshot.drain_blocked:
+        node, cause = min(snapshot.drain_blocked, key=lambda pair: pair[0].name)
+        nodes = listed(item for item, _ in snapshot.drain_blocked)
+        message = f"pods are not evicted from {nodes}; {node.name}: {cause}"
+        return Condition(kind, "True", Reason.DRAIN_BLOCKED.value, message)
+    return None
 
 
 def _conflict(snapshot: Snapshot) -> Condition | None:

@@ -89,7 +89,9 @@ def rollout_part(rollout: Rollout, pending: Mapping[str, str] | None = None) -> 
     stuck = _stuck(rollout.rows, pending or {})
     problems = []
     if halted:
-        problems.append(f"rollout of {', '.join(halted)} halted, too many nodes fail{_first('node', failed)}")
+        pods = [state.halt.message for state in rollout.ledger.workloads.values() if state.halt is not None]
+        why = pods[0] if pods else f"too many nodes fail{_first('node', failed)}"
+        problems.append(f"rollout of {', '.join(halted)} halted, {why}")
     elif failed:
         problems.append(f"{len(failed)} failed, retried{_first('node', failed)}")
     if stuck:

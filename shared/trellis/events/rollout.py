@@ -24,14 +24,20 @@ class RolloutEventData(EventData):
 
 
 class RolloutHalted(RolloutEventData):
-    """A rollout halted because too many nodes failed. Failed nodes are still retried, no further node is started."""
+    """A rollout halted because too many nodes failed, or pods are less ready than before. Failed nodes are still
+    retried, no further node is started.
+    """
 
     event_name: ClassVar[str] = "halted"
 
     limit: int = Field(ge=1, description="number of failed nodes at which the rollout halts")
+    reason: str | None = Field(
+        default=None, description="NodesFailing, WorkloadNotReady or WorkloadsUnknown, as the Shim reports it"
+    )
+    pod: str | None = Field(default=None, description="pod that is less ready than before, as namespace/name")
 
 
 class RolloutResumed(RolloutEventData):
-    """A halted rollout resumed because fewer nodes fail than the limit."""
+    """A halted rollout resumed because the cause ended, or a user resumed it."""
 
     event_name: ClassVar[str] = "resumed"

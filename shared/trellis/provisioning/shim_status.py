@@ -34,6 +34,7 @@ class Reason(StrEnum):
     PAUSED = "Paused"
     HALTED = "RolloutHalted"
     FAILING = "NodesFailing"
+    WAITING_FOR_PODS = "WaitingForPods"
     WORKLOAD_NOT_READY = "WorkloadNotReady"
     WORKLOADS_UNKNOWN = "WorkloadsUnknown"
     DRAIN_BLOCKED = "DrainBlocked"

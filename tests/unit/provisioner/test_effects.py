@@ -33,6 +33,7 @@ from provisioner.gather import Gather, ledger_manifest
 from provisioner.planner import FleetReconciler
 from provisioner.queues import PLAN
 from provisioner.rollout_apply import RolloutEffects
+from provisioner.rollout_pods import RolloutPods
 from provisioner.settings import Settings
 from support.nodes.shown import show_job, show_ledger, show_nodes
 from support.suite.naming import lacking
@@ -217,7 +218,10 @@ class Keys:
 
 def a_planner(effects: Effects, nodes: Keys) -> FleetReconciler:
     gather = Gather(effects.kube, effects.cache)
-    return FleetReconciler(gather, effects.cache, of_plans(effects), effects.telemetry, cast("KeyedQueue[str]", nodes))
+    queue, pods = cast("KeyedQueue[str]", nodes), RolloutPods(gather.kube, effects.cache.timings.workloads)
+    return FleetReconciler(
+        *(gather, effects.cache, of_plans(effects), effects.telemetry, queue, pods), status_soon=lambda: None
+    )
 
 
 async def test_a_slot_given_by_a_leader_that_died_before_making_the_job_is_used(

@@ -206,7 +206,8 @@ def _obstacles(
     halted = [name for name in snapshot.ledger.halted if name in own or not own]
     if halted and entry is None and state is not NodeState.READY:
         text = (
-            f"the rollout of {', '.join(halted)} is halted, because too many nodes failed, and this node waits for it"
+            f"the rollout of {', '.join(halted)} is halted, because too many nodes or pods failed, and this node waits "
+            "for it"
         )
         do = f"`trellis explain shim/{halted[0]}` names the failure; then `trellis rollout resume {halted[0]}`"
         yield Line("rollout", text, False, do, Rank.CAUSE, Reason.HALTED.value, Health.SUSPENDED)

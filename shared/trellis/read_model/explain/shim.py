@@ -152,7 +152,7 @@ def _rollout(status: Manifest, view: ShimView, standing: Standing) -> Iterator[L
         well = False if stopped else None
         yield Line("rollout", "it is paused by spec.paused", well, resume, Rank.SERVICE, reason, Health.SUSPENDED)
     elif standing.phase is Phase.HALTED:
-        text = "it is halted, because too many nodes failed"
+        text = f"it is halted: {standing.message}"
         yield Line("rollout", text, False, resume, Rank.SERVICE, Reason.HALTED.value, Health.DEGRADED)
     elif progressing:
         # A rollout in progress is no trouble; the count of nodes shows that it is not complete.

@@ -20,9 +20,10 @@ from trellis.provisioning.reasons import NODE_UPDATE_REFUSED
 from trellis.provisioning.reasons import Reason as NodeReason
 from trellis.provisioning.revisions import Revision
 from trellis.provisioning.shim_status import BLOCKING, OTHER_CONTROLLER, Condition, Reason, Status
-from trellis.provisioning.shims import Refusal, ShimView, is_for
+from trellis.provisioning.shims import Refusal, ShimView, content_of, is_for
 from trellis.provisioning.targets import stays_on, target_of, wanted_shim_on
 from trellis.provisioning.views import FailedAttempt, NodeView, Target
+from trellis.provisioning.workload_state import WorkloadHalt
 from trellis.read_model.explain.job import without_attempt
 from trellis.read_model.explain.page import Line
 from trellis.read_model.health import UNDECIDED, Health, Verdict
@@ -270,12 +271,22 @@ def is_halted(snapshot: RolloutSnapshot) -> bool:
     """
     if snapshot.shim.name not in snapshot.ledger.halted:
         return False  # the common case, without reading every node
+    if halt_for_pods(snapshot) is not None:
+        return True
     last = last_failure(snapshot)
     return last is not None and last > snapshot.shim.forgiven
 
 
+def halt_for_pods(snapshot: RolloutSnapshot) -> WorkloadHalt | None:
+    """Return the pods for which the rollout of the present version is halted, None if none or if acknowledged."""
+    state = snapshot.ledger.workloads.get(snapshot.shim.name)
+    if state is None or state.halt is None or state.content != content_of(snapshot.shim):
+        return None
+    return state.halt if state.halt.at > snapshot.shim.forgiven else None
+
+
 def last_failure(snapshot: RolloutSnapshot) -> int | None:
-    """Return the time of the last failure of a version that nodes require now, in Unix seconds."""
+    """Return the time of the last failure of a version that nodes require now, or of a halt, in Unix seconds."""
     auto = _auto_provisioned(snapshot)
     failures = (
         node.failed
@@ -283,7 +294,9 @@ def last_failure(snapshot: RolloutSnapshot) -> int | None:
         if is_for(snapshot.shim, node, auto_provision=auto) or snapshot.shim.name in node.installed
         if _failed_target(snapshot, node, auto) is not None
     )
-    return max((failure.at for failure in failures if failure), default=None)
+    halt = halt_for_pods(snapshot)
+    times = [*(failure.at for failure in failures if failure), *([halt.at] if halt is not None else [])]
+    return max(times, default=None)
 
 
 def _auto_provisioned(snapshot: RolloutSnapshot) -> bool:
@@ -433,7 +446,7 @@ def _phase(snapshot: RolloutSnapshot, nodes: tuple[ShimNode, ...], halted: bool)
         return Phase.PAUSED, *stopped
     back = f"roll back with: trellis rollout undo {shim.name}"
     if halted:
-        message = f"too many nodes failed, no further node is started: {_listed(failing)}".removesuffix(": ")
+        message = _halt_text(snapshot, failing)
         advice = f"fix the cause and continue with: trellis rollout resume {shim.name}; or {back}"
         return Phase.HALTED, message, advice
     if not (stages[NodeStage.IN_PROGRESS] or stages[NodeStage.WAITING] or stages[NodeStage.REMOVING]):
@@ -443,6 +456,12 @@ def _phase(snapshot: RolloutSnapshot, nodes: tuple[ShimNode, ...], halted: bool)
         return Phase.DEGRADED, *_stop_reason(snapshot, nodes)
     observed = snapshot.status.observed_generation == shim.generation
     return Phase.PROGRESSING, *_waiting(snapshot, observed=observed)
+
+
+def _halt_text(snapshot: RolloutSnapshot, failing: list[str]) -> str:
+    if (halt := halt_for_pods(snapshot)) is not None:
+        return f"{halt.message}; no further node is started"
+    return f"too many nodes failed, no further node is started: {_listed(failing)}".removesuffix(": ")
 
 
 def _removing(snapshot: RolloutSnapshot, nodes: tuple[ShimNode, ...]) -> tuple[Phase, str, str]:
@@ -495,8 +514,14 @@ def _waiting(snapshot: RolloutSnapshot, *, observed: bool) -> tuple[str, str]:
     if refused := _degraded(snapshot, _REFUSED):
         return f"{refused.reason}: {refused.message}", "the rollout continues by itself once this is permitted"
     if observed:
-        return "", ""
+        return (waits.message, "") if (waits := _waits_for_pods(snapshot)) else ("", "")
     return "provisioner has not reconciled this change yet", "if this persists: trellis status"
+
+
+def _waits_for_pods(snapshot: RolloutSnapshot) -> Condition | None:
+    """Return the condition that names the pods for which the rollout waits, None if it does not."""
+    reason = Reason.WAITING_FOR_PODS.value
+    return next((item for item in snapshot.status.conditions if item.status == "True" and item.reason == reason), None)
 
 
 def _listed(known: list[str]) -> str:

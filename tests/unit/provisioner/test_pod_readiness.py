@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.domain.workloads import Judgement, RolloutPod, Work, Workloads, baseline_of, judge
+from provisioner.domain.pod_readiness import Judgement, RolloutPod, Work, Workloads, baseline_of, judge
 from trellis.crds.shim import WorkloadPolicy
 from trellis.provisioning.attempts import ShimLimits
 from trellis.provisioning.shim_status import Reason

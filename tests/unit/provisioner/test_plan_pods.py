@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from provisioner.domain.plan import FleetSnapshot, Plan, plan
+from provisioner.domain.pod_readiness import RolloutPod, Workloads
 from provisioner.domain.slots import RECORD_BYTES
-from provisioner.domain.workloads import RolloutPod, Workloads
 from trellis.crds.shim import WorkloadPolicy
 from trellis.provisioning.attempts import Retries, ShimLimits
 from trellis.provisioning.int_or_percent import CountOrPercent
