@@ -65,8 +65,7 @@ class FleetReconciler:
             return None  # the informer of Shims requests a plan as soon as they can be listed
         outcome = plan(snapshot)
         self.telemetry.metrics.rollouts_halted.labels(self.telemetry.service).set(len(outcome.ledger.halted))
-        if self.cache.planned(outcome, snapshot.now):
-            self.status_soon()
+        waits_for_others = self.cache.planned(outcome, snapshot.now)
         if outcome.ledger != snapshot.ledger:
             attributes = {
                 "trellis.claimed": len(outcome.claimed),
@@ -81,6 +80,9 @@ class FleetReconciler:
                     self.cache.claimed(outcome, plan_trace)
                 if outcome.ledger.halted != snapshot.ledger.halted:
                     await self.effects.show_rollout(outcome, snapshot.ledger.halted, written)
+        # A halt can have the words of the wait before it.
+        if waits_for_others or outcome.ledger.halted != snapshot.ledger.halted:
+            self.status_soon()
         # A former leader may have assigned a slot without creating its Job: only the ledger has that slot.
         begin = (
             [node for node in snapshot.nodes if node.uid in outcome.ledger.entries]

@@ -82,7 +82,7 @@ class Workloads:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a plan knows about the nodes of a Shim. ``in_progress``: names of those with a slot for it, by UID.
+    """Nodes of a Shim in a plan. ``in_progress``: names of those with a slot for it, by UID.
 
     ``ended``: a slot of it was released in this plan. ``changes``: a node that has it is to be changed.
     ``latest``: Unix seconds; a later acknowledgement is ignored.
@@ -115,7 +115,7 @@ class Judgement:
 def judge(limits: ShimLimits, former: WorkloadState | None, workloads: Workloads, work: Work, now: float) -> Judgement:
     """Return whether further nodes of a Shim may begin.
 
-    1. Another version is rolled out: its halt and its time begin again; nodes with less ready pods stay known.
+    1. Another version is rolled out: its halt ends, its time restarts; nodes with less ready pods stay known.
     2. A user resumed a halted rollout: the pods on the nodes that ended are accepted as they are.
     3. The pods cannot be read: wait, then halt.
     4. Pods on a node that ended are as ready as before: the node is no longer evaluated.

@@ -19,7 +19,7 @@ from trellis.wasm_pods.explain.pod import pod_cause
 from trellis.wasm_pods.pods import WasmPod, view_pod
 from trellis.wasm_pods.snapshot import Part, Snapshot
 
-_UNREAD: Final[Mapping[Part, str]] = dict.fromkeys(Part, "not read")
+_UNREAD: Final[Mapping[Part, str]] = dict.fromkeys(Part, "`trellis explain pod` reads it")
 _FAILED: Final = "Failed"
 _OF_DEPLOYMENT: Final = re.compile(r"(?P<name>.+)-[bcdfghjklmnpqrstvwxz2456789]{1,10}")
 """Name of a ReplicaSet of a Deployment: the second part is its pod-template-hash, in the alphabet of SafeEncodeString
@@ -60,7 +60,7 @@ def _owner(pod: WasmPod) -> tuple[str, str]:
 def _cause(pod: WasmPod) -> tuple[bool, str, str]:
     """Return whether a pod fails, and the reason and text of its cause.
 
-    A container that runs again after an error does not fail: the restart of the runtime ends each container once.
+    A container that was restarted after an error does not fail: the restart of the runtime ends each container once.
     """
     if pod.works:
         return False, "", ""

@@ -19,7 +19,7 @@ from trellis.provisioning.ledger import Entry
 LEDGER_BYTES: Final = 768 * 2**10
 """Some 5,000 nodes with three shims each; the rest is for annotations, which name halted shims, and managedFields."""
 RECORD_BYTES: Final = 128 * 2**10
-"""Records of pods besides: 250 nodes with pods of 20 owners each. A node of 500 owners takes 15 KiB."""
+"""Records of pods besides: 250 nodes with pods of 20 owners each. A record of 500 owners has 15 KiB."""
 _ENTRY_BYTES: Final = 64
 """Size of digest, attempt, time and separators."""
 

@@ -1,7 +1,7 @@
 """The part of the rollout ledger about pods: how ready they were on nodes that changed, and halts because of them.
 
 Pure. In: the text in the ledger. Out: states by Shim, and back. Written by ``provisioner`` only, read by code that
-shows a rollout. Invariants: an invalid part is skipped, and affects no other; an owner of pods takes about 25 bytes on
+shows a rollout. Invariants: an invalid part is skipped, and affects no other; an owner of pods has about 25 bytes for
 each changed node, regardless of its name.
 """
 
@@ -61,7 +61,7 @@ class WorkloadState:
 
     @property
     def is_empty(self) -> bool:
-        """True if nothing has to be remembered."""
+        """True if it has no record, no error and no halt."""
         return not self.baselines and not self.unread and self.halt is None
 
 

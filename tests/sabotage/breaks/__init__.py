@@ -39,6 +39,7 @@ AREAS: Final[Mapping[str, tuple[Break, ...]]] = {
     "Slots": nodes.SLOTS,
     "Rollouts": rollouts.ROLLOUT,
     "Canaries and signatures": rollouts.CANARIES,
+    "Pods during rollouts": rollouts.PODS,
     "Downloads of the installer": installer.DOWNLOADS,
     "Files on nodes": installer.DISK,
     "Host groups": lattices.HOST_GROUPS,

@@ -411,6 +411,57 @@ def test_draining_asks_the_pods_to_leave_and_looks_again() -> None:
     assert isinstance(again, LookAgain)
 
 
+AT = 1_000
+"""When the slot of the node to drain was assigned."""
+
+
+def draining(*users: User, now: float = AT + 10.0) -> list[Action]:
+    """Decide about a node whose Shim is to be changed, and whose pods are evicted before, within 300 s."""
+    node, target = with_shim(), Target((("spin", "2"),))
+    return decide(
+        Snapshot(
+            *("node-1", node, (), Entry(target.digest, 1, AT, ("spin",)), target, frozenset(), None, 60.0, 20.0, now),
+            users=users,
+            task=Task(target),
+            draining=frozenset({"spin"}),
+            drain_timeout=300.0,
+        )
+    )
+
+
+def guest(controller: str = "ReplicaSet", created_at: int = AT - 1) -> User:
+    return User("default", "hello", "uid-pod", "spin", controller, created_at)
+
+
+def test_pods_are_evicted_before_their_shim_is_changed() -> None:
+    evict, again = draining(guest())
+    assert evict == EvictPod(with_shim(), guest(), Reason.CLAIMED)
+    assert isinstance(again, LookAgain)
+    assert kinds(draining()) == ["CreateJob"]
+
+
+@pytest.mark.parametrize(
+    "user",
+    [
+        pytest.param(guest("DaemonSet"), id="of a DaemonSet"),
+        pytest.param(guest("Node"), id="static"),
+        pytest.param(guest(""), id="that nothing creates again"),
+        pytest.param(guest(created_at=AT + 1), id="that came back"),
+    ],
+)
+def test_a_pod_is_not_evicted(user: User) -> None:
+    assert kinds(draining(user)) == ["CreateJob"]
+
+
+def test_a_node_that_cannot_be_drained_gives_its_slot_back_and_is_not_changed() -> None:
+    warning, back = draining(guest(), now=AT + 300.0)
+    assert isinstance(warning, WarnNode)
+    assert warning.reason is Reason.DRAIN_BLOCKED
+    assert isinstance(back, GiveBackSlot)
+    assert back.reason == warning.message
+    assert not lacking(warning.message, "default/hello")
+
+
 def test_force_removes_it_under_the_pods() -> None:
     assert kinds(removing(with_shim(), POD, policy=RemovalPolicy.FORCE)) == ["CreateJob"]
 
