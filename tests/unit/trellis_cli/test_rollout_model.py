@@ -13,8 +13,9 @@ from trellis.installer_api.spec import WantedShim
 from trellis.provisioning.ledger import Entry, Ledger
 from trellis.provisioning.revisions import Revision
 from trellis.provisioning.shim_status import OTHER_CONTROLLER, Condition, Counts, Status
-from trellis.provisioning.shims import ShimView, wanted_shim_for
+from trellis.provisioning.shims import ShimView, content_of, wanted_shim_for
 from trellis.provisioning.views import NodeView, Target, encode_digests
+from trellis.provisioning.workload_state import WorkloadHalt, WorkloadState
 from trellis.read_model.tables.rollout import NodeStage, Phase, RolloutSnapshot, Standing, document, standing_of
 from trellis_cli.common.errors import CommandError
 from trellis_cli.rollout.change import pause, resume, undo
@@ -307,3 +308,29 @@ def test_a_failure_beside_a_paused_shim_is_shown() -> None:
 def test_what_stays_of_a_shim_that_cannot_be_read_is_not_leaving() -> None:
     [node] = standing(OLD, shim=replace(SPIN, invalid="spec: bad")).nodes
     assert (node.stage, node.message) == (NodeStage.BLOCKED, "InvalidShim")
+
+
+def halted_for_pods(**changes: Any) -> Ledger:
+    halt = WorkloadHalt("WorkloadNotReady", 700, "pod shop/web-1 is not ready", "shop/web-1", "done", "ShimError")
+    state = replace(WorkloadState(content_of(SPIN), halt=halt), **changes)
+    return Ledger({}, halted=("spin",), workloads={"spin": state})
+
+
+def test_a_halt_for_pods_names_the_pod_and_is_resumed() -> None:
+    ledger = halted_for_pods()
+    found_standing = standing(DONE, a_node("b"), ledger=ledger)
+    assert found_standing.phase is Phase.HALTED
+    assert "shop/web-1" in found_standing.message
+    [change] = resume(found(DONE, a_node("b"), ledger=ledger)).ops
+    assert "700" in str(change["value"])
+
+
+@pytest.mark.parametrize(
+    ("ledger", "shim"),
+    [
+        pytest.param(halted_for_pods(content="former"), SPIN, id="of another version"),
+        pytest.param(halted_for_pods(), replace(SPIN, forgiven=700), id="that a user acknowledged"),
+    ],
+)
+def test_a_halt_for_pods_does_not_count(ledger: Ledger, shim: ShimView) -> None:
+    assert standing(DONE, a_node("b"), ledger=ledger, shim=shim).phase is Phase.PROGRESSING
