@@ -156,7 +156,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
     effects = Effects(kube, bus, recorder, cache, telemetry, breaker, proof, show, queues.plan_soon)
     gather = Gather(kube, cache)
     rollout = RolloutEffects(kube, bus, recorder, cache)
-    pods = RolloutPods(kube, timings.workloads)
+    pods = RolloutPods(kube, timings.rollout_pods)
     planner = FleetReconciler(gather, cache, rollout, telemetry, queues.nodes, pods, queues.status_soon)
     follow = ShimReconciler(ShimGather(kube, cache), cache, ShimEffects(kube, recorder, cache), telemetry)
     # The nodes are reported by ``cache.refused``.

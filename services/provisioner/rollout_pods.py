@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from provisioner.domain.pod_readiness import RolloutPod, Workloads
 from provisioner.domain.rollout_pods import view_rollout_pod
-from provisioner.timings import WorkloadTimings
+from provisioner.timings import RolloutPodTimings
 from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError
 from trellis.kube.resources import PODS
@@ -23,7 +23,7 @@ class RolloutPods:
     """Reader of pods. The API server cannot select pods by their RuntimeClass, so it lists all of them."""
 
     kube: Kube
-    timings: WorkloadTimings
+    timings: RolloutPodTimings
     _classes: frozenset[str] = frozenset()
     _read_at: float = 0.0  # monotonic
     _last: Workloads = field(default_factory=Workloads)

@@ -34,7 +34,7 @@ class NodeTimings:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkloadTimings:
+class RolloutPodTimings:
     """Timings of the evaluation of pods during a rollout."""
 
     settle: float = 10.0
@@ -66,6 +66,6 @@ class Timings:
     publish: float = 5.0
     """Interval of attempts to publish while the bus is unavailable; an attempt only reads a flag."""
     nodes: NodeTimings = field(default_factory=NodeTimings)
-    workloads: WorkloadTimings = field(default_factory=WorkloadTimings)
+    rollout_pods: RolloutPodTimings = field(default_factory=RolloutPodTimings)
     deletions: DeletionTimings = field(default_factory=DeletionTimings)
     refusals: RefusalTimings = field(default_factory=RefusalTimings)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.timings import WorkloadTimings
+from provisioner.timings import RolloutPodTimings
 from support.nodes.fleet import SHORT, Fleet, Manifest, eventually
 from support.nodes.kubelets import kubelets
 from support.nodes.shims import Shim
@@ -19,7 +19,7 @@ from trellis.provisioning.shim_status import Reason
 
 pytestmark = pytest.mark.cluster
 
-TIMINGS = replace(SHORT, workloads=WorkloadTimings(settle=2.0, look=0.3, fresh=0.1))
+TIMINGS = replace(SHORT, rollout_pods=RolloutPodTimings(settle=2.0, look=0.3, fresh=0.1))
 VERSION_1, VERSION_2 = "1" * 64, "2" * 64
 
 

@@ -218,7 +218,7 @@ class Keys:
 
 def a_planner(effects: Effects, nodes: Keys) -> FleetReconciler:
     gather = Gather(effects.kube, effects.cache)
-    queue, pods = cast("KeyedQueue[str]", nodes), RolloutPods(gather.kube, effects.cache.timings.workloads)
+    queue, pods = cast("KeyedQueue[str]", nodes), RolloutPods(gather.kube, effects.cache.timings.rollout_pods)
     return FleetReconciler(
         *(gather, effects.cache, of_plans(effects), effects.telemetry, queue, pods), status_soon=lambda: None
     )

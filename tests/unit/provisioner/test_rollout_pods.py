@@ -16,7 +16,7 @@ from provisioner.rollout_apply import RolloutEffects
 from provisioner.rollout_pods import RolloutPods
 from provisioner.settings import Settings
 from provisioner.shim_gather import ShimGather
-from provisioner.timings import Timings, WorkloadTimings
+from provisioner.timings import Timings, RolloutPodTimings
 from support.suite.naming import lacking
 from support.wasm_pods import objects
 from trellis.bus.bus import Bus
@@ -101,7 +101,7 @@ class Rollout:
         self.kube.put(NAMESPACES, {"metadata": {"name": SETTINGS.namespace}})
         space = self.kube.put(NAMESPACES, {"metadata": {"name": objects.SPACE}})
         self.owner = (*OWNER[:2], space["metadata"]["uid"])  # of an object that exists: others are garbage-collected
-        self.timings = Timings(workloads=WorkloadTimings(settle=0.0, look=0.01, fresh=0.0))
+        self.timings = Timings(rollout_pods=RolloutPodTimings(settle=0.0, look=0.01, fresh=0.0))
         rolling = {"maxUpdate": 1, "workloads": policy.value}
         spec = objects.shim()["spec"] | {"rolloutStrategy": {"type": "rolling", "rolling": rolling}}
         self.shim = view_shim(self.kube.put(SHIMS, {"metadata": {"name": "spin"}, "spec": spec}))
@@ -113,7 +113,7 @@ class Rollout:
             self.kube, cast("Bus", self.bus), EventRecorder(self.kube, component="test"), self.cache
         )
         queue = cast("KeyedQueue[str]", type("Queue", (), {"add": lambda *_: None})())
-        pods = RolloutPods(self.kube, self.timings.workloads)
+        pods = RolloutPods(self.kube, self.timings.rollout_pods)
         self.asked: list[None] = []
         self.planner = FleetReconciler(
             *(Gather(self.kube, self.cache), self.cache, effects, telemetry, queue, pods),

@@ -32,7 +32,7 @@ def test_the_production_timings_are_these() -> None:
             "clear": 4,
             "record": 2,
         },
-        "workloads": {"settle": 10, "look": 5, "fresh": 4},
+        "rollout_pods": {"settle": 10, "look": 5, "fresh": 4},
         "deletions": {"settle": 2, "together": 60, "grace": 300},
         "refusals": {"retry": 15, "spread": 0.25},
     }
