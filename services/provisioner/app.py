@@ -113,7 +113,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
         label_selector=INSTALLER_JOBS,
         on_refresh=cache.job_refreshed,
     )
-    found: dict[str, Controller | None] = {}
+    found: dict[str, Controller] = {}
     deployments = Informer(
         kube,
         DEPLOYMENTS,

@@ -74,13 +74,11 @@ def targets_differ(change: Change[ShimView]) -> bool:
 
 
 def on_controller(
-    cache: Cache, controllers: Mapping[str, Controller | None], list_all: Callable[[], None]
-) -> Callable[[Change[Controller | None]], None]:
-    """Return the handler of changes of Deployments; most of them run no relevant controller."""
+    cache: Cache, controllers: Mapping[str, Controller], list_all: Callable[[], None]
+) -> Callable[[Change[Controller]], None]:
+    """Return the handler of changes of Deployments that run a relevant controller."""
 
-    def handle(change: Change[Controller | None]) -> None:
-        if change.old is None and change.new is None:
-            return
+    def handle(_: Change[Controller]) -> None:
         now = in_charge(controllers.values())
         before = cache.controllers_changed(now)
         for controller in now:

@@ -53,8 +53,9 @@ class Informer(Generic[T]):
     Only informers write to ``objects``: one, or one for each of several namespaces.
     ``synced`` is set by the first complete list, ``answered`` by the first answer of the server. ``project``,
     ``on_change`` and ``on_refresh`` are called in the event loop and must not block. An exception from one is logged
-    with the key and skips only the update of that object. ``on_refresh`` is called with an object that replaces an
-    equal one in ``objects``: only its resource version changed, which the next write requires.
+    with the key and skips only the update of that object. An object for which ``project`` returns None is not kept, as
+    if it did not exist: for kinds whose relevant objects the API server cannot select. ``on_refresh`` is called with an
+    object that replaces an equal one in ``objects``: only its resource version changed, which the next write requires.
 
     ``optional``: the kind does not have to be served. While the API server answers 404 for it, its objects are
     **unknown**, not absent: ``known`` is False and nothing may be deleted because an object is missing. The informer
@@ -73,7 +74,7 @@ class Informer(Generic[T]):
 
     kube: Kube
     resource: Resource
-    project: Callable[[Manifest], T]
+    project: Callable[[Manifest], T | None]
     on_change: Callable[[Change[T]], None]
     namespace: str | None = None
     label_selector: str | None = None
@@ -226,9 +227,10 @@ class Informer(Generic[T]):
             page.items.reverse()
             while page.items:
                 manifest = page.items.pop()
-                seen.add(key_of(manifest))
                 witness = _newer(witness, manifest)
                 self._upsert(manifest)
+                if (key := key_of(manifest)) in self.objects:
+                    seen.add(key)
             version = page.resource_version
             self._progressed = time.monotonic()
         place = f"{self.namespace}/" if self.namespace else ""
@@ -315,6 +317,9 @@ class Informer(Generic[T]):
             new = self.project(manifest)
         except Exception:
             log.exception("object cannot be projected", resource=self.resource.plural, key=key)
+            return
+        if new is None:
+            self._remove(key)
             return
         if self.states:
             self._states[key] = state_of((manifest.get("status") or {}).get("conditions") or ())

@@ -484,3 +484,24 @@ async def test_informers_of_several_namespaces_are_one_to_their_reader(kube: Fak
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_an_object_without_a_projection_is_not_kept(kube: FakeKube) -> None:
+    for name in ("kept", "dropped"):
+        kube.put(CONFIGMAPS, configmap("default", name, keep=name))
+    changes: list[ChangeKind] = []
+
+    def project_kept(manifest: Manifest) -> Seen | None:
+        return project(manifest) if manifest["data"]["keep"] == "kept" else None
+
+    informer = Informer(kube, CONFIGMAPS, project_kept, lambda change: changes.append(change.kind), timings=QUICK)
+    running = asyncio.create_task(informer.run())
+    try:
+        await until(informer.synced.is_set, "listed")
+        assert set(informer.objects) == {"default/kept"}
+        kube.put(CONFIGMAPS, configmap("default", "kept", keep="no more"))
+        await until(lambda: not informer.objects, "it is dropped when it changes")
+        assert changes == [ChangeKind.ADDED, ChangeKind.DELETED]
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)

@@ -1,0 +1,1 @@
+"""Decisions about workloads: owners of Wasm pods. Pure (ADR 123)."""

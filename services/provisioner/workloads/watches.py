@@ -1,0 +1,86 @@
+"""The watch of Wasm pods, while a Shim provides a RuntimeClass.
+
+In: the names of these RuntimeClasses. Out: filled ``WorkloadPods``, and a call per change. Called by ``wiring``, as a
+background task. Invariants: without such a RuntimeClass nothing is watched; another set of RuntimeClasses starts a
+list, which keeps the views of the pods that are still selected. Source: the API server has no field selector for
+``spec.runtimeClassName``, so the watch receives each pod, and drops those of other RuntimeClasses when decoded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+from provisioner.workloads.pod_shape import POD_SHAPE
+from provisioner.workloads.pods import WorkloadPod, WorkloadPods
+from trellis.kube.changes import Change, ChangeKind
+from trellis.kube.client import Kube
+from trellis.kube.informer import Informer
+from trellis.kube.resources import PODS
+
+
+@dataclass(eq=False)
+class PodWatch:
+    """The informer of pods. ``classes``: returns the present RuntimeClasses; ``on_change``: called after ``pods``.
+
+    ``on_known``: called when all pods are known, at first and after an interruption.
+    """
+
+    kube: Kube
+    classes: Callable[[], frozenset[str]]
+    on_change: Callable[[Change[WorkloadPod]], None]
+    on_known: Callable[[], None]
+    pods: WorkloadPods = field(default_factory=WorkloadPods)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _informer: Informer[WorkloadPod] | None = None
+
+    @property
+    def known(self) -> bool:
+        """True if all pods of the RuntimeClasses are known. False while they cannot be read."""
+        return self._informer is not None and self._informer.known
+
+    def classes_changed(self) -> None:
+        """Compare the RuntimeClasses: a Shim or a RuntimeClass has changed."""
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        while True:
+            classes = self.classes()
+            watching = asyncio.create_task(self._watch(classes), name="watch of Wasm pods")
+            try:
+                while self.classes() == classes:
+                    await self._changed.wait()
+                    self._changed.clear()
+            finally:
+                watching.cancel()
+                await asyncio.gather(watching, return_exceptions=True)
+                self._informer = None
+
+    async def _watch(self, classes: frozenset[str]) -> None:
+        if not classes:
+            for key, pod in [*self.pods.objects.items()]:
+                del self.pods.objects[key]
+                self._take(Change(ChangeKind.DELETED, key, pod, None))
+            return
+        informer = self._informer = Informer(
+            self.kube,
+            PODS,
+            partial(self.pods.view, classes=classes),
+            self._take,
+            shape=POD_SHAPE,
+            refusable=True,
+            on_known=self.on_known,
+            objects=self.pods.objects,
+        )
+        async with asyncio.TaskGroup() as group:
+            group.create_task(informer.run(), name="informer of Wasm pods")
+            await informer.synced.wait()
+            if informer.known:
+                self.on_known()
+
+    def _take(self, change: Change[WorkloadPod]) -> None:
+        self.pods.take(change)
+        self.on_change(change)
