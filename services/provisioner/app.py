@@ -17,6 +17,7 @@ from provisioner.domain import decide as deciding
 from provisioner.domain.canary import CanaryPod
 from provisioner.domain.canary_resources import CANARY_PODS, view_canary
 from provisioner.domain.shim_resources import view_runtime_class
+from provisioner.domain.shim_snapshot import RuntimeClassView
 from provisioner.gather import Gather
 from provisioner.handlers import CONSUMED, on_node_event
 from provisioner.planner import FleetReconciler, report_ledger, show_handover
@@ -30,6 +31,7 @@ from provisioner.shim_apply import ShimEffects
 from provisioner.shim_gather import ShimGather
 from provisioner.timings import Timings
 from provisioner.watches import on_canary, on_controller, on_job, on_node, on_pod_refusal, on_runtime_class, on_shim
+from provisioner.workloads.wiring import Workloads
 from trellis import names
 from trellis.bus.bus import Bus
 from trellis.bus.consume.queue import KeyedQueue
@@ -91,13 +93,27 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
         plans=KeyedQueue(workers=1, name="plans", telemetry=telemetry),
         shims=KeyedQueue(workers=SHIM_WORKERS, name="shims", telemetry=telemetry),
     )
+    recorder = EventRecorder(kube, component=names.FIELD_MANAGER_PROVISIONER)
+    runtime_classes = dict[str, RuntimeClassView]()
+    workloads = Workloads(base, cache, recorder, runtime_classes, lambda: classes.known)
+    reported = settings.watch_workloads
+
+    def list_all() -> None:
+        queues.list_all()
+        if reported:
+            workloads.list_all()
+
+    def forget_published() -> None:
+        cache.stream_lost()
+        workloads.reconciler.forget_published()
+
     on_nodes = on_node(cache, queues.wake, telemetry.trace_of)
     nodes = Informer(kube, NODES, view_node, on_nodes, shape=NODE_SHAPE, objects=node_views)
     shims: Informer[ShimView] = Informer(
         kube,
         SHIMS,
         lambda manifest: cache.keys.judge(view_shim(manifest)),
-        on_shim(cache, queues.shims.add, queues.list_all),
+        workloads.followed(on_shim(cache, queues.shims.add, queues.list_all)),
         optional=True,
         states=True,
         needed=cache.shim_references.needed,
@@ -122,12 +138,13 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
         refusable=True,
         objects=found,
     )
-    classes = Informer(
+    classes: Informer[RuntimeClassView] = Informer(
         kube,
         RUNTIME_CLASSES,
         view_runtime_class,
-        on_runtime_class(cache, queues.follow_later),
+        workloads.followed(on_runtime_class(cache, queues.follow_later)),
         refusable=True,
+        objects=runtime_classes,
     )
     canaries = Informer(
         kube,
@@ -147,7 +164,6 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
         field_selector=FAILED_CREATE,
     )
     bus.subscribe("nodes", CONSUMED, on_node_event(cache, queues.nodes, queues.plan_soon))
-    recorder = EventRecorder(kube, component=names.FIELD_MANAGER_PROVISIONER)
     running = {deciding.JOBS: cache.jobs.running}
     scope = Scope(PROVISIONER, settings.namespace, running, {deciding.JOBS: lambda: named(jobs)})
     breaker = Breaker(kube, recorder, scope, queues.list_all)
@@ -174,9 +190,10 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
             queues.nodes: refused_nodes.heeding(Reconciler(gather, cache, effects, telemetry).run),
             queues.plans: refused_plans.heeding(planner.run),
             queues.shims: refused_shims.heeding(follow.run),
+            **({workloads.queue: workloads.reconciler.run} if reported else {}),
         },
-        queues.list_all,
-        cache.stream_lost,
+        list_all,
+        forget_published,
         background=[
             breaker.run,
             planner.shown,
@@ -184,5 +201,6 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
             refused_nodes.run,
             refused_plans.run,
             refused_shims.run,
+            *([workloads.run] if reported else []),
         ],
     )

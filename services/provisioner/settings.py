@@ -175,6 +175,14 @@ class Settings(ServiceSettings):
         default=20.0, description="Age from which the pods of a running installer Job are inspected for errors."
     )
 
+    watch_workloads: bool = Field(
+        default=True,
+        description="Watch the pods of the RuntimeClasses of Shims, and report their owners by events and metrics.",
+    )
+    workload_warnings: bool = Field(
+        default=True, description="Write Warning Events on the owners of pods that do not run."
+    )
+
     def installer(self) -> Installer:
         """Return the specification of the installer pods."""
         return Installer(

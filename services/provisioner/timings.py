@@ -46,6 +46,32 @@ class RolloutPodTimings:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkloadTimings:
+    """Timings of the reports about workloads."""
+
+    settle: float = 0.2
+    """Period in which changes of pods are collected into one run."""
+    look: float = 15.0
+    """Interval in which pods that do not run are evaluated without a change: Nodes and Shims change their causes."""
+    patience: float = 10.0
+    """Age of a pod from which its Events are read if it does not run, although its objects show no cause."""
+    events_again: float = 30.0
+    """Interval of the reads of the Events of a pod that does not run."""
+    events_wait: float = 1.0
+    """Delay of a workload whose Events are not read because of the rate limit."""
+    steady: float = 30.0
+    """Time for which all pods work until a workload has recovered: a crashing container is ready in between."""
+    warn_again: float = 600.0
+    """Minimum interval of the Events of an owner for one reason."""
+    forget: float = 600.0
+    """Time without pods after which the published state of a workload is dropped."""
+    measure: float = 5.0
+    """Minimum interval of the counts of pods."""
+    publish: float = 5.0
+    """Interval of attempts to publish while the bus is unavailable."""
+
+
+@dataclass(frozen=True, slots=True)
 class Timings:
     """Timings of one leadership term."""
 
@@ -67,5 +93,6 @@ class Timings:
     """Interval of attempts to publish while the bus is unavailable; an attempt only reads a flag."""
     nodes: NodeTimings = field(default_factory=NodeTimings)
     rollout_pods: RolloutPodTimings = field(default_factory=RolloutPodTimings)
+    workloads: WorkloadTimings = field(default_factory=WorkloadTimings)
     deletions: DeletionTimings = field(default_factory=DeletionTimings)
     refusals: RefusalTimings = field(default_factory=RefusalTimings)

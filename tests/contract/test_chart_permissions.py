@@ -47,6 +47,17 @@ def test_a_service_gets_what_deploy_rbac_gives(service: Service) -> None:
     assert rights(rendered(services=only(service.chart_key))) == of(manifests(f"{service.name}.yaml"))
 
 
+def test_without_reports_about_workloads_provisioner_may_not_watch_pods() -> None:
+    services = only("provisioner")
+    services["provisioner"]["watchWorkloads"] = False
+    found = rendered(services=services)
+    wanted = [item for item in manifests("provisioner.yaml") if not item["metadata"]["name"].endswith("-workloads")]
+    assert rights(found) == of(wanted)
+    [deployment] = [item for item in found if item["kind"] == "Deployment"]
+    [container] = deployment["spec"]["template"]["spec"]["containers"]
+    assert {"name": "TRELLIS_WATCH_WORKLOADS", "value": "false"} in container["env"]
+
+
 def test_a_confined_host_manager_gets_roles_where_it_watches_and_nothing_everywhere() -> None:
     services = only("hostManager")
     services["hostManager"]["watchNamespaces"] = ["shop", "lab"]

@@ -33,7 +33,7 @@ DEFINITIONS: Final = CHART / "definitions"
 SET_BY_THE_CHART: Final = frozenset({
     "kubeconfig", "context", "nats_url", "nats_nkey_file", "nats_credentials_file", "nats_ca_file", "stream_replicas",
     "cluster", "namespace", "health_port", "otlp_endpoint", "trace_sample_ratio", "identity", "installer_namespace",
-    "claim_namespace", "auto_provision",
+    "claim_namespace", "auto_provision", "watch_workloads",
     "watch_namespaces", "secrets_users", "controller_resources", "controller_data_dir", "controller_modules_dir",
     "console_port", "console_address", "console_auth", "console_proxy_secret_file", "console_proxy_ca_file",
     "console_tls_cert_file", "console_tls_key_file",
@@ -59,6 +59,8 @@ _IN_TEMPLATES: Final = {
     "trellis-system": "{{ .Release.Namespace }}",
     "trellis-installers": "{{ .Values.installers.namespace }}",
 }
+_OPTIONAL: Final = "workloads"
+"""Suffix of the ClusterRole that a value of the chart removes."""
 _WHERE_CONFINED: Final = {"confined": "trellis-system", "watched": None}
 """Files of a service that can be confined to namespaces, and the namespace of their role: its own, or watched
 namespaces."""
@@ -174,6 +176,8 @@ def rules_of(rbac: Path, name: str) -> Iterator[tuple[str, str]]:
     """Yield the scopes of the rules of a service, and the text of the rules in ``deploy/rbac``, with comments."""
     for namespace, rules in _roles(rbac / f"{name}.yaml", f"trellis-{name}"):
         yield _PLACES[namespace], rules
+    for _, rules in _roles(rbac / f"{name}.yaml", f"trellis-{name}-{_OPTIONAL}"):
+        yield _OPTIONAL, rules
     for key, home in _WHERE_CONFINED.items():
         path = rbac / f"{name}-{key}.yaml"
         for namespace, rules in _roles(path, f"trellis-{name}") if path.exists() else ():

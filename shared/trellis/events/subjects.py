@@ -26,6 +26,7 @@ from trellis.events.provision import ProvisionFailed, ProvisionRemoved, Provisio
 from trellis.events.rollout import RolloutHalted, RolloutResumed
 from trellis.events.secrets import SecretChanged, SecretDenied, SecretGranted
 from trellis.events.services import ServiceReflected, ServiceRemoved
+from trellis.events.wasm_workloads import WasmWorkloadFailed, WasmWorkloadRecovered, WasmWorkloadRunning
 from trellis.events.wasmcloud_v2 import (
     ArtifactPublished,
     WasmHostGone,
@@ -107,6 +108,9 @@ EVENT_SPECS: Final[tuple[EventSpec, ...]] = (
     EventSpec(ProvisionRemoved, PROVISIONER),
     EventSpec(RolloutHalted, PROVISIONER),
     EventSpec(RolloutResumed, PROVISIONER),
+    EventSpec(WasmWorkloadRunning, PROVISIONER),
+    EventSpec(WasmWorkloadFailed, PROVISIONER),
+    EventSpec(WasmWorkloadRecovered, PROVISIONER),
     EventSpec(HostsReady, HOST_MANAGER),
     EventSpec(HostsRemoved, HOST_MANAGER),
     EventSpec(HostPodReady, HOST_MANAGER),

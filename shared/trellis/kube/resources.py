@@ -59,6 +59,7 @@ SERVICE_ACCOUNTS: Final = Resource("", "v1", "serviceaccounts", "ServiceAccount"
 EVENTS: Final = Resource("", "v1", "events", "Event", namespaced=True)
 CONTROLLER_REVISIONS: Final = Resource("apps", "v1", "controllerrevisions", "ControllerRevision", namespaced=True)
 JOBS: Final = Resource("batch", "v1", "jobs", "Job", namespaced=True)
+REPLICA_SETS: Final = Resource("apps", "v1", "replicasets", "ReplicaSet", namespaced=True)
 DAEMON_SETS: Final = Resource("apps", "v1", "daemonsets", "DaemonSet", namespaced=True)
 DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment", namespaced=True)
 STATEFUL_SETS: Final = Resource("apps", "v1", "statefulsets", "StatefulSet", namespaced=True)
@@ -118,6 +119,7 @@ ALL: Final[tuple[Resource, ...]] = (
     EVENTS,
     CONTROLLER_REVISIONS,
     JOBS,
+    REPLICA_SETS,
     DAEMON_SETS,
     DEPLOYMENTS,
     STATEFUL_SETS,

@@ -244,6 +244,16 @@ class Metrics(ConsoleMetrics):
         self.wasmcloud_host_memory_total_bytes: Final = self._gauge(
             "wasmcloud_host_memory_total_bytes", "Memory of a host of wasmCloud v2 in bytes", *_OF_HOST
         )
+        self.wasm_pods: Final = self._gauge(
+            "wasm_pods",
+            "Pods of the RuntimeClasses of Shims, by handler, node (empty until scheduled) and state",
+            "handler",
+            "node",
+            "state",
+        )
+        self.wasm_pod_restarts_total: Final = self._counter(
+            "wasm_pod_restarts", "Restarts of containers of the pods of the RuntimeClasses of Shims", "handler"
+        )
         self.rollouts_halted: Final = self._gauge("rollouts_halted", "Shims whose rollout is halted by failures")
         self.part_ready: Final = self._gauge(
             "part_ready", "1 while a component that readiness depends on is ready, else 0", "part"

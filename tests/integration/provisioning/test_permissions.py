@@ -44,8 +44,11 @@ create_provisioner = partial(provisioner.app.create_app, timings=SHORT)
 
 def applied(fleet: Fleet, service: str) -> list[Manifest]:
     """Return the account and the roles of a service, where the fleet's installers are."""
+    services = only(service)
+    if service == "provisioner":
+        services[service]["watchWorkloads"] = False  # test_workloads.py has these permissions
     found = rendered(
-        services=only(service),
+        services=services,
         installers={"namespace": fleet.installers},
         crds={"install": False},
     )
@@ -149,9 +152,8 @@ async def test_each_right_is_used_and_none_is_missing(fleet: Fleet, shim: Shim, 
         watching = serving(
             create_watcher, node_watcher.settings.Settings, settings | {"kubeconfig": watcher.kubeconfig}
         )
-        installing = serving(
-            create_provisioner, provisioner.settings.Settings, settings | {"kubeconfig": installer.kubeconfig}
-        )
+        own = {"kubeconfig": installer.kubeconfig, "watch_workloads": False}
+        installing = serving(create_provisioner, provisioner.settings.Settings, settings | own)
         async with watching as item, installing as other, kubelets(fleet):
             await eventually(lambda: "failed" in str(fleet.annotations(bad)), "an installer fails", seconds=60)
             await a_version_fails_and_gives_way(shim, well, sick)

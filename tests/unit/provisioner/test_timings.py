@@ -33,6 +33,18 @@ def test_the_production_timings_are_these() -> None:
             "record": 2,
         },
         "rollout_pods": {"settle": 10, "look": 5, "fresh": 4},
+        "workloads": {
+            "settle": 0.2,
+            "look": 15,
+            "patience": 10,
+            "events_again": 30,
+            "events_wait": 1,
+            "steady": 30,
+            "warn_again": 600,
+            "forget": 600,
+            "measure": 5,
+            "publish": 5,
+        },
         "deletions": {"settle": 2, "together": 60, "grace": 300},
         "refusals": {"retry": 15, "spread": 0.25},
     }

@@ -156,6 +156,27 @@ ROWS: Final[tuple[Row, ...]] = (
         ),
     ),
     Row(
+        "Wasm pods",
+        (
+            Panel(
+                "Pods",
+                ((_sum("trellis_wasm_pods", "handler", "state"), "{{handler}} {{state}}"),),
+                about="Pods of the RuntimeClasses of Shims. `trellis explain pod/NAME` shows why one does not run.",
+            ),
+            Panel(
+                "Nodes with failed pods",
+                (
+                    (
+                        f'topk(10, sum by (node, handler) (trellis_wasm_pods{{{_HERE}, state="failed"}}) > 0)',
+                        "{{node}} {{handler}}",
+                    ),
+                ),
+                about="Pods that have a cause; without a node, none is found for them.",
+            ),
+            Panel("Restarts per second", ((_rate("trellis_wasm_pod_restarts_total", "handler"), "{{handler}}"),)),
+        ),
+    ),
+    Row(
         "Lattices",
         (
             Panel(

@@ -23,6 +23,7 @@
 {{- if has .service (list "nodeWatcher" "provisioner") -}}
 {{- $_ := set $found "TRELLIS_AUTO_PROVISION" (include "trellis.autoProvision" .root) -}}
 {{- if eq .service "provisioner" -}}
+{{- $_ := set $found "TRELLIS_WATCH_WORKLOADS" (toString .its.watchWorkloads) -}}
 {{- $_ := set $found "TRELLIS_NODE_INSTALLER_IMAGE" (include "trellis.installerImage" .root) -}}
 {{- $_ := set $found "TRELLIS_INSTALLER_PULL_POLICY" $v.installers.image.pullPolicy -}}
 {{- with $v.installers.image.pullSecrets }}{{ $_ := set $found "TRELLIS_INSTALLER_PULL_SECRETS" (join "," .) }}{{ end -}}

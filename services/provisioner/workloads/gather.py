@@ -1,0 +1,144 @@
+"""What the decision about workloads depends on: RuntimeClasses, Nodes, Shims, and the causes of pods.
+
+In: the cache of provisioner, pods, their Events. Out: the snapshot of ``trellis.wasm_pods``, and pods with their cause.
+Called by the reconciler of workloads. Invariants: a cause is the one of ``trellis explain`` without logs; it is not
+concluded before the Events of the pod were read, if these can show another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from provisioner.cache import Cache
+from provisioner.domain.shim_snapshot import RuntimeClassView as OwnView
+from provisioner.domain.workloads.decide import Cause, Observed
+from provisioner.timings import WorkloadTimings
+from provisioner.workloads.evidence import Evidence, shown_pods
+from provisioner.workloads.pods import WorkloadPod
+from trellis.read_model.explain.page import Rank
+from trellis.wasm_pods.explain.pod import pod_cause
+from trellis.wasm_pods.owners import RuntimeClassView
+from trellis.wasm_pods.pods import Toleration
+from trellis.wasm_pods.snapshot import Part, Snapshot
+
+_NO_LOGS = "provisioner reads no logs"
+_TURN: Final = 100
+"""Pods that are evaluated before other tasks get their turn."""
+_NOT_LISTED = "not listed, or no permission"
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """The result for a view of a pod. ``at``: Unix seconds; ``tentative``: its Events can show another cause."""
+
+    pod: WorkloadPod
+    at: float
+    cause: Cause | None
+    tentative: bool
+
+
+@dataclass(eq=False)
+class Gather:
+    """Results by ``namespace/name`` of pods that do not work. ``classes``: views of RuntimeClasses."""
+
+    cache: Cache
+    classes: Mapping[str, OwnView]
+    classes_known: Callable[[], bool]
+    evidence: Evidence
+    timings: WorkloadTimings
+    _verdicts: dict[str, _Verdict] = field(default_factory=dict)
+
+    def snapshot(self) -> Snapshot:
+        """Return the snapshot for the causes of pods."""
+        unread = {Part.LOGS: _NO_LOGS}
+        if not self.cache.shims_known():
+            unread[Part.SHIMS] = _NOT_LISTED
+        if not self.classes_known():
+            unread[Part.CLASSES] = _NOT_LISTED
+        if self.evidence.unread:
+            unread[Part.EVENTS] = self.evidence.unread
+        return Snapshot(
+            events=[*self.evidence.events()],
+            classes=[*map(_as_explained, self.classes.values())],
+            nodes=[*self.cache.nodes.values()],
+            shims=[*self.cache.shims.values()],
+            unread=unread,
+        )
+
+    async def observe(self, snapshot: Snapshot, pods: Iterable[WorkloadPod], now: float) -> list[Observed]:
+        """Return the pods of a workload with their causes; those that are being deleted are left out.
+
+        Other tasks get their turn in between: the causes of 5,000 pods take a third of a second.
+        """
+        found: list[Observed] = []
+        for pod in pods:
+            if not pod.deleting:
+                found.append(self._observed(snapshot, pod, now))
+                if len(found) % _TURN == 0:
+                    await asyncio.sleep(0)
+        return found
+
+    def to_read(self, pods: Sequence[WorkloadPod], now: float) -> list[WorkloadPod]:
+        """Return the pods of a workload whose Events are to be read: they have failed, or do not progress."""
+        return [pod for pod in shown_pods(pods) if self._is_stuck(pod, now) and self.evidence.due(pod)]
+
+    def cause_of(self, pod: WorkloadPod) -> Cause | None:
+        """Return the last known cause of a pod, also one that its Events have not confirmed."""
+        verdict = self._verdicts.get(pod.key)
+        return verdict.cause if verdict is not None and verdict.pod.uid == pod.uid else None
+
+    def forget(self, pod: WorkloadPod) -> None:
+        """Drop the results for a pod that works or is gone."""
+        self._verdicts.pop(pod.key, None)
+        self.evidence.forget(pod)
+
+    def keep(self, pods: Mapping[str, WorkloadPod]) -> None:
+        """Drop the results for pods that are gone, which a run can have added after :meth:`forget`."""
+        self._verdicts = {key: found for key, found in self._verdicts.items() if key in pods}
+
+    def invalidate(self, pod: WorkloadPod) -> None:
+        """Have a pod evaluated again: its Events were read."""
+        self._verdicts.pop(pod.key, None)
+
+    def _is_stuck(self, pod: WorkloadPod, now: float) -> bool:
+        return self.cause_of(pod) is not None or now - pod.created_at >= self.timings.patience
+
+    def _observed(self, snapshot: Snapshot, pod: WorkloadPod, now: float) -> Observed:
+        details = pod.details
+        verdict = self._verdict(snapshot, pod, now) if not pod.works else None
+        return Observed(
+            name=pod.name,
+            uid=pod.uid,
+            runtime_class=pod.runtime_class,
+            node=pod.node,
+            created_at=pod.created_at,
+            works=pod.works,
+            ended=pod.completed or (details is not None and details.over),
+            steady_since=pod.ready_at,
+            cause=verdict.cause if verdict is not None and not verdict.tentative else None,
+        )
+
+    def _verdict(self, snapshot: Snapshot, pod: WorkloadPod, now: float) -> _Verdict:
+        found = self._verdicts.get(pod.key)
+        if found is None or found.pod is not pod or now - found.at >= self.timings.look:
+            cause = _cause(snapshot, pod)
+            # Without a node there is no kubelet that reports Events; the cause is in objects.
+            tentative = cause is not None and bool(pod.node) and not self.evidence.knows(pod)
+            found = self._verdicts[pod.key] = _Verdict(pod, now, cause, tentative)
+        return found
+
+
+def _cause(snapshot: Snapshot, pod: WorkloadPod) -> Cause | None:
+    line = pod_cause(snapshot, pod.details) if pod.details is not None else None
+    return Cause(line.reason, line.shown) if line is not None and line.rank is Rank.CAUSE else None
+
+
+def _as_explained(item: OwnView) -> RuntimeClassView:
+    tolerations = (
+        Toleration(one.key or "", one.operator or "", one.value or "", one.effect or "")
+        for one in item.placement.tolerations
+    )
+    return RuntimeClassView(item.name, item.handler, item.placement.selector, tuple(tolerations))

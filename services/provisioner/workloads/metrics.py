@@ -1,0 +1,67 @@
+"""Metrics of Wasm pods: their number by handler, node and state, and restarts of their containers.
+
+In: pods, their causes. Out: series, which end with their last pod. Called by the reconciler of workloads.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from provisioner.domain.workloads.decide import Cause
+from provisioner.workloads.pods import WorkloadPod
+from trellis.kube.changes import Change
+from trellis.telemetry import Telemetry
+
+
+class State(StrEnum):
+    """State of a pod in metrics."""
+
+    RUNNING = "running"
+    COMPLETED = "completed"
+    PENDING = "pending"
+    FAILED = "failed"
+    DELETING = "deleting"
+
+
+def state_of(pod: WorkloadPod, cause: Cause | None) -> State:
+    """Return the state of a pod."""
+    if pod.deleting:
+        return State.DELETING
+    if pod.completed:
+        return State.COMPLETED
+    if pod.ready:
+        return State.RUNNING
+    return State.PENDING if cause is None else State.FAILED
+
+
+@dataclass(eq=False)
+class PodNumbers:
+    """The series. ``handler_of``: returns the handler of a RuntimeClass, "" if it is not known."""
+
+    telemetry: Telemetry
+    handler_of: Callable[[str], str]
+    cause_of: Callable[[WorkloadPod], Cause | None]
+    _shown: set[tuple[str, str, str]] = field(default_factory=set)
+
+    def show(self, pods: Iterable[WorkloadPod]) -> None:
+        """Export the number of these pods, and of no other ones."""
+        counts = Counter(
+            (self.handler_of(pod.runtime_class), pod.node, state_of(pod, self.cause_of(pod)).value) for pod in pods
+        )
+        gauge, service = self.telemetry.metrics.wasm_pods, self.telemetry.service
+        for labels in self._shown - counts.keys():
+            gauge.remove(service, *labels)
+        for labels, number in counts.items():
+            gauge.labels(service, *labels).set(number)
+        self._shown = {*counts}
+
+    def take(self, change: Change[WorkloadPod]) -> None:
+        """Count the restarts of a change; those before the first list are not counted."""
+        old, new = change.old, change.new
+        if old is None or new is None or old.uid != new.uid or new.restarts <= old.restarts:
+            return
+        total = self.telemetry.metrics.wasm_pod_restarts_total
+        total.labels(self.telemetry.service, self.handler_of(new.runtime_class)).inc(new.restarts - old.restarts)

@@ -1,0 +1,241 @@
+"""Publishes what changed in workloads: gather, decide, publish, warn.
+
+In: the one key of its queue, and the controllers whose pods changed. Out: events, Warning Events, metrics. Called by
+the queue of ``wiring``: soon after a change, and regularly, because Nodes and Shims change causes. Invariants: nothing
+is decided before all pods and the published events are known; an event counts as published once the bus has stored it;
+a run evaluates a bounded number of controllers, then other work gets its turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final
+from uuid import uuid4
+
+from provisioner.domain.workloads.decide import Workload, decide
+from provisioner.domain.workloads.published import EVENTS, Published
+from provisioner.timings import WorkloadTimings
+from provisioner.workloads.gather import Gather
+from provisioner.workloads.metrics import PodNumbers
+from provisioner.workloads.owners import Owners
+from provisioner.workloads.pods import WorkloadPod
+from provisioner.workloads.warnings import Warnings
+from provisioner.workloads.watches import PodWatch
+from trellis.bus.bus import Bus, BusUnavailable, EventRefused
+from trellis.events.wasm_workloads import WasmWorkloadEventData, WasmWorkloadFailed
+from trellis.kube.changes import Change
+from trellis.kube.client import Kube
+from trellis.telemetry import Telemetry, TraceContext, get_logger
+from trellis.telemetry.tracing import context_from
+
+_log = get_logger(__name__)
+KEY: Final = "workloads"
+"""The only key: a change of a Node or a Shim can be the cause of any workload."""
+BATCH: Final = 200
+"""Controllers in one run."""
+
+
+@dataclass(eq=False)
+class WorkloadReconciler:
+    """One run over the changed controllers. ``term``: unique part of the IDs of the events of this leadership term."""
+
+    kube: Kube
+    bus: Bus
+    telemetry: Telemetry
+    watch: PodWatch
+    gather: Gather
+    warnings: Warnings
+    numbers: PodNumbers
+    timings: WorkloadTimings
+    term: str = field(default_factory=lambda: uuid4().hex[:8])
+    published: Published = field(default_factory=Published)
+    streams: int = 1
+    """Number of streams of this term: a stream can be re-created, or restored from a backup."""
+    _recalled: int = 0
+    _changed: dict[str, None] = field(default_factory=dict)
+    """UIDs of the controllers to evaluate, in the order of their changes."""
+    _later: dict[str, float] = field(default_factory=dict)
+    """UIDs of controllers to evaluate from a monotonic time on."""
+    _members: dict[Workload, set[str]] = field(default_factory=dict)
+    """By owner, the UIDs of its controllers."""
+    _stored: dict[str, int] = field(default_factory=dict)
+    """Number of events of this term by UID of the owner, part of the IDs of its next ones."""
+    _looked_at: float = -math.inf
+    _measured_at: float = -math.inf
+
+    def __post_init__(self) -> None:
+        """Create the reader of owners."""
+        self.owners = Owners(self.kube)
+
+    def take(self, change: Change[WorkloadPod]) -> None:
+        """Record a change of a pod."""
+        self.numbers.take(change)
+        old, new = change.old, change.new
+        if old is not None and (new is None or new.works or new.uid != old.uid):
+            self.gather.forget(old)
+        for pod in (old, new):
+            if pod is not None:
+                self._changed[pod.controller.uid] = None
+
+    def forget_published(self) -> None:
+        """Have the published events re-read: another stream has other ones."""
+        self.streams += 1
+
+    def list_all(self) -> None:
+        """Evaluate all controllers in the next runs."""
+        self._changed.update(dict.fromkeys(item.uid for item in self.watch.pods.controllers()))
+
+    async def run(self, key: str, trace: TraceContext | None) -> float | None:
+        """Publish the events that are due; return seconds until the next run.
+
+        Raises:
+            KubeError: owners or Events cannot be read, because the API server does not answer.
+        """
+        del key, trace
+        if not self.watch.known:
+            self.numbers.show(())
+            return self.timings.look
+        now = time.monotonic()
+        self._look(now)
+        for uid in [uid for uid, at in self._later.items() if at <= now]:
+            del self._later[uid]
+            self._changed[uid] = None
+        batch = [*islice(self._changed, BATCH)]
+        for uid in batch:  # a change during the run is for the next one
+            del self._changed[uid]
+        try:
+            await self._recall()
+            await self._evaluate(batch)
+        except BusUnavailable:
+            self._changed.update(dict.fromkeys(batch))
+            return self.timings.publish
+        except BaseException:
+            self._changed.update(dict.fromkeys(batch))
+            raise
+        self._measure(now)
+        if self._changed:
+            return self.timings.settle
+        return max(0.0, min([self.timings.measure, *(at - now for at in self._later.values())]))
+
+    def _look(self, now: float) -> None:
+        """Add the controllers with pods that do not work, regularly; drop what belongs to deleted ones."""
+        if now - self._looked_at < self.timings.look:
+            return
+        self._looked_at = now
+        pods = self.watch.pods
+        self._changed.update(dict.fromkeys(pod.controller.uid for pod in pods.objects.values() if not pod.works))
+        there = {item.uid for item in pods.controllers()}
+        self.owners.keep(there)
+        self.gather.keep(pods.objects)
+        self._members = {owner: kept for owner, found in self._members.items() if (kept := found & there)}
+        self._stored = {owner.uid: self._stored[owner.uid] for owner in self._members if owner.uid in self._stored}
+        self.published.keep({owner.key for owner in self._members}, self.kube.now(), self.timings.forget)
+
+    async def _recall(self) -> None:
+        """Read the published events from a stream that was not read yet.
+
+        Raises:
+            BusUnavailable: NATS is unavailable. Without its events, all of them would be published again.
+        """
+        while self._recalled != self.streams:
+            if not self.bus.connected.is_set():
+                raise BusUnavailable("the published events cannot be read")
+            number, published = self.streams, Published()
+            events: AsyncIterator[WasmWorkloadEventData] = self.bus.last_events(EVENTS)
+            async for event in events:
+                published.note(event)
+            for state in published.states.values():
+                self.warnings.note(state.uid, state.failing)
+            self.published, self._recalled = published, number
+            self.list_all()
+
+    async def _evaluate(self, uids: Sequence[str]) -> None:
+        """Decide about the owners of the pods of these controllers.
+
+        Raises:
+            BusUnavailable: an event is not stored; those before it are.
+        """
+        owners: dict[Workload, None] = {}
+        for uid in uids:
+            if found := self.watch.pods.of_controller(uid):
+                owner = await self.owners.of(found[0].controller, found[0].namespace)
+                self._members.setdefault(owner, set()).add(uid)
+                owners[owner] = None
+        snapshot = self.gather.snapshot()
+        for owner in owners:
+            pods = [pod for uid in sorted(self._members[owner]) for pod in self.watch.pods.of_controller(uid)]
+            now = self.kube.now()
+            observed = await self.gather.observe(snapshot, pods, now)
+            if await self._read(owner, pods, now):
+                snapshot = self.gather.snapshot()
+                observed = await self.gather.observe(snapshot, pods, now)
+            decision = decide(owner, observed, self.published.states.get(owner.key), now, self.timings.steady)
+            for event in decision.events:
+                await self._publish(owner, event, pods)
+            await self.warnings.warn(owner, observed)
+            if decision.look_in is not None:
+                self._evaluate_in(owner, decision.look_in)
+            await asyncio.sleep(0)
+
+    async def _read(self, owner: Workload, pods: Sequence[WorkloadPod], now: float) -> bool:
+        """Read the Events that are due of pods that do not run; return whether any were read."""
+        read = False
+        for pod in self.gather.to_read(pods, now):
+            if not await self.gather.evidence.read(pod):
+                self._evaluate_in(owner, self.timings.events_wait)
+                break
+            self.gather.invalidate(pod)
+            read = True
+        return read
+
+    def _evaluate_in(self, owner: Workload, seconds: float) -> None:
+        at = time.monotonic() + seconds
+        for uid in self._members[owner]:
+            self._later[uid] = min(at, self._later.get(uid, at))
+
+    async def _publish(self, owner: Workload, event: WasmWorkloadEventData, pods: Sequence[WorkloadPod]) -> None:
+        """Publish an event in the trace that the creation of its pod starts.
+
+        Raises:
+            BusUnavailable: it is not stored.
+        """
+        cause, former = f"{event.pod_uid}/created", self.published.states.get(owner.key)
+        known = former is not None and former.uid == event.uid and event.pod_uid in former.pods
+        attributes = {"k8s.pod.name": event.pod, "k8s.namespace.name": event.namespace, "trellis.object": owner.text}
+        with ExitStack() as spans:
+            if not known:
+                created = next((pod.created_at for pod in pods if pod.uid == event.pod_uid), 0.0)
+                start_ns = int(created * 1e9) or None
+                spans.enter_context(
+                    self.telemetry.begin(f"pod {event.pod}", cause, start_ns=start_ns, attributes=attributes)
+                )
+            context = context_from(self.telemetry.trace_of(cause)) if known else None
+            spans.enter_context(
+                self.telemetry.tracer.start_as_current_span(
+                    f"observe {owner.kind} {owner.namespace}/{owner.name}", context=context, attributes=attributes
+                )
+            )
+            try:
+                await self.bus.publish(event, dedup=self._dedup(event))
+            except EventRefused as error:
+                _log.warning("event about a workload not published", workload=owner.text, reason=str(error))
+        self.published.note(event)
+        self._stored[owner.uid] = self._stored.get(owner.uid, 0) + 1
+
+    def _dedup(self, event: WasmWorkloadEventData) -> str:
+        """Return the ID: the same for a retry, another one if the same state returns."""
+        reason = event.reason if isinstance(event, WasmWorkloadFailed) else ""
+        number = self._stored.get(event.uid, 0)
+        return ".".join(filter(None, (event.noun, event.event_name, event.uid, reason, self.term, str(number))))
+
+    def _measure(self, now: float) -> None:
+        """Set the metrics, at most once per ``measure`` seconds."""
+        if now - self._measured_at >= self.timings.measure:
+            self._measured_at = now
+            self.numbers.show([*self.watch.pods.objects.values()])

@@ -1,0 +1,70 @@
+"""Warning Events on the owners of pods that do not run.
+
+In: workloads with their pods. Out: Events with the reason and the cause of ``trellis explain``. Called by the
+reconciler of workloads. Invariants: at most one Event per owner and reason in ``warn_again`` seconds; many owners in a
+namespace that fail for one reason share a rate limit, because a controller can create an owner per second; memory is
+bounded.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from provisioner.domain.workloads.decide import Observed, Workload, by_reason, relevant_pods
+from provisioner.timings import WorkloadTimings
+from trellis.kube.recorder import EventRecorder, ObjectRef
+from trellis.limits.token_bucket import TokenBucket
+
+BURST: Final = 10
+"""Owners of a namespace with Events for one reason; afterwards one per minute."""
+_REFILL: Final = 1 / 60
+_REMEMBERED: Final = 4096
+
+
+@dataclass(eq=False)
+class Warnings:
+    """Times of the last Events by UID of the owner and reason. ``enabled``: False by the setting."""
+
+    recorder: EventRecorder
+    timings: WorkloadTimings
+    enabled: bool = True
+    _written: OrderedDict[tuple[str, str], float] = field(default_factory=OrderedDict)
+    _limits: OrderedDict[tuple[str, str], TokenBucket] = field(default_factory=OrderedDict)
+
+    def note(self, uid: str, reasons: Iterable[str]) -> None:
+        """Record that a former leader has written the Events of an owner."""
+        for reason in reasons:
+            self._remember((uid, reason), time.monotonic())
+
+    async def warn(self, workload: Workload, pods: Iterable[Observed]) -> None:
+        """Write the Events that are due; never raises."""
+        if not self.enabled:
+            return
+        for reason, failing in by_reason(relevant_pods(workload.kind, [*pods])).items():
+            pod = min(failing, key=lambda pod: pod.name)
+            if pod.cause is not None and self._is_due(workload, reason):
+                place = ObjectRef(workload.api_version, workload.kind, workload.name, workload.uid, workload.namespace)
+                await self.recorder.record(regarding=place, type="Warning", reason=reason, message=pod.cause.message)
+
+    def _is_due(self, workload: Workload, reason: str) -> bool:
+        now, identity, shared = time.monotonic(), (workload.uid, reason), (workload.namespace, reason)
+        if now - self._written.get(identity, -self.timings.warn_again) < self.timings.warn_again:
+            return False
+        limit = self._limits.setdefault(shared, TokenBucket(_REFILL, BURST))
+        self._limits.move_to_end(shared)
+        while len(self._limits) > _REMEMBERED:
+            self._limits.popitem(last=False)
+        if not limit.take(now):
+            return False
+        self._remember(identity, now)
+        return True
+
+    def _remember(self, identity: tuple[str, str], now: float) -> None:
+        self._written[identity] = now
+        self._written.move_to_end(identity)
+        while len(self._written) > _REMEMBERED:
+            self._written.popitem(last=False)

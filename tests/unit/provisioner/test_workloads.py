@@ -1,0 +1,344 @@
+"""The reports about workloads over the API server in memory: owners, causes, Events, traces, limits, metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import http
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+from provisioner.cache import Cache
+from provisioner.domain.shim_resources import view_runtime_class
+from provisioner.settings import Settings
+from provisioner.timings import Timings, WorkloadTimings
+from provisioner.workloads.reconciler import KEY
+from provisioner.workloads.warnings import BURST
+from provisioner.workloads.wiring import Workloads
+from support.cluster.kube_world import until
+from support.wasm_pods.objects import (
+    CREATING,
+    READY,
+    SPACE,
+    WORLD,
+    Manifest,
+    container,
+    crashing,
+    event,
+    kube_of,
+    pod,
+    sandbox,
+    unscheduled,
+    waiting,
+    workload,
+)
+from trellis.bus.bus import BusUnavailable
+from trellis.events.envelope import EventData
+from trellis.events.wasm_workloads import WasmWorkloadEventData, WasmWorkloadFailed
+from trellis.kube.recorder import EventRecorder
+from trellis.kube.resources import (
+    CRON_JOBS,
+    DEPLOYMENTS,
+    EVENTS,
+    JOBS,
+    NODES,
+    PODS,
+    REPLICA_SETS,
+    RUNTIME_CLASSES,
+    SHIMS,
+    STATEFUL_SETS,
+    Resource,
+)
+from trellis.kube.transport import HttpRequest, Reply
+from trellis.provisioning.nodes_and_jobs import view_node
+from trellis.provisioning.shims import view_shim
+from trellis.runtime.run import Base
+from trellis.telemetry import current_trace
+from trellis_dev.fakes.fake import status_reply
+
+SHORT = WorkloadTimings(
+    settle=0.01, look=0.05, patience=0.0, events_again=0.2, events_wait=0.02, steady=0.0, measure=0.0, publish=0.01
+)
+Objects = Sequence[tuple[Resource, Manifest]]
+STATEFUL = ("StatefulSet", "db", "uid-db")
+
+
+class SomeBus:
+    """Stores events by ID; ``trouble``: the error of the next attempts. ``restored``: events of an older stream."""
+
+    def __init__(self) -> None:
+        self.stored: dict[str, WasmWorkloadEventData] = {}
+        self.restored: list[EventData] = []
+        self.traces: list[str] = []
+        self.trouble: Exception | None = None
+        self.connected = asyncio.Event()
+        self.connected.set()
+
+    async def publish(self, event: WasmWorkloadEventData, *, dedup: str) -> None:
+        if self.trouble is not None:
+            raise self.trouble
+        trace = current_trace()
+        assert trace is not None
+        assert dedup not in self.stored
+        self.traces.append(trace.trace_id)
+        self.stored[dedup] = event
+
+    async def last_events(self, models: Sequence[type[EventData]]) -> AsyncIterator[EventData]:
+        for item in self.restored:
+            assert isinstance(item, tuple(models))
+            yield item
+
+    @property
+    def told(self) -> list[str]:
+        return [
+            " ".join(filter(None, (item.event_name, item.kind, item.name, getattr(item, "reason", ""))))
+            for item in self.stored.values()
+        ]
+
+
+class World:
+    """The parts as ``app`` wires them, over the objects of an API server, with a loop in place of the queue."""
+
+    def __init__(self, objects: Objects, timings: WorkloadTimings = SHORT, **settings: Any) -> None:
+        self.kube = kube_of(*WORLD, *objects)
+        self.bus, self.timings = SomeBus(), timings
+        self.nodes = {found.name: found for found in map(view_node, self.kube.objects(NODES))}
+        self.shims = {found.name: found for found in map(view_shim, self.kube.objects(SHIMS))}
+        self.classes = {found.name: found for found in map(view_runtime_class, self.kube.objects(RUNTIME_CLASSES))}
+        self.settings = settings
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin a leadership term."""
+        kube, telemetry = self.kube, self.kube.telemetry
+        timings = Timings(workloads=self.timings)
+        cache = Cache(kube, Settings(**self.settings), self.nodes, self.shims, timings=timings)
+        base = cast("Base", SimpleNamespace(kube=kube, bus=self.bus, telemetry=telemetry))
+        self.parts = Workloads(base, cache, EventRecorder(kube, component="test"), self.classes, lambda: True)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        async def reconcile() -> None:
+            while True:
+                await self.parts.reconciler.run(KEY, None)
+                await asyncio.sleep(0.01)
+
+        tasks = [asyncio.create_task(self.parts.run()), asyncio.create_task(reconcile())]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            done = await asyncio.gather(*tasks, return_exceptions=True)
+            assert all(isinstance(item, asyncio.CancelledError) for item in done), done
+
+    async def until_told(self, *wanted: str) -> None:
+        await until(lambda: self.bus.told == [*wanted], f"{wanted}, not {self.bus.told}", 3.0)
+
+    @property
+    def warnings(self) -> list[tuple[str, str, str]]:
+        found = [item for item in self.kube.objects(EVENTS) if item.get("reportingComponent") == "test"]
+        return [(item["involvedObject"]["kind"], item["involvedObject"]["name"], item["reason"]) for item in found]
+
+    def change(self, manifest: Manifest) -> None:
+        """Replace a pod, with its UID."""
+        stored = next(
+            item for item in self.kube.objects(PODS) if item["metadata"]["name"] == manifest["metadata"]["name"]
+        )
+        kept = {name: stored["metadata"][name] for name in ("uid", "creationTimestamp", "ownerReferences")}
+        self.kube.put(PODS, manifest | {"metadata": manifest["metadata"] | kept})
+
+    def reads(self, part: str) -> list[HttpRequest]:
+        return [request for request in self.kube.api.requests if part in request.path and request.method == "GET"]
+
+
+def refused(request: HttpRequest) -> Reply:
+    return status_reply(http.HTTPStatus.FORBIDDEN, "Forbidden", f"cannot read {request.path}")
+
+
+def owned(manifest: Manifest, version: str) -> Manifest:
+    """Set the API version of the controller of an object."""
+    [owner] = manifest["metadata"]["ownerReferences"]
+    owner["apiVersion"] = version
+    return manifest
+
+
+def of_deployment(*pods: Callable[[tuple[str, str, str]], Manifest]) -> Objects:
+    """Return a Deployment, its ReplicaSet, and pods of it."""
+    replica_set = owned(workload("hello-1", owner=("Deployment", "hello", "uid-hello")), "apps/v1")
+    made = [owned(make(("ReplicaSet", "hello-1", "uid-hello-1")), "apps/v1") for make in pods]
+    return [(DEPLOYMENTS, workload()), (REPLICA_SETS, replica_set), *((PODS, item) for item in made)]
+
+
+async def test_a_deployment_fails_and_recovers_in_the_trace_of_its_pod() -> None:
+    world = World(of_deployment(lambda owner: pod("hello-1-a", crashing(137, "OOMKilled"), owner=owner)))
+    async with world.running():
+        await world.until_told("failed Deployment hello OutOfMemory")
+        await until(lambda: world.warnings == [("Deployment", "hello", "OutOfMemory")], "an Event on the Deployment")
+        world.change(pod("hello-1-a", READY))
+        await world.until_told("failed Deployment hello OutOfMemory", "recovered Deployment hello")
+        await asyncio.sleep(0.2)
+    assert len(set(world.bus.traces)) == 1
+    created = next(iter(world.bus.stored.values())).pod_uid
+    assert world.bus.traces[0] == world.kube.telemetry.trace_of(f"{created}/created").trace_id
+    assert len(world.bus.stored) == 2
+    assert world.warnings == [("Deployment", "hello", "OutOfMemory")]
+
+
+async def test_a_new_leader_publishes_nothing_twice_and_writes_no_second_event() -> None:
+    world = World(of_deployment(lambda owner: pod("hello-1-a", crashing(137, "OOMKilled"), owner=owner)))
+    async with world.running():
+        await world.until_told("failed Deployment hello OutOfMemory")
+        await until(lambda: bool(world.warnings), "an Event")
+    world.bus.restored = [*world.bus.stored.values()]
+    world.begin()
+    async with world.running():
+        await asyncio.sleep(0.2)
+        assert len(world.bus.stored) == 1
+        [found] = world.kube.objects(EVENTS)
+        assert found["count"] == 1
+        world.change(pod("hello-1-a", READY))
+        await world.until_told("failed Deployment hello OutOfMemory", "recovered Deployment hello")
+    assert len(set(world.bus.traces)) == 1
+
+
+async def test_a_lost_bus_delays_events_and_a_new_stream_gets_them_again() -> None:
+    world = World([(STATEFUL_SETS, workload("db")), (PODS, pod("db-0", owner=STATEFUL))])
+    world.bus.trouble = BusUnavailable("away")
+    async with world.running():
+        await until(lambda: world.parts.watch.known, "known")
+        await asyncio.sleep(0.05)
+        assert not world.bus.stored
+        world.bus.trouble = None
+        await world.until_told("running StatefulSet db")
+        world.parts.reconciler.forget_published()
+        await world.until_told("running StatefulSet db", "running StatefulSet db")
+
+
+async def test_the_owner_of_a_job_is_its_cron_job_and_a_foreign_job_is_its_own() -> None:
+    job = owned(workload("nightly-1", owner=("CronJob", "nightly", "uid-nightly")), "batch/v1")
+    other = ("StatefulSet", "Job", "uid-db")
+    world = World(
+        [
+            (CRON_JOBS, workload("nightly")),
+            (JOBS, job),
+            (PODS, owned(pod("nightly-1-x", owner=("Job", "nightly-1", "uid-nightly-1")), "batch/v1")),
+            (STATEFUL_SETS, workload("db")),
+            (PODS, owned(pod("volcano", owner=("Job", *other[1:])), "batch.volcano.sh/v1")),
+            (PODS, pod("bare")),
+        ]
+    )
+    async with world.running():
+        await until(lambda: len(world.bus.told) == 3, "three workloads")
+    assert sorted(world.bus.told) == ["running CronJob nightly", "running Job Job", "running Pod bare"]
+
+
+async def test_an_owner_that_cannot_be_read_is_the_controller_of_the_pod() -> None:
+    world = World(of_deployment(lambda owner: pod("hello-1-a", owner=owner)))
+    world.kube.answer_next(1, refused, when=lambda request: "replicasets" in request.path)
+    async with world.running():
+        await world.until_told("running ReplicaSet hello-1")
+
+
+async def test_events_of_a_pod_show_a_sandbox_that_fails_and_pods_that_work_are_not_read() -> None:
+    stuck = [pod(f"db-{number}", CREATING, owner=STATEFUL, node="n1") for number in range(9)]
+    world = World(
+        [
+            (STATEFUL_SETS, workload("db")),
+            *((PODS, item) for item in stuck),
+            (PODS, pod("well")),
+            *((EVENTS, sandbox("start shim: exec format error", name=item["metadata"]["name"])) for item in stuck),
+        ]
+    )
+    async with world.running():
+        await until(lambda: "failed StatefulSet db ShimNotExecutable" in world.bus.told, "its cause", 3.0)
+    read = {request.query["fieldSelector"] for request in world.reads("/events")}
+    assert len(read) <= 3, "the Events of a few pods"
+    assert not world.reads("/log")
+
+
+async def test_a_cause_waits_for_the_events_that_can_show_another_one() -> None:
+    pulling = pod("db-0", container(waiting("ImagePullBackOff", "Back-off pulling image")), owner=STATEFUL)
+    image = pulling["spec"]["containers"][0]["image"]
+    world = World(
+        [
+            (STATEFUL_SETS, workload("db")),
+            (PODS, pulling),
+            (EVENTS, event("Failed", f'Failed to pull image "{image}": not found', name="db-0")),
+        ]
+    )
+    async with world.running():
+        await world.until_told("failed StatefulSet db ImageNotFound")
+
+
+async def test_without_permission_for_events_the_objects_decide() -> None:
+    world = World([(STATEFUL_SETS, workload("db")), (PODS, pod("db-0", crashing(137), owner=STATEFUL))])
+    world.kube.answer_next(99, refused, when=lambda request: request.path.endswith("/events"))
+    async with world.running():
+        await world.until_told("failed StatefulSet db ShimError")
+
+
+async def test_no_warning_is_written_if_the_setting_disables_them() -> None:
+    world = World([(PODS, unscheduled("bare", selector={"zone": "none"}))], workload_warnings=False)
+    async with world.running():
+        await world.until_told("failed Pod bare NoNodeWithLabel")
+        await asyncio.sleep(0.05)
+    assert not world.warnings
+
+
+async def test_owners_that_fail_one_after_the_other_cause_no_storm_of_events() -> None:
+    world = World([])
+    async with world.running():
+        await until(lambda: world.parts.watch.known, "known")
+        for number in range(60):
+            world.kube.put(PODS, unscheduled(f"bare-{number}", selector={"zone": "none"}))
+            await asyncio.sleep(0.002)
+        await until(lambda: len(world.bus.stored) == 60, "each is published", 10.0)
+        assert len(world.warnings) == BURST
+        for number in range(60):
+            world.kube.remove(PODS, f"bare-{number}", SPACE)
+        await until(lambda: not world.parts.pods.controllers(), "gone")
+        await until(lambda: not world.parts.reconciler._members, "dropped")
+    assert all(isinstance(item, WasmWorkloadFailed) for item in world.bus.stored.values())
+
+
+async def test_hundreds_of_pending_pods_are_one_failure() -> None:
+    pending = [
+        (PODS, unscheduled(f"db-{number:03}", selector={"zone": "none"}, owner=STATEFUL)) for number in range(500)
+    ]
+    world = World([(STATEFUL_SETS, workload("db")), *pending], replace(SHORT, look=15.0))
+    async with world.running():
+        await until(lambda: bool(world.bus.stored), "published", 30.0)
+        await until(lambda: bool(world.warnings), "an Event")
+    [found] = world.bus.stored.values()
+    assert isinstance(found, WasmWorkloadFailed)
+    assert (found.failing, found.pods, found.reason) == (500, 500, "NoNodeWithLabel")
+    assert len(world.warnings) == 1
+    assert not world.reads("/events")
+
+
+async def test_pods_are_counted_by_handler_node_and_state_and_restarts_are_added() -> None:
+    world = World(
+        [
+            (STATEFUL_SETS, workload("db")),
+            (PODS, pod("db-0", owner=STATEFUL)),
+            (PODS, pod("db-1", crashing(137, "OOMKilled", restarts=4), owner=STATEFUL)),
+            (PODS, unscheduled("db-2", selector={"zone": "none"}, owner=STATEFUL)),
+        ]
+    )
+
+    def value(name: str, **labels: str) -> float | None:
+        labels = {"service": world.kube.telemetry.service, "handler": "spin", **labels}
+        return world.kube.telemetry.metrics.registry.get_sample_value(f"trellis_wasm_{name}", labels)
+
+    async with world.running():
+        await until(lambda: value("pods", node="n1", state="running") == 1, "running")
+        await until(lambda: value("pods", node="n1", state="failed") == 1, "failed")
+        await until(lambda: value("pods", node="", state="failed") == 1, "without a node")
+        world.change(pod("db-1", crashing(137, "OOMKilled", restarts=6)))
+        await until(lambda: value("pod_restarts_total") == 2, "restarts since the first list")
+        world.kube.remove(PODS, "db-2", SPACE)
+        await until(lambda: value("pods", node="", state="failed") is None, "the series ends")
+    assert value("pods", node="n1", state="running") is None
