@@ -113,6 +113,8 @@ bench: install ## Run all benchmarks and print the machine that they run on
 	@$(BIN)/python bench/rollout.py
 	@$(BIN)/python bench/hosts.py
 	@$(BIN)/python bench/v2.py
+	@$(BIN)/python bench/workloads.py
+	@$(BIN)/python bench/workload_events.py
 	@$(BIN)/python bench/reflect.py
 	@$(BIN)/python bench/applications.py
 	@$(BIN)/python bench/wadm_beside.py

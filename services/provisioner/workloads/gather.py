@@ -1,4 +1,4 @@
-"""What the decision about workloads depends on: RuntimeClasses, Nodes, Shims, and the causes of pods.
+"""Gathers the input of the decision about workloads: RuntimeClasses, Nodes, Shims, and the causes of pods.
 
 In: the cache of provisioner, pods, their Events. Out: the snapshot of ``trellis.wasm_pods``, and pods with their cause.
 Called by the reconciler of workloads. Invariants: a cause is the one of ``trellis explain`` without logs; it is not

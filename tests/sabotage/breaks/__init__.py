@@ -64,5 +64,6 @@ AREAS: Final[Mapping[str, tuple[Break, ...]]] = {
     "Display of wasmCloud v2": v2.DISPLAY,
     "Events of wasmCloud v2": v2.EVENTS,
     "Causes of Wasm pods": wasm_pods.CAUSES,
+    "Reports about workloads of Wasm pods": wasm_pods.REPORTS,
 }
 BREAKS: Final = tuple(item for breaks in AREAS.values() for item in breaks)

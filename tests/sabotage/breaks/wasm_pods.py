@@ -8,6 +8,8 @@ from sabotage.breaking import Break
 
 _PODS: Final = "tests/unit/wasm_pods/test_explain_pod.py"
 _OWNERS: Final = "tests/unit/wasm_pods/test_explain_owner.py"
+_WORKLOADS: Final = "tests/unit/provisioner/test_workloads.py"
+_DECISIONS: Final = "tests/unit/provisioner/test_workload_decide.py"
 _READING: Final = "tests/unit/wasm_pods/test_reading.py"
 _WORKLOADS: Final = "tests/unit/wasm_pods/test_workloads.py"
 _COMPOSING: Final = "tests/unit/read_model/test_composing_wasm.py"
@@ -156,5 +158,53 @@ CAUSES: Final = (
         "return all(status.synced or status.lacking for status in self._statuses.values())",
         "return bool(self._statuses)",
         f"{_COMPOSING}::test_nothing_is_concluded_before_each_kind_is_read",
+    ),
+)
+
+REPORTS: Final = (
+    Break(
+        "a cause counts before the Events of its pod were read",
+        "ADR 123, rule 5: a cause that Events can correct is not reported before they were read",
+        "provisioner",
+        "Gather._verdict",
+        "tentative = cause is not None and bool(pod.node) and not self.evidence.knows(pod)",
+        "tentative = False",
+        f"{_WORKLOADS}::test_a_cause_waits_for_the_events_that_can_show_another_one",
+    ),
+    Break(
+        "a container that crashes again has recovered",
+        "ADR 123, rule 6: all pods have worked for a while",
+        "provisioner",
+        "decide",
+        "if left > 0:",
+        "if left > 1e9:",
+        f"{_DECISIONS}::test_each_reason_is_published_once_until_the_workload_has_recovered",
+    ),
+    Break(
+        "a new leader does not read the published events",
+        "ADR 123, rule 6: the state is the result of the published events",
+        "provisioner",
+        "WorkloadReconciler._recall",
+        "published.note(event)",
+        "pass",
+        f"{_WORKLOADS}::test_a_new_leader_publishes_nothing_twice_and_writes_no_second_event",
+    ),
+    Break(
+        "each owner that fails gets an Event at once",
+        "ADR 123, rule 9: owners of a namespace share a limit per reason",
+        "provisioner",
+        "Warnings._is_due",
+        "if not limit.take(now):",
+        "if limit.take(now) and False:",
+        f"{_WORKLOADS}::test_owners_that_fail_one_after_the_other_cause_no_storm_of_events",
+    ),
+    Break(
+        "a Job of another API group has a CronJob",
+        "ADR 123, rule 3: the topmost known controller",
+        "provisioner",
+        "Owners._controller_of",
+        "resource = _OWNED.get((controller.api_version, controller.kind))",
+        "resource = {kind: res for (_, kind), res in _OWNED.items()}.get(controller.kind)",
+        f"{_WORKLOADS}::test_the_owner_of_a_job_is_its_cron_job_and_a_foreign_job_is_its_own",
     ),
 )

@@ -10,6 +10,8 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from provisioner.cache import Cache
 from provisioner.domain.shim_resources import view_runtime_class
 from provisioner.settings import Settings
@@ -20,6 +22,7 @@ from provisioner.workloads.wiring import Workloads
 from support.cluster.kube_world import until
 from support.wasm_pods.objects import (
     CREATING,
+    IMAGE,
     READY,
     SPACE,
     WORLD,
@@ -217,22 +220,21 @@ async def test_a_lost_bus_delays_events_and_a_new_stream_gets_them_again() -> No
         await world.until_told("running StatefulSet db", "running StatefulSet db")
 
 
-async def test_the_owner_of_a_job_is_its_cron_job_and_a_foreign_job_is_its_own() -> None:
+@pytest.mark.parametrize(
+    ("version", "owner"), [("batch/v1", "CronJob nightly"), ("batch.volcano.sh/v1alpha1", "Job nightly-1")]
+)
+async def test_the_owner_of_a_job_is_its_cron_job_and_a_foreign_job_is_its_own(version: str, owner: str) -> None:
     job = owned(workload("nightly-1", owner=("CronJob", "nightly", "uid-nightly")), "batch/v1")
-    other = ("StatefulSet", "Job", "uid-db")
-    world = World(
-        [
-            (CRON_JOBS, workload("nightly")),
-            (JOBS, job),
-            (PODS, owned(pod("nightly-1-x", owner=("Job", "nightly-1", "uid-nightly-1")), "batch/v1")),
-            (STATEFUL_SETS, workload("db")),
-            (PODS, owned(pod("volcano", owner=("Job", *other[1:])), "batch.volcano.sh/v1")),
-            (PODS, pod("bare")),
-        ]
-    )
+    made = owned(pod("nightly-1-x", owner=("Job", "nightly-1", "uid-nightly-1")), version)
+    world = World([(CRON_JOBS, workload("nightly")), (JOBS, job), (PODS, made)])
     async with world.running():
-        await until(lambda: len(world.bus.told) == 3, "three workloads")
-    assert sorted(world.bus.told) == ["running CronJob nightly", "running Job Job", "running Pod bare"]
+        await world.until_told(f"running {owner}")
+
+
+async def test_a_pod_without_controller_is_a_workload() -> None:
+    world = World([(PODS, pod("bare"))])
+    async with world.running():
+        await world.until_told("running Pod bare")
 
 
 async def test_an_owner_that_cannot_be_read_is_the_controller_of_the_pod() -> None:
@@ -260,17 +262,20 @@ async def test_events_of_a_pod_show_a_sandbox_that_fails_and_pods_that_work_are_
 
 
 async def test_a_cause_waits_for_the_events_that_can_show_another_one() -> None:
-    pulling = pod("db-0", container(waiting("ImagePullBackOff", "Back-off pulling image")), owner=STATEFUL)
-    image = pulling["spec"]["containers"][0]["image"]
+    back_off = container(waiting("ImagePullBackOff", "Back-off pulling image"))
+    pulling = [pod(f"db-{number}", back_off, owner=STATEFUL) for number in range(6)]
+    words = f'Failed to pull image "{IMAGE}": not found'
     world = World(
         [
             (STATEFUL_SETS, workload("db")),
-            (PODS, pulling),
-            (EVENTS, event("Failed", f'Failed to pull image "{image}": not found', name="db-0")),
+            *((PODS, item) for item in pulling),
+            *((EVENTS, event("Failed", words, name=item["metadata"]["name"])) for item in pulling),
         ]
     )
     async with world.running():
-        await world.until_told("failed StatefulSet db ImageNotFound")
+        await until(lambda: bool(world.bus.told), "published")
+        await asyncio.sleep(0.1)
+    assert world.bus.told == ["failed StatefulSet db ImageNotFound"], "no PullFailed of pods whose Events are not read"
 
 
 async def test_without_permission_for_events_the_objects_decide() -> None:
