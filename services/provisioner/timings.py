@@ -51,6 +51,8 @@ class WorkloadTimings:
 
     settle: float = 0.2
     """Period in which changes of pods are collected into one run."""
+    classes: float = 1.0
+    """Period in which changes of RuntimeClasses are collected into one list of pods."""
     look: float = 15.0
     """Interval in which pods that do not run are evaluated without a change: Nodes and Shims change their causes."""
     patience: float = 10.0

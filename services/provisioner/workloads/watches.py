@@ -25,13 +25,15 @@ from trellis.kube.resources import PODS
 class PodWatch:
     """The informer of pods. ``classes``: returns the present RuntimeClasses; ``on_change``: called after ``pods``.
 
-    ``on_known``: called when all pods are known, at first and after an interruption.
+    ``on_known``: called when all pods are known, at first and after an interruption. ``settle``: seconds in which
+    changes of Shims and RuntimeClasses are collected, because another set of them starts a list of all pods.
     """
 
     kube: Kube
     classes: Callable[[], frozenset[str]]
     on_change: Callable[[Change[WorkloadPod]], None]
     on_known: Callable[[], None]
+    settle: float
     pods: WorkloadPods = field(default_factory=WorkloadPods)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _informer: Informer[WorkloadPod] | None = None
@@ -53,6 +55,7 @@ class PodWatch:
             try:
                 while self.classes() == classes:
                     await self._changed.wait()
+                    await asyncio.sleep(self.settle)
                     self._changed.clear()
             finally:
                 watching.cancel()

@@ -40,7 +40,7 @@ class Workloads:
         kube: Kube = base.kube
         self._classes, self._cache, timings = classes, cache, cache.timings.workloads
         self.queue = KeyedQueue[str](workers=1, name="workloads", telemetry=base.telemetry)
-        self.watch = PodWatch(kube, self._provided, self._take, self.list_all)
+        self.watch = PodWatch(kube, self._provided, self._take, self.list_all, timings.classes)
         gather = Gather(cache, classes, classes_known, Evidence(kube, timings), timings)
         self._numbers = PodNumbers(base.telemetry, self._handler_of, gather.cause_of)
         self.reconciler = WorkloadReconciler(

@@ -18,7 +18,9 @@ from trellis.kube.resources import DEPLOYMENTS, EVENTS, JOBS, PODS
 
 pytestmark = pytest.mark.cluster
 
-QUICK = replace(SHORT, workloads=WorkloadTimings(settle=0.05, look=0.5, patience=2.0, steady=0.5, publish=0.2))
+QUICK = replace(
+    SHORT, workloads=WorkloadTimings(settle=0.05, classes=0.2, look=0.5, patience=2.0, steady=0.5, publish=0.2)
+)
 
 
 def pod_spec(shim: Shim, **spec: Any) -> Manifest:
@@ -77,7 +79,10 @@ async def test_workloads_are_reported_once_over_restarts(fleet: Fleet, shim: Shi
             made.create(
                 DEPLOYMENTS.path(fleet.system), deployment("sick", pod_spec(shim, nodeSelector={"zone": fleet.id}))
             )
-            job = {"metadata": {"name": "once"}, "spec": {"template": {"spec": pod_spec(shim, restartPolicy="Never")}}}
+            job: Manifest = {
+                "metadata": {"name": "once"},
+                "spec": {"template": {"spec": pod_spec(shim, restartPolicy="Never")}},
+            }
             job["spec"]["template"]["spec"]["nodeSelector"] = {"zone": "nowhere"}
             made.create(JOBS.path(fleet.system), job)
             made.create(

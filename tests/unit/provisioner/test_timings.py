@@ -35,6 +35,7 @@ def test_the_production_timings_are_these() -> None:
         "rollout_pods": {"settle": 10, "look": 5, "fresh": 4},
         "workloads": {
             "settle": 0.2,
+            "classes": 1,
             "look": 15,
             "patience": 10,
             "events_again": 30,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -14,6 +15,7 @@ from provisioner.workloads.pods import Controller, WorkloadPod
 from provisioner.workloads.watches import PodWatch
 from support.cluster.kube_world import until
 from support.wasm_pods.objects import SPACE, Manifest, crashing, kube_of, pod, runtime_class, shim, workload
+from trellis import names
 from trellis.kube.changes import Change, ChangeKind
 from trellis.kube.resources import PODS, STATEFUL_SETS, Resource
 from trellis.provisioning.shims import view_shim
@@ -28,7 +30,7 @@ class Seen:
     def __init__(self, *classes: str, objects: Sequence[tuple[Resource, Manifest]] = ()) -> None:
         self.kube = kube_of(*objects)
         self.classes, self.changes, self.known = frozenset(classes), list[Change[WorkloadPod]](), 0
-        self.watch = PodWatch(self.kube, lambda: self.classes, self.changes.append, self._on_known)
+        self.watch = PodWatch(self.kube, lambda: self.classes, self.changes.append, self._on_known, 0.01)
 
     def _on_known(self) -> None:
         self.known += 1
@@ -84,6 +86,8 @@ def test_classes_are_those_that_shims_name_and_those_with_their_handler() -> Non
     ]
     assert provided_classes([view_shim(shim())], classes) == {"mine", "spin-v2"}
     assert provided_classes([], classes) == frozenset()
+    canaries = replace(classes[0], labels=((names.LABEL_CANARY, "true"),))
+    assert provided_classes([view_shim(shim())], [canaries]) == {"spin-v2"}, "canaries are no workloads"
 
 
 async def test_only_pods_of_provided_classes_are_kept() -> None:

@@ -62,7 +62,15 @@ from trellis.telemetry import current_trace
 from trellis_dev.fakes.fake import status_reply
 
 SHORT = WorkloadTimings(
-    settle=0.01, look=0.05, patience=0.0, events_again=0.2, events_wait=0.02, steady=0.0, measure=0.0, publish=0.01
+    settle=0.01,
+    classes=0.01,
+    look=0.05,
+    patience=0.0,
+    events_again=0.2,
+    events_wait=0.02,
+    steady=0.0,
+    measure=0.0,
+    publish=0.01,
 )
 Objects = Sequence[tuple[Resource, Manifest]]
 STATEFUL = ("StatefulSet", "db", "uid-db")
