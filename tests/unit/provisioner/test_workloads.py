@@ -16,6 +16,7 @@ from provisioner.cache import Cache
 from provisioner.domain.shim_resources import view_runtime_class
 from provisioner.settings import Settings
 from provisioner.timings import Timings, WorkloadTimings
+from provisioner.workloads.evidence import RATE, Evidence, shown_pods
 from provisioner.workloads.reconciler import KEY
 from provisioner.workloads.warnings import BURST
 from provisioner.workloads.wiring import Workloads
@@ -33,6 +34,7 @@ from support.wasm_pods.objects import (
     kube_of,
     pod,
     sandbox,
+    spin_app,
     unscheduled,
     waiting,
     workload,
@@ -51,10 +53,12 @@ from trellis.kube.resources import (
     REPLICA_SETS,
     RUNTIME_CLASSES,
     SHIMS,
+    SPIN_APPS,
     STATEFUL_SETS,
     Resource,
 )
 from trellis.kube.transport import HttpRequest, Reply
+from trellis.limits.token_bucket import TokenBucket
 from trellis.provisioning.nodes_and_jobs import view_node
 from trellis.provisioning.shims import view_shim
 from trellis.runtime.run import Base
@@ -113,7 +117,7 @@ class World:
     """The parts as ``app`` wires them, over the objects of an API server, with a loop in place of the queue."""
 
     def __init__(self, objects: Objects, timings: WorkloadTimings = SHORT, **settings: Any) -> None:
-        self.kube = kube_of(*WORLD, *objects)
+        self.kube = kube_of(*WORLD, *objects, spinkube=True)
         self.bus, self.timings = SomeBus(), timings
         self.nodes = {found.name: found for found in map(view_node, self.kube.objects(NODES))}
         self.shims = {found.name: found for found in map(view_shim, self.kube.objects(SHIMS))}
@@ -237,6 +241,58 @@ async def test_the_owner_of_a_job_is_its_cron_job_and_a_foreign_job_is_its_own(v
     world = World([(CRON_JOBS, workload("nightly")), (JOBS, job), (PODS, made)])
     async with world.running():
         await world.until_told(f"running {owner}")
+
+
+async def test_the_owner_of_a_spin_application_is_the_spin_app() -> None:
+    deployment = owned(workload(owner=("SpinApp", "hello", "uid-app-hello")), "core.spinkube.dev/v1alpha1")
+    [_, *others] = of_deployment(lambda owner: pod("hello-1-a", owner=owner))
+    world = World([(SPIN_APPS, spin_app()), (DEPLOYMENTS, deployment), *others])
+    async with world.running():
+        await world.until_told("running SpinApp hello")
+        await asyncio.sleep(0.1)
+    assert len(world.reads("replicasets/")) == len(world.reads("deployments/")) == 1, "one read of each"
+
+
+async def test_the_first_span_of_the_trace_begins_with_the_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(of_deployment(lambda owner: pod("hello-1-a", crashing(137, "OOMKilled"), owner=owner)))
+    begin, begun = world.kube.telemetry.begin, list[tuple[str, int | None]]()
+
+    def noted(name: str, cause: str, *, start_ns: int | None = None, attributes: Any = None) -> Any:
+        begun.append((name, start_ns))
+        return begin(name, cause, start_ns=start_ns, attributes=attributes)
+
+    monkeypatch.setattr(world.kube.telemetry, "begin", noted)
+    async with world.running():
+        await world.until_told("failed Deployment hello OutOfMemory")
+        [found] = world.parts.pods.objects.values()
+        world.change(pod("hello-1-a", READY))
+        await world.until_told("failed Deployment hello OutOfMemory", "recovered Deployment hello")
+    assert begun == [("pod hello-1-a", int(found.created_at * 1e9))], "later events continue the trace"
+
+
+async def test_reads_of_events_have_a_rate_limit_and_bounded_memory() -> None:
+    world = World([])
+    evidence, view = Evidence(world.kube, SHORT), world.parts.pods.view
+    pods = [found for number in range(1100) if (found := view(pod(f"p-{number}", CREATING), {"spin-v2"})) is not None]
+    read = [await evidence.read(item) for item in pods[:50]]
+    assert sum(read) == len(world.reads("/events")) == 2 * RATE
+    evidence = Evidence(world.kube, SHORT, _limit=TokenBucket(0.0))
+    for item in pods:
+        assert await evidence.read(item)
+    assert evidence.knows(pods[-1])
+    assert not evidence.knows(pods[0]), "the first one was dropped"
+    evidence.forget(pods[-1])
+    assert not evidence.knows(pods[-1])
+
+
+def test_events_are_read_of_a_few_pods_on_different_nodes() -> None:
+    view = World([]).parts.pods.view
+    nodes = ("n1", "n1", "n1", "n2", "n3", "n4")
+    made = [view(pod(f"p-{number}", CREATING, node=node), {"spin-v2"}) for number, node in enumerate(nodes)]
+    pods = [item for item in made if item is not None]
+    assert [item.name for item in shown_pods(pods)] == ["p-0", "p-3", "p-4"]
+    assert [item.name for item in shown_pods(pods[:3])] == ["p-0", "p-1", "p-2"]
+    assert not shown_pods([replace(item, node="") for item in pods])
 
 
 async def test_a_pod_without_controller_is_a_workload() -> None:
