@@ -63,7 +63,7 @@ class Watches:
             timings=timings,
             objects=cache.applications,
         )
-        operators: dict[str, Controller | None] = {}
+        operators: dict[str, Controller] = {}
         self._operators = Informer(
             kube,
             DEPLOYMENTS,

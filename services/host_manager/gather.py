@@ -95,7 +95,7 @@ class Cache:
     budgets: dict[str, BudgetView] = field(default_factory=dict)
     deployments: dict[str, WorkloadView] = field(default_factory=dict)
     daemon_sets: dict[str, WorkloadView] = field(default_factory=dict)
-    operators: dict[str, Controller | None] = field(default_factory=dict)
+    operators: dict[str, Controller] = field(default_factory=dict)
     lattices: LatticeFollower = field(default_factory=lambda: LatticeFollower(lambda _: None))
     last_reads: dict[str, LastRead] = field(default_factory=dict)
     waiting: set[str] = field(default_factory=set)

@@ -75,7 +75,7 @@ class Watches:
             ),
         )
         # Required: without this watch, both controllers could be active.
-        self._operators: Informers[Controller | None] = Informers(
+        self._operators: Informers[Controller] = Informers(
             places,
             lambda place: Informer(kube, DEPLOYMENTS, view_operator, operator, place, objects=cache.operators),
         )

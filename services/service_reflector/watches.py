@@ -111,7 +111,7 @@ class Watches:
             timings=timings,
             objects=cache.routes,
         )
-        operators: dict[str, Controller | None] = {}
+        operators: dict[str, Controller] = {}
         self._operators = Informer(
             kube,
             DEPLOYMENTS,

@@ -29,15 +29,13 @@ def view_operator(deployment: Mapping[str, Any]) -> Controller | None:
 
 
 def on_operator(
-    known: Waiting, found: Mapping[str, Controller | None], list_all: Callable[[], None]
-) -> Callable[[Change[Controller | None]], None]:
-    """Return the handler of changes of Deployments; most Deployments run no such controller."""
+    known: Waiting, found: Mapping[str, Controller], list_all: Callable[[], None]
+) -> Callable[[Change[Controller]], None]:
+    """Return the handler of changes of Deployments that run such a controller."""
 
-    def handle(change: Change[Controller | None]) -> None:
-        if change.old is None and change.new is None:
-            return
+    def handle(_: Change[Controller]) -> None:
         before = known.controller
-        active = sorted((item for item in found.values() if item is not None), key=lambda item: item.place)
+        active = sorted(found.values(), key=lambda item: item.place)
         known.controller = active[0] if active else None
         if before == known.controller:
             return
