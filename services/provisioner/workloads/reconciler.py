@@ -147,9 +147,10 @@ class WorkloadReconciler:
             if not self.bus.connected.is_set():
                 raise BusUnavailable("the published events cannot be read")
             number, published = self.streams, Published()
+            there = {item.uid for item in self.watch.pods.controllers()}
             events: AsyncIterator[WasmWorkloadEventData] = self.bus.last_events(EVENTS)
             async for event in events:
-                published.note(event)
+                published.restore(event, there)
             for state in published.states.values():
                 self.warnings.note(state.uid, state.failing)
             self.published, self._recalled = published, number

@@ -185,7 +185,7 @@ REPORTS: Final = (
         "ADR 123, rule 6: the state is the result of the published events",
         "provisioner",
         "WorkloadReconciler._recall",
-        "published.note(event)",
+        "published.restore(event, there)",
         "pass",
         f"{_WORKLOADS}::test_a_new_leader_publishes_nothing_twice_and_writes_no_second_event",
     ),

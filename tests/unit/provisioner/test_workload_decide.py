@@ -118,3 +118,14 @@ def test_the_last_event_of_each_subject_restores_the_state() -> None:
             restored.note(event)
             restored.note(event)
     assert restored.states == told.published.states
+
+
+def test_former_owners_that_existed_for_one_run_are_not_restored() -> None:
+    restored, jobs = (
+        Published(),
+        [replace(JOB, kind="Job", name=f"run-{number}", uid=f"u{number}") for number in (1, 2)],
+    )
+    for owner in (OWNER, *jobs):
+        for event in decide(owner, [fails()], None, NOW, STEADY).events:
+            restored.restore(event, {"u2"})
+    assert set(restored.states) == {OWNER.key, jobs[1].key}

@@ -19,6 +19,8 @@ from trellis.events.wasm_workloads import (
 )
 
 EVENTS: Final = (WasmWorkloadRunning, WasmWorkloadFailed, WasmWorkloadRecovered)
+LASTING: Final = frozenset({"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "SpinApp", "CronJob"})
+"""Kinds of owners that get other pods after their last one. Other ones can be created each second."""
 Key = tuple[str, ...]
 """Namespace, kind and name of an owner."""
 
@@ -52,6 +54,14 @@ class Published:
                 self.states[key] = replace(former, failing=reasons, pods=pods)
             case _:
                 self.states[key] = State(event.uid, (), (event.pod_uid,))
+
+    def restore(self, event: WasmWorkloadEventData, controllers: Container[str]) -> None:
+        """Record an event of a former leader; ``controllers``: UIDs of those that have pods.
+
+        Events are stored for days. Those about owners that existed for one run are not needed once their pods are gone.
+        """
+        if event.kind in LASTING or event.uid in controllers:
+            self.note(event)
 
     def keep(self, present: Container[Key], now: float, seconds: float) -> None:
         """Drop the workloads that have had no pod for so many seconds.
