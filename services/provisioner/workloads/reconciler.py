@@ -103,6 +103,7 @@ class WorkloadReconciler:
             return self.timings.look
         now = time.monotonic()
         self._look(now)
+        self._measure(now)
         for uid in [uid for uid, at in self._later.items() if at <= now]:
             del self._later[uid]
             self._changed[uid] = None
@@ -118,7 +119,6 @@ class WorkloadReconciler:
         except BaseException:
             self._changed.update(dict.fromkeys(batch))
             raise
-        self._measure(now)
         if self._changed:
             return self.timings.settle
         return max(0.0, min([self.timings.measure, *(at - now for at in self._later.values())]))
@@ -157,11 +157,12 @@ class WorkloadReconciler:
             self.list_all()
 
     async def _evaluate(self, uids: Sequence[str]) -> None:
-        """Decide about the owners of the pods of these controllers.
+        """Decide about the owners of the pods of these controllers; Warning Events do not wait for the bus.
 
         Raises:
             BusUnavailable: an event is not stored; those before it are.
         """
+        unavailable: BusUnavailable | None = None
         owners: dict[Workload, None] = {}
         for uid in uids:
             if found := self.watch.pods.of_controller(uid):
@@ -177,12 +178,18 @@ class WorkloadReconciler:
                 snapshot = self.gather.snapshot()
                 observed = await self.gather.observe(snapshot, pods, now)
             decision = decide(owner, observed, self.published.states.get(owner.key), now, self.timings.steady)
-            for event in decision.events:
-                await self._publish(owner, event, pods)
+            for event in decision.events if unavailable is None else ():
+                try:
+                    await self._publish(owner, event, pods)
+                except BusUnavailable as error:
+                    unavailable = error
+                    break
             await self.warnings.warn(owner, observed)
             if decision.look_in is not None:
                 self._evaluate_in(owner, decision.look_in)
             await asyncio.sleep(0)
+        if unavailable is not None:
+            raise unavailable
 
     async def _read(self, owner: Workload, pods: Sequence[WorkloadPod], now: float) -> bool:
         """Read the Events that are due of pods that do not run; return whether any were read."""

@@ -219,6 +219,20 @@ async def test_a_new_leader_publishes_nothing_twice_and_writes_no_second_event()
     assert len(set(world.bus.traces)) == 1
 
 
+async def test_warnings_and_metrics_do_not_wait_for_the_bus() -> None:
+    sick = [(PODS, unscheduled(f"sick-{number}", selector={"zone": "none"})) for number in range(2)]
+    world = World(sick)
+    world.bus.trouble = BusUnavailable("away")
+    labels = {"service": world.kube.telemetry.service, "handler": "spin", "node": "", "state": "failed"}
+    read = world.kube.telemetry.metrics.registry.get_sample_value
+    async with world.running():
+        await until(lambda: len(world.warnings) == 2, "Events on both")
+        await until(lambda: read("trellis_wasm_pods", labels) == 2, "the metric")
+        assert not world.bus.stored
+        world.bus.trouble = None
+        await until(lambda: len(world.bus.stored) == 2, "published")
+
+
 async def test_a_lost_bus_delays_events_and_a_new_stream_gets_them_again() -> None:
     world = World([(STATEFUL_SETS, workload("db")), (PODS, pod("db-0", owner=STATEFUL))])
     world.bus.trouble = BusUnavailable("away")
