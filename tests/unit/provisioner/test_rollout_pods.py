@@ -16,7 +16,7 @@ from provisioner.rollout_apply import RolloutEffects
 from provisioner.rollout_pods import RolloutPods
 from provisioner.settings import Settings
 from provisioner.shim_gather import ShimGather
-from provisioner.timings import Timings, RolloutPodTimings
+from provisioner.timings import RolloutPodTimings, Timings
 from support.suite.naming import lacking
 from support.wasm_pods import objects
 from trellis.bus.bus import Bus
