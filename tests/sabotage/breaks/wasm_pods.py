@@ -8,7 +8,7 @@ from sabotage.breaking import Break
 
 _PODS: Final = "tests/unit/wasm_pods/test_explain_pod.py"
 _OWNERS: Final = "tests/unit/wasm_pods/test_explain_owner.py"
-_WORKLOADS: Final = "tests/unit/provisioner/test_workloads.py"
+_REPORTED: Final = "tests/unit/provisioner/test_workloads.py"
 _DECISIONS: Final = "tests/unit/provisioner/test_workload_decide.py"
 _READING: Final = "tests/unit/wasm_pods/test_reading.py"
 _WORKLOADS: Final = "tests/unit/wasm_pods/test_workloads.py"
@@ -169,7 +169,7 @@ REPORTS: Final = (
         "Gather._verdict",
         "tentative = cause is not None and bool(pod.node) and not self.evidence.knows(pod)",
         "tentative = False",
-        f"{_WORKLOADS}::test_a_cause_waits_for_the_events_that_can_show_another_one",
+        f"{_REPORTED}::test_a_cause_waits_for_the_events_that_can_show_another_one",
     ),
     Break(
         "a container that crashes again has recovered",
@@ -187,7 +187,7 @@ REPORTS: Final = (
         "WorkloadReconciler._recall",
         "published.restore(event, there)",
         "pass",
-        f"{_WORKLOADS}::test_a_new_leader_publishes_nothing_twice_and_writes_no_second_event",
+        f"{_REPORTED}::test_a_new_leader_publishes_nothing_twice_and_writes_no_second_event",
     ),
     Break(
         "each owner that fails gets an Event at once",
@@ -196,7 +196,7 @@ REPORTS: Final = (
         "Warnings._is_due",
         "if not limit.take(now):",
         "if limit.take(now) and False:",
-        f"{_WORKLOADS}::test_owners_that_fail_one_after_the_other_cause_no_storm_of_events",
+        f"{_REPORTED}::test_owners_that_fail_one_after_the_other_cause_no_storm_of_events",
     ),
     Break(
         "a Job of another API group has a CronJob",
@@ -205,6 +205,6 @@ REPORTS: Final = (
         "Owners._controller_of",
         "resource = _OWNED.get((controller.api_version, controller.kind))",
         "resource = {kind: res for (_, kind), res in _OWNED.items()}.get(controller.kind)",
-        f"{_WORKLOADS}::test_the_owner_of_a_job_is_its_cron_job_and_a_foreign_job_is_its_own",
+        f"{_REPORTED}::test_the_owner_of_a_job_is_its_cron_job_and_a_foreign_job_is_its_own",
     ),
 )

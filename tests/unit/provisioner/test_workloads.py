@@ -150,7 +150,7 @@ class World:
             assert all(isinstance(item, asyncio.CancelledError) for item in done), done
 
     async def until_told(self, *wanted: str) -> None:
-        await until(lambda: self.bus.told == [*wanted], f"{wanted}, not {self.bus.told}", 3.0)
+        await until(lambda: self.bus.told == [*wanted], f"{wanted}, not {self.bus.told}")
 
     @property
     def warnings(self) -> list[tuple[str, str, str]]:
@@ -333,7 +333,7 @@ async def test_events_of_a_pod_show_a_sandbox_that_fails_and_pods_that_work_are_
         ]
     )
     async with world.running():
-        await until(lambda: "failed StatefulSet db ShimNotExecutable" in world.bus.told, "its cause", 3.0)
+        await until(lambda: "failed StatefulSet db ShimNotExecutable" in world.bus.told, "its cause")
     read = {request.query["fieldSelector"] for request in world.reads("/events")}
     assert len(read) <= 3, "the Events of a few pods"
     assert not world.reads("/log")
