@@ -329,7 +329,10 @@ async def test_events_of_a_pod_show_a_sandbox_that_fails_and_pods_that_work_are_
             (STATEFUL_SETS, workload("db")),
             *((PODS, item) for item in stuck),
             (PODS, pod("well")),
-            *((EVENTS, sandbox("start shim: exec format error", name=item["metadata"]["name"])) for item in stuck),
+            *(
+                (EVENTS, sandbox("failed to start shim: exec format error", name=item["metadata"]["name"]))
+                for item in stuck
+            ),
         ]
     )
     async with world.running():
