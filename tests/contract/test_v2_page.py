@@ -1,4 +1,4 @@
-"""What docs/v2.md shows is so: permissions are those that are used, settings exist, reasons are complete."""
+"""The pages about wasmCloud v2 agree with the code: permissions are those that are used, settings exist, reasons are complete."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from trellis_cli.common.objects import KINDS
 from trellis_cli.common.settings import ClientSettings
 from trellis_cli.v2.receive import duration, subjects
 
-PAGE = (Path(__file__).parents[2] / "docs/v2.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = "\n".join(path.read_text(encoding="utf-8") for path in [DOCS / "v2.md", *sorted((DOCS / "v2").glob("*.md"))])
 LINES = sorted(set(re.findall(r"(?:^|`)trellis ((?:status|explain|top)[^`#\n]*)", PAGE, re.MULTILINE)))
 
 
@@ -92,7 +93,7 @@ def test_every_option_and_setting_of_the_page_exists_and_none_is_left_out() -> N
 
 
 def test_every_reason_has_a_meaning() -> None:
-    table = PAGE.partition("\n## Reasons\n")[2].partition("\n## ")[0]
+    table = (DOCS / "v2/reasons.md").read_text(encoding="utf-8")
     rows = [line.split("|") for line in table.splitlines() if line.startswith("| `")]
     listed = {name for _, names, *_ in rows for name in re.findall(r"`(\w+)`", names)}
     assert listed == {reason.value for reason in Reason}

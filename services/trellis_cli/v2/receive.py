@@ -26,7 +26,7 @@ _CHECK_CA: Final = "use a URL and a CA (TRELLIS_V2_NATS_CA_FILE) that fit the ce
 
 
 def subjects(*, replies: bool) -> tuple[str, ...]:
-    """Return the subjects that are subscribed to; docs/v2.md has the permissions for them."""
+    """Return the subjects that are subscribed to; docs/v2/permissions.md has the permissions for them."""
     return (HEARTBEAT_SUBJECT, REPLY_SUBJECT) if replies else (HEARTBEAT_SUBJECT,)
 
 

@@ -47,7 +47,7 @@ RESOURCES: Final = {
     Part.SLICES: ENDPOINT_SLICES,
     Part.PODS: PODS,
 }
-"""Everything that is listed; docs/v2.md has the permissions for it."""
+"""Everything that is listed; docs/v2/permissions.md has the permissions for it."""
 _SELECTORS: Final = {Part.SLICES: SLICE_SELECTOR, Part.PODS: POD_SELECTOR}
 _IN_ONE_NAMESPACE: Final = frozenset({Part.SERVICES, Part.SLICES})
 """Parts that concern only objects of their own namespace."""
