@@ -31,8 +31,10 @@ from trellis.kube.resources import (
     WORKLOADS,
     Resource,
 )
+from trellis.read_model.reading.explained_pods import RESOURCES
 
 _ROLLOUT: Final = "rollout"
+_WASM_WORKLOAD: Final = "wasm_workload"
 _KINDS: Final[Mapping[str, tuple[Resource, str]]] = {
     "node": (NODES, "node"),
     "provision": (NODES, "node"),
@@ -54,10 +56,12 @@ _OWNERS: Final[Mapping[str, tuple[Resource, str]]] = {
     "Workload": _KINDS["workload"],
 }
 """Owners of failed Workloads of wasmCloud v2, by the kind in the key of the event."""
+_OF_PODS: Final = {resource.kind: (resource, kind) for kind, resource in RESOURCES.items()}
+"""Owners of Wasm pods, by the kind in the key of the event."""
 OF_OBJECTS: Final = (
     *dict.fromkeys(
         right_to(resource, "", "")
-        for resource in (SHIMS, WORKLOAD_REPLICA_SETS, *(item for item, _ in _KINDS.values()))
+        for resource in (SHIMS, WORKLOAD_REPLICA_SETS, *(item for item, _ in (*_KINDS.values(), *_OF_PODS.values())))
     ),
     MESSAGES,
 )
@@ -109,6 +113,9 @@ def _about(noun: str, key: tuple[str, ...], fields: Mapping[str, Any]) -> About:
         shim = _text(fields.get("shim"))
         return About(right_to(SHIMS, "", shim), "shim", "", shim) if shim else About(MESSAGES)
     found = _KINDS.get(noun)
+    if noun == _WASM_WORKLOAD and len(key) > 2:
+        namespace, owner_kind, name, *_ = key
+        found, key = _OF_PODS.get(owner_kind), (namespace, name)
     if found is None or not all(key):
         return About(MESSAGES, lattice=lattice)
     resource, kind = found

@@ -18,6 +18,7 @@ from trellis.bus.streams.tail import Selection, TailedEvent, Tally, replay
 from trellis.config.settings import SettingsError
 from trellis.events.subjects import EVENT_SPECS, escape, pattern_filter
 from trellis.installer_api.redaction import redact_url
+from trellis.read_model.reading.explained_pods import RESOURCES
 from trellis.read_model.reading.traces import JaegerError, ask_jaeger
 from trellis.read_model.traces.span_tree import document_of
 from trellis.read_model.traces.spans import ReadSpan
@@ -32,6 +33,7 @@ from trellis_cli.common.settings import ClientSettings, client_settings
 from trellis_cli.events import ClusterOption, NatsOption
 from trellis_cli.trace.views import notes, summary, table_of
 
+_WASM_WORKLOAD: Final = "wasm_workload"
 KINDS: Final = {
     "node": ("node", "provision"),
     "hostgroup": ("hosts",),
@@ -44,6 +46,7 @@ KINDS: Final = {
     "workload": ("workload",),
     "whost": ("wasm_host",),
     "artifact": ("artifact",),
+    **dict.fromkeys(RESOURCES, (_WASM_WORKLOAD,)),
 }
 """Kinds that events are about, and the nouns of their events."""
 _TRACE_ID = re.compile(r"[0-9a-f]{8,32}")
@@ -152,9 +155,9 @@ async def _last_of(read: Read, wanted: ObjectName, cluster: str | None) -> str:
     """Return the id of the trace of the last event about an object."""
     found: list[TailedEvent] = []
     for noun in KINDS[wanted.kind]:
-        pattern = pattern_of(noun, wanted.name, wanted.namespace)
-        selection = Selection(pattern=pattern_filter(pattern, cluster), last=1)
-        found += [event async for event in read(selection)]
+        for pattern in patterns_of(noun, wanted):
+            selection = Selection(pattern=pattern_filter(pattern, cluster), last=1)
+            found += [event async for event in read(selection)]
     newest = max((event for event in found if event.trace_id), key=lambda event: event.sequence, default=None)
     if newest is None:
         where = f" in namespace {wanted.namespace}" if wanted.namespace else ""
@@ -165,11 +168,17 @@ async def _last_of(read: Read, wanted: ObjectName, cluster: str | None) -> str:
     return newest.trace_id
 
 
-def pattern_of(noun: str, name: str, namespace: str | None) -> str:
-    """Return the pattern of all events about an object: ``<noun>.*.<key…>``."""
+def patterns_of(noun: str, wanted: ObjectName) -> list[str]:
+    """Return the patterns of all events about an object: ``<noun>.*.<key…>``.
+
+    The key of an event about Wasm pods has the kind of their owner, and that of a failure the reason at its end.
+    """
+    namespace = escape(wanted.namespace) if wanted.namespace else _ANY
+    if noun == _WASM_WORKLOAD:
+        named = ".".join((noun, _ANY, namespace, RESOURCES[wanted.kind].kind, escape(wanted.name)))
+        return [named, f"{named}.{_ANY}"]
     fields = next(spec.key_fields for spec in EVENT_SPECS if spec.model.noun == noun)
-    before = [escape(namespace) if namespace else _ANY] * (len(fields) - 1)
-    return ".".join((noun, _ANY, *before, escape(name)))
+    return [".".join((noun, _ANY, *[namespace] * (len(fields) - 1), escape(wanted.name)))]
 
 
 def _show(trace_id: str, spans: list[ReadSpan], output: Format) -> None:

@@ -67,7 +67,8 @@ def test_a_message_without_an_object_is_visible_to_viewers_of_such_messages(subj
 
 def test_every_event_names_an_object() -> None:
     for spec in EVENT_SPECS:
-        key = ".".join("Workload" if field == "owner_kind" else "x" for field in spec.key_fields)
+        kinds = {"owner_kind": "Workload", "kind": "Deployment"}
+        key = ".".join(kinds.get(field, "x") for field in spec.key_fields)
         data: dict[str, Any] = {"shim": "spin"} if spec.model.noun == "rollout" else {}
         about = about_event(event_of(stored(f"trellis.evt.c.{spec.tokens}.{key}", data)))
         assert about.right != MESSAGES, spec.tokens

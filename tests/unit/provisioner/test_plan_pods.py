@@ -166,12 +166,15 @@ def test_resume_continues_with_the_pods_as_they_are() -> None:
 
 def test_a_repeated_attempt_keeps_the_first_record() -> None:
     cluster = Cluster("a", "b")
+    works = pod("a", name="web-2")
+    cluster.pods = [works, *(cluster.pods or ())]
     cluster.step()
     before = cluster.ledger.workloads["spin"].baselines["uid-a"]
     entry = cluster.ledger.entries["uid-a"]
     failure = f"{entry.digest}/1/{int(cluster.now)}"
     cluster.nodes["a"] = replace(cluster.nodes["a"], failed_attempt=failure, failure="x", marked_uid="uid-a")
     cluster.change("a", **BROKEN)
+    cluster.pods = [works, *cluster.pods[1:]]
     cluster.step()
     assert cluster.in_progress() == []  # and b does not begin
     cluster.step(400.0)

@@ -16,7 +16,8 @@ from trellis.events.subjects import EVENT_SPECS, pattern_filter
 from trellis.read_model.traces.span_tree import document_of
 from trellis.read_model.traces.spans import ReadSpan, SpanLink, TraceDataError, missing_parents, read_spans
 from trellis_cli.common.errors import CommandError
-from trellis_cli.trace.command import KINDS, pattern_of, read_argument, whole_id
+from trellis_cli.common.objects import ObjectName
+from trellis_cli.trace.command import KINDS, patterns_of, read_argument, whole_id
 from trellis_cli.trace.views import notes, summary, table_of
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -149,17 +150,23 @@ def test_a_trace_without_spans_is_an_empty_table() -> None:
 
 
 @pytest.mark.parametrize(
-    ("noun", "name", "namespace", "pattern"),
+    ("noun", "wanted", "patterns"),
     [
-        ("node", "node-1.example", None, "node.*.node-1=2Eexample"),
-        ("provision", "node-1", "ignored", "provision.*.node-1"),
-        ("application", "shop", None, "application.*.*.shop"),
-        ("application", "shop", "team-a", "application.*.team-a.shop"),
+        ("node", ObjectName("node", "node-1.example"), ["node.*.node-1=2Eexample"]),
+        ("provision", ObjectName("node", "node-1", "ignored"), ["provision.*.node-1"]),
+        ("application", ObjectName("application", "shop"), ["application.*.*.shop"]),
+        ("application", ObjectName("application", "shop", "team-a"), ["application.*.team-a.shop"]),
+        (
+            "wasm_workload",
+            ObjectName("deployment", "shop", "team-a"),
+            ["wasm_workload.*.team-a.Deployment.shop", "wasm_workload.*.team-a.Deployment.shop.*"],
+        ),
     ],
 )
-def test_an_objects_events_have_a_pattern(noun: str, name: str, namespace: str | None, pattern: str) -> None:
-    assert pattern_of(noun, name, namespace) == pattern
-    assert Selection(pattern=pattern_filter(pattern, "c1")).filter == f"trellis.evt.c1.{pattern}"
+def test_an_objects_events_have_patterns(noun: str, wanted: ObjectName, patterns: list[str]) -> None:
+    assert patterns_of(noun, wanted) == patterns
+    for pattern in patterns:
+        assert Selection(pattern=pattern_filter(pattern, "c1")).filter == f"trellis.evt.c1.{pattern}"
 
 
 def test_every_noun_of_an_event_about_an_object_has_a_kind() -> None:
