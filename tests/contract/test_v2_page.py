@@ -1,4 +1,4 @@
-"""The pages about wasmCloud v2 agree with the code: permissions are those that are used, settings exist, reasons are complete."""
+"""The pages about wasmCloud v2 agree with the code: its permissions are used, settings exist, reasons are complete."""
 
 from __future__ import annotations
 
