@@ -132,13 +132,15 @@ class V2Reconciler:
 
     def _report_operator(self, cluster: Cluster) -> None:
         """Log once that the operator does not work, and once that it does again."""
-        judgement, former, silent = cluster.operator, self.cache.working, silent_namespaces(cluster)
-        working = _WORKING[judgement.state]
+        former, silent = self.cache.working, silent_namespaces(cluster)
+        states = [part.operator.state for part in cluster.parts]
+        found = {_WORKING[state] for state in states}
+        working = 0.0 if 0.0 in found else min(found)
         self.cache.working = 0.0 if working == 1.0 and silent else working
         if self.cache.working == 0.0 and former != 0.0:
             _log.warning(
                 "runtime-operator does not record heartbeats, missing ones are not published",
-                state=judgement.state.value,
+                state=", ".join(state.value for state in states),
                 namespaces=sorted(silent),
                 hosts=len(cluster.hosts),
             )

@@ -31,7 +31,7 @@ def v2_part(snapshot: Snapshot) -> Part:
     Kinds that this account cannot read are ``unread``.
     """
     cluster = Cluster(snapshot)
-    operator = [line for line in operator_lines(cluster) if line.trouble]
+    operator = [line for part in cluster.parts for line in operator_lines(part) if line.trouble]
     common = {line.reason for line in operator}
     groups = cluster.host_groups
     lines = {

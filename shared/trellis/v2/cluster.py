@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from trellis.v2.clock import operator_lead
 from trellis.v2.deployments import ArtifactView, DeploymentView, ReplicaSetView
@@ -18,7 +18,8 @@ from trellis.v2.host_groups import HostGroup, host_groups
 from trellis.v2.host_messages import LastHeartbeat
 from trellis.v2.hosts import HostView
 from trellis.v2.messages import HostHeartbeat, WorkloadStatus
-from trellis.v2.operator import Judgement, judge
+from trellis.v2.operator import Judgement, joint, judge
+from trellis.v2.operators import Operators, part_of, view_operators
 from trellis.v2.pods import HostPod
 from trellis.v2.routes import RoutedService, RouteSlice
 from trellis.v2.silence import Silence, attribute
@@ -30,11 +31,46 @@ K = TypeVar("K")
 
 
 class Cluster:
-    """Lookups in a snapshot; each is computed once."""
+    """Lookups in a snapshot; each is computed once. ``place``: namespace of the operator if it is one of several.
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    Of several operators, each object is to be judged in the cluster of its own one: ``within``, ``of_namespace``,
+    ``of_workload``.
+    """
+
+    def __init__(self, snapshot: Snapshot, place: str = "") -> None:
         self.snapshot = snapshot
+        self.place: Final = place
         self._computed: dict[Hashable, Any] = {}
+
+    @cached_property
+    def operators(self) -> Operators:
+        """The operators by the namespaces of their Hosts."""
+        return view_operators(self.snapshot)
+
+    @property
+    def several(self) -> bool:
+        """True if this is the cluster of several operators."""
+        return len(self.operators.places) > 1
+
+    @property
+    def parts(self) -> list[Cluster]:
+        """The clusters of the operators, by the namespaces of their Hosts; this one if there are no several."""
+        return [self.within(place) for place in self.operators.places] if self.several else [self]
+
+    def within(self, place: str) -> Cluster:
+        """Return the cluster of the operator of a namespace of Hosts; this one if there are no several, or no such."""
+        if not self.several or place not in self.operators.places:
+            return self
+        return self.once(("within", place), lambda: Cluster(part_of(self.snapshot, self.operators, place), place))
+
+    def of_namespace(self, namespace: str) -> Cluster:
+        """Return the cluster of the operator that owns a namespace; this one if it is not known."""
+        return self.within(self.operators.owner(namespace))
+
+    def of_workload(self, workload: WorkloadView) -> Cluster:
+        """Return the cluster of the operator that placed a Workload, or that owns its namespace."""
+        place = self.operators.hosts.get(workload.host_id) if self.several else None
+        return self.of_namespace(workload.meta.namespace) if place is None else self.within(place)
 
     def once(self, key: Hashable, compute: Callable[[], V]) -> V:
         """Return a value that many objects have in common; only the first call with a key computes it."""
@@ -65,7 +101,9 @@ class Cluster:
 
     @cached_property
     def operator(self) -> Judgement:
-        """State of the operator."""
+        """State of the operator; of several ones, the state that they have in common."""
+        if self.several:
+            return joint([part.operator for part in self.parts])
         seen: dict[str, float] = {}
         for host in self.hosts:
             if (time := self._recorded(host)) is not None:
@@ -75,6 +113,8 @@ class Cluster:
     @cached_property
     def clock_lead(self) -> float:
         """Seconds that the clock of the operator is ahead of that of the API server; 0 if no difference is known."""
+        if self.several:
+            return 0.0
         return operator_lead(self.hosts, self.snapshot.now, self.snapshot.timings)
 
     @cached_property
@@ -257,6 +297,8 @@ class Cluster:
 
         One that the operator recorded meanwhile shows that the host sent it, on another NATS or account.
         """
+        if (own := self.within(host.meta.namespace)) is not self:
+            return own.missed(host)
         messages, timings = self.snapshot.messages, self.snapshot.timings
         least = timings.heartbeat + timings.slack
         return (
@@ -282,6 +324,8 @@ class Cluster:
 
     def silence(self, host: HostView) -> Silence:
         """Return whose silence the missing heartbeat of a host is."""
+        if (own := self.within(host.meta.namespace)) is not self:
+            return own.silence(host)
         if not self.silent(host):
             return Silence.NONE
         if self.without_process(host):
@@ -316,7 +360,7 @@ class Cluster:
         return recorded is not None and not self.older(recorded, seconds - self.snapshot.timings.slack)
 
     def _recorded(self, host: HostView) -> float | None:
-        return self.by_server(host.last_seen)
+        return self.within(host.meta.namespace).by_server(host.last_seen)
 
     def by_server(self, time: float | None) -> float | None:
         """Return a time that the operator wrote by the clock of the API server, as all other times; Unix seconds."""

@@ -7,7 +7,7 @@ second, and deletes a Host two minutes after its last one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -74,6 +74,17 @@ def judge(snapshot: Snapshot, seen: Mapping[str, float], silent: bool) -> Judgem
     if age > timings.expired:
         return Judgement(State.UNAVAILABLE, age=age)
     return Judgement(State.HEARTBEATS_MISSING if silent else State.UNKNOWN, age=age)
+
+
+def joint(found: Sequence[Judgement]) -> Judgement:
+    """Return the state that several operators have in common, UNKNOWN if they have different ones.
+
+    It is that of an object whose operator is not known.
+    """
+    if len({item.state for item in found}) != 1:
+        return Judgement(State.UNKNOWN)
+    ages = [item.age for item in found if item.age is not None]
+    return Judgement(found[0].state, sum(item.hosts for item in found), min(ages, default=None))
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,15 @@ CAUSES: Final = (
         "tests/unit/v2/test_explain_evidence.py::test_a_changed_template_that_the_operator_did_not_act_on",
     ),
     Break(
+        "an operator is judged by the Hosts of all operators",
+        "ADR 117, rule 7: an object is judged with the parts of its own operator only",
+        "trellis",
+        "part_of",
+        "hosts=[host for host in snapshot.hosts if host.meta.namespace == place],",
+        "hosts=[host for host in snapshot.hosts],",
+        "tests/unit/v2/test_explain_operators.py::test_an_operator_that_does_not_work_is_no_problem_of_the_other_one",
+    ),
+    Break(
         "a timeout of one host is an operator without NATS",
         "ADR 117, rule 1: requests to two hosts or more timed out",
         "trellis",

@@ -45,12 +45,12 @@ def deployment_events(
                 failed = published.failures.get(_owner(deployment), ())
                 yield from _degraded(cluster, deployment, former, verdict, failed)
         elif verdict.health is Health.SUSPENDED or (
-            verdict.health is Health.HEALTHY and _conditions_count(cluster, former)
+            verdict.health is Health.HEALTHY and _conditions_count(cluster, deployment.meta.namespace, former)
         ):
             yield from _ready(cluster, deployment, former)
 
 
-def _conditions_count(cluster: Cluster, former: DeploymentState) -> bool:
+def _conditions_count(cluster: Cluster, namespace: str, former: DeploymentState) -> bool:
     """Return whether conditions that are True are the current state: only an operator that works updates them.
 
     Without the Hosts, as in configured namespaces, its state is unknown. Then conditions that changed from False are
@@ -58,7 +58,7 @@ def _conditions_count(cluster: Cluster, former: DeploymentState) -> bool:
     """
     if not cluster.snapshot.knows(Part.HOSTS):
         return former.reason not in BY_SILENCE
-    return cluster.operator.state is State.WORKING
+    return cluster.of_namespace(namespace).operator.state is State.WORKING
 
 
 def _owner(deployment: DeploymentView) -> Owner:

@@ -44,10 +44,13 @@ class Trust:
 
     def next(self, cluster: Cluster) -> Trust:
         """Return the value for a later state of the cluster."""
-        if cluster.operator.state is not State.WORKING:
-            return Trust()
         now, silent = cluster.snapshot.now, silent_namespaces(cluster)
-        return Trust({place: self.since.get(place, now) for place in newest_heartbeats(cluster) if place not in silent})
+        working = (
+            place
+            for place in newest_heartbeats(cluster)
+            if place not in silent and cluster.within(place).operator.state is State.WORKING
+        )
+        return Trust({place: self.since.get(place, now) for place in working})
 
 
 def newest_heartbeats(cluster: Cluster) -> dict[str, float]:

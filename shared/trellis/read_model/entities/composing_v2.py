@@ -177,7 +177,7 @@ class V2Composer:
         """Return the ids to evaluate: changed, dependent on a change, and those whose turn it is."""
         dirty, self._dirty = self._dirty, set()
         every, self._pods_changed = self._pods_changed, False
-        common = (_operator(cluster, now), cluster.snapshot.unread, cluster.snapshot.messages is None)
+        common = (_operators(cluster, now), cluster.snapshot.unread, cluster.snapshot.messages is None)
         if common != self._common:
             self._common = common
             every = True
@@ -186,7 +186,7 @@ class V2Composer:
         dirty |= {of_key(HOST, key) for key in hosts.keys}
         for id_ in hosts.ids:
             dirty |= {of_key(WORKLOAD, item.meta.key) for item in cluster.workloads_on(id_)}
-        starting = [item.meta.key for item in cluster.starting]
+        starting = [item.meta.key for part in cluster.parts for item in part.starting]
         if every:
             dirty |= {of_key(HOST, key) for key in self._views[Part.HOSTS]}
         if every or hosts.ids or starting != self._starting:
@@ -267,6 +267,13 @@ class _ChangedHosts:
 def _urgency(id_: str) -> tuple[bool, str]:
     """Return the order of evaluations: Workloads, which are the most, are the last."""
     return id_.startswith(f"{WORKLOAD}/"), id_
+
+
+def _operators(cluster: Cluster, now: float) -> object:
+    """Return the states of all operators, and the namespaces that they own; of one operator, its state only."""
+    if not cluster.several:
+        return _operator(cluster, now)
+    return [(part.place, _operator(part, now)) for part in cluster.parts], cluster.operators.namespaces
 
 
 def _operator(cluster: Cluster, now: float) -> object:

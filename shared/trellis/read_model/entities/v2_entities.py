@@ -52,6 +52,7 @@ def v2_host_group_entity(cluster: Cluster, group: HostGroup) -> Entity:
 
 def v2_host_entity(cluster: Cluster, host: HostView) -> Entity:
     """Return a host; ``heartbeat``: whether one was received lately, None if no NATS is configured or readable."""
+    cluster = cluster.within(host.meta.namespace)
     messages = cluster.snapshot.messages
     beat = cluster.description(host.id)
     listens = messages is not None and not messages.error

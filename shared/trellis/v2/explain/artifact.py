@@ -48,6 +48,7 @@ def artifact_cause(cluster: Cluster, artifact: ArtifactView) -> Line | None:
 
 
 def _chain(cluster: Cluster, artifact: ArtifactView) -> Iterator[Line]:
+    cluster = cluster.of_namespace(artifact.meta.namespace)
     yield Line("artifact", f"{artifact.meta.key}, image {artifact.image or 'none'}", well=True)
     users = [
         item.meta.name

@@ -63,6 +63,7 @@ def _verdict(deployment: DeploymentView, chain: Sequence[Line]) -> Verdict:
 
 def _chain(cluster: Cluster, deployment: DeploymentView) -> Iterator[Line]:
     meta = deployment.meta
+    cluster = cluster.of_namespace(meta.namespace)
     current = current_replica_set(cluster, deployment)
     yield Line(
         "deployment", f"{meta.key}, replicas: {deployment.replicas}, current: {deployment.current or 'none'}", well=True

@@ -31,7 +31,7 @@ _GIB: Final = 2**30
 
 def explain_host(snapshot: Snapshot, host: HostView, beside: Beside) -> Explanation:
     """Return the page of a Host."""
-    cluster = Cluster(snapshot)
+    cluster = Cluster(snapshot).within(host.meta.namespace)
     chain = [*_chain(cluster, host)]
     lines = [*chain, *_failed(cluster, host), _details(cluster, host)]
     return SUBJECT.page(manifest_of(host.meta), lines, beside, verdict_with_operator(chain))
@@ -48,6 +48,7 @@ def host_cause(cluster: Cluster, host: HostView) -> Line | None:
 
 
 def _chain(cluster: Cluster, host: HostView) -> Iterator[Line]:
+    cluster = cluster.within(host.meta.namespace)
     meta = host.meta
     where = f"{host.address or 'no address'}:{host.port or 'no port'}"
     text = f"{meta.key}, ID {host.id or 'unknown'}, {where}, environment {host.environment or 'none'}"

@@ -30,7 +30,7 @@ SUBJECT: Final = Subject("host group", "whostgroup", f"kubectl get pods -A -L {P
 
 def explain_host_group(snapshot: Snapshot, group: HostGroup, beside: Beside) -> Explanation:
     """Return the page of a host group."""
-    cluster = Cluster(snapshot)
+    cluster = Cluster(snapshot).within(group.namespace)
     chain = [*_chain(cluster, group)]
     found = {"metadata": {"namespace": group.namespace, "name": group.name}}
     return SUBJECT.page(found, [*chain, *_members(cluster, group)], beside, verdict_with_operator(chain))
@@ -47,6 +47,7 @@ def host_group_cause(cluster: Cluster, group: HostGroup) -> Line | None:
 
 
 def _chain(cluster: Cluster, group: HostGroup) -> Iterator[Line]:
+    cluster = cluster.within(group.namespace)
     pods = str(len(group.live)) if cluster.snapshot.knows(Part.PODS) else "unknown"
     hosts = str(len(group.hosts)) if cluster.snapshot.knows(Part.HOSTS) else "unknown"
     yield Line("group", f"{group.key}, pods: {pods}, Hosts: {hosts}", well=True)

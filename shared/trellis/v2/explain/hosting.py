@@ -31,6 +31,7 @@ _CHECK_OPERATOR: Final = (
 
 def host_trouble(cluster: Cluster, host: HostView) -> Line | None:
     """Return why a host does not work, None if it does as far as known."""
+    cluster = cluster.within(host.meta.namespace)
     if (missing := heartbeat_missing(cluster, host)) is not None:
         return missing
     for reported in (host.reporting, host.ready):
@@ -43,6 +44,7 @@ def host_trouble(cluster: Cluster, host: HostView) -> Line | None:
 
 def heartbeat_missing(cluster: Cluster, host: HostView) -> Line | None:
     """Return the step for a host whose heartbeat is missing, None if it is not, or if that is not known."""
+    cluster = cluster.within(host.meta.namespace)
     if not cluster.silent(host):
         return None
     silence = cluster.silence(host)

@@ -6,24 +6,28 @@ Pure. In: the judgement of a cluster. Out: steps. Called by all pages.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from trellis.read_model.explain.page import Line, Rank
 from trellis.read_model.explain.subject import cause_of
 from trellis.read_model.health import Health, Verdict
 from trellis.v2.cluster import Cluster
 from trellis.v2.explain.text import in_seconds, number_of, quoted
+from trellis.v2.fields import listed
 from trellis.v2.operator import Judgement, State
 from trellis.v2.reasons import Reason
+
+_SHOWN: Final = 5
 
 
 def operator_lines(cluster: Cluster) -> list[Line]:
     """Return the steps of a page about the operator and the connection to NATS; none if nothing is known."""
-    found = cluster.operator
-    lines = []
+    found, name = cluster.operator, _named(cluster)
+    lines = _several(cluster)
     if found.state is State.WORKING:
-        lines.append(Line("operator", f"the runtime-operator works: {_evidence(found)}", well=True))
+        lines.append(Line("operator", f"{name} works: {_evidence(found)}", well=True))
     elif found.state is State.UNAVAILABLE:
-        text = f"the runtime-operator does not work ({_evidence(found)}), so conditions and endpoints are outdated"
+        text = f"{name} does not work ({_evidence(found)}), so conditions and endpoints are outdated"
         do = "check that its pod runs, reaches the API server and NATS, and read its log; hosts continue to serve"
         lines.append(Line("operator", text, False, do, Rank.SERVICE, Reason.OPERATOR_UNAVAILABLE, Health.UNKNOWN))
     elif found.state is State.CUT_OFF:
@@ -31,15 +35,27 @@ def operator_lines(cluster: Cluster) -> list[Line]:
     elif found.state is State.HEARTBEATS_MISSING:
         lines.append(heartbeats_stopped(cluster, Rank.SERVICE))
     elif found.age is not None:
-        lines.append(Line("operator", f"state of the runtime-operator unknown: {_evidence(found)}"))
+        lines.append(Line("operator", f"state of {name} unknown: {_evidence(found)}"))
     return lines + _clock(cluster) + _nats(cluster)
+
+
+def _named(cluster: Cluster) -> str:
+    return f"the runtime-operator of namespace {cluster.place}" if cluster.place else "the runtime-operator"
+
+
+def _several(cluster: Cluster) -> list[Line]:
+    """Return the step for an object whose operator is one of several, and not known."""
+    if not cluster.several:
+        return []
+    states = listed([f"{part.place} {part.operator.state}" for part in cluster.parts], _SHOWN)
+    return [Line("operator", f"its runtime-operator is not known; there are, by namespace of their Hosts: {states}")]
 
 
 def _clock(cluster: Cluster) -> list[Line]:
     if not (lead := cluster.clock_lead):
         return []
     direction = "ahead of" if lead > 0 else "behind"
-    text = f"the clock of the runtime-operator is {in_seconds(abs(lead))} {direction} that of the API server"
+    text = f"the clock of {_named(cluster)} is {in_seconds(abs(lead))} {direction} that of the API server"
     return [Line("clock", f"{text}: the times that it wrote are corrected for this page")]
 
 
@@ -60,7 +76,7 @@ def verdict_with_operator(chain: Sequence[Line]) -> Verdict:
 
 def cut_off(cluster: Cluster, rank: Rank) -> Line:
     """Return the step for an operator without a connection to NATS."""
-    text = f"the runtime-operator does not reach NATS (requests to hosts time out, and {_evidence(cluster.operator)})"
+    text = f"{_named(cluster)} does not reach NATS (requests to hosts time out, and {_evidence(cluster.operator)})"
     do = (
         "restore NATS or its network and delete nothing: hosts continue to serve, but after "
         f"{in_seconds(cluster.snapshot.timings.host_lifetime)} the operator deletes Hosts, Workloads and endpoints"

@@ -80,6 +80,7 @@ def _scaled_to_zero(cluster: Cluster, service: RoutedService) -> bool:
 
 def _chain(cluster: Cluster, service: RoutedService) -> Iterator[Line]:
     meta = service.meta
+    cluster = cluster.of_namespace(meta.namespace)
     users = cluster.deployments_of(service)
     names = listed([item.meta.name for item in users], _SHOWN) or "none"
     yield Line("service", f"{meta.key}, WorkloadDeployments: {names}", well=True)

@@ -60,6 +60,7 @@ def manifest_of(meta: Meta) -> dict[str, dict[str, str]]:
 
 
 def _chain(cluster: Cluster, workload: WorkloadView) -> Iterator[Line]:
+    cluster = cluster.of_workload(workload)
     meta = workload.meta
     owner = f" of WorkloadReplicaSet {meta.owner_name}" if meta.owner_name else ""
     yield Line("workload", f"{meta.key}{owner}", well=True)
@@ -72,6 +73,7 @@ def _chain(cluster: Cluster, workload: WorkloadView) -> Iterator[Line]:
 
 def step_lines(cluster: Cluster, workload: WorkloadView) -> Iterator[Line]:
     """Yield the steps of the start of a Workload until the first that is not done, and the state of its host."""
+    cluster = cluster.of_workload(workload)
     if workload.meta.deleting:
         yield Line("deletion", "it is being deleted", well=False, reason=Reason.DELETING)
         return
