@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import cached_property
 from typing import Any, Final, TypeVar
 
-from trellis.v2.clock import operator_lead
+from trellis.v2.clock import first_delay, operator_lead
 from trellis.v2.deployments import ArtifactView, DeploymentView, ReplicaSetView
 from trellis.v2.host_groups import HostGroup, host_groups
 from trellis.v2.host_messages import LastHeartbeat
@@ -115,7 +115,18 @@ class Cluster:
         """Seconds that the clock of the operator is ahead of that of the API server; 0 if no difference is known."""
         if self.several:
             return 0.0
-        return operator_lead(self.hosts, self.snapshot.now, self.snapshot.timings)
+        return operator_lead(self.hosts, self.snapshot.workloads, self.snapshot.now, self.snapshot.timings)
+
+    @cached_property
+    def clock_doubtful(self) -> bool:
+        """True if Hosts without recent heartbeats can be those of an operator whose clock is behind.
+
+        No object shows a difference of the clocks then, and none shows that there is no difference.
+        """
+        if not self.hosts or self.clock_lead:
+            return False
+        delay = first_delay(self.hosts, self.snapshot.workloads, self.snapshot.timings)
+        return delay is None or abs(delay) > self.snapshot.timings.settle
 
     @cached_property
     def unregistered(self) -> int:

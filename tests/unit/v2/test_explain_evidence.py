@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from support.suite.naming import lacking
 from support.v2.manifests import (
     ALL,
     DEADLINE,
@@ -159,7 +160,8 @@ def lagging(seen: float, by: float, name: str = "h1", created: float = HOUR) -> 
 
 def test_an_operator_with_another_clock_works_and_its_hosts_do() -> None:
     for by in (50.0, 2 * HOUR):
-        snapshot = make_snapshot([lagging(5, by), lagging(10, by, "h2")], [make_workload()])
+        placed = make_workload(age=100, conditions=steps(*ALL, age=99 + by))
+        snapshot = make_snapshot([lagging(5, by), lagging(10, by, "h2")], [placed])
         assert Cluster(snapshot).operator.state is State.WORKING
         assert outcome(workload_page(snapshot)) == (None, Health.HEALTHY)
         assert [line.about for line in workload_page(snapshot).lines].count("clock") == 1
@@ -176,6 +178,37 @@ def test_the_silence_of_a_host_is_found_with_another_clock() -> None:
 def test_an_operator_with_another_clock_that_ended_does_not_work() -> None:
     snapshot = make_snapshot([lagging(HOUR, HOUR), lagging(HOUR, HOUR, "h2")])
     assert Cluster(snapshot).operator.state is State.UNAVAILABLE
+
+
+def without_evidence(seen: float) -> Manifest:
+    """Return a Host whose conditions all changed long after its creation."""
+    return make_host(seen=seen, created=9 * HOUR, conditions=steps("Reporting", "Ready", age=5 * HOUR))
+
+
+@pytest.mark.parametrize(
+    ("seen", "reason"), [(2 * HOUR, Reason.OPERATOR_UNAVAILABLE), (70.0, Reason.HEARTBEATS_STOPPED)]
+)
+def test_an_outage_that_another_clock_can_explain_is_not_told_apart(seen: float, reason: Reason) -> None:
+    waits = make_workload(conditions=[condition("Config", "Unknown", age=10)], age=9000)
+    doubtful = make_snapshot([without_evidence(seen)], [waits])
+    page = explain_host(doubtful, doubtful.hosts[0], Beside())
+    assert outcome(page) == (reason, Health.UNKNOWN)
+    assert lacking(page.headline, "clock", "API server") == []
+    started = make_workload("w2", age=3 * HOUR, conditions=steps(*ALL, age=3 * HOUR - 1))
+    excluded = make_snapshot([without_evidence(seen)], [waits, started])
+    known = explain_host(excluded, excluded.hosts[0], Beside())
+    assert outcome(known) == (reason, Health.UNKNOWN)
+    assert "clock" not in known.headline
+
+
+def test_workloads_show_the_clock_of_the_operator_if_no_host_does() -> None:
+    by = 2 * HOUR
+    started = make_workload(age=HOUR, conditions=steps(*ALL, age=HOUR - 1 + by))
+    snapshot = make_snapshot([without_evidence(5 + by)], [started])
+    assert Cluster(snapshot).operator.state is State.WORKING
+    assert outcome(workload_page(snapshot)) == (None, Health.HEALTHY)
+    older = make_workload("w2", age=4 * HOUR, conditions=steps(*ALL, age=4 * HOUR - 1))
+    assert Cluster(make_snapshot([without_evidence(5 + by)], [older, started])).clock_lead == pytest.approx(1 - by)
 
 
 def test_conditions_of_a_restored_host_are_no_evidence_of_another_clock() -> None:

@@ -27,7 +27,7 @@ def operator_lines(cluster: Cluster) -> list[Line]:
     if found.state is State.WORKING:
         lines.append(Line("operator", f"{name} works: {_evidence(found)}", well=True))
     elif found.state is State.UNAVAILABLE:
-        text = f"{name} does not work ({_evidence(found)}), so conditions and endpoints are outdated"
+        text = f"{name} does not work ({_evidence(found)}), so conditions and endpoints are outdated{_doubt(cluster)}"
         do = "check that its pod runs, reaches the API server and NATS, and read its log; hosts continue to serve"
         lines.append(Line("operator", text, False, do, Rank.SERVICE, Reason.OPERATOR_UNAVAILABLE, Health.UNKNOWN))
     elif found.state is State.CUT_OFF:
@@ -37,6 +37,13 @@ def operator_lines(cluster: Cluster) -> list[Line]:
     elif found.age is not None:
         lines.append(Line("operator", f"state of {name} unknown: {_evidence(found)}"))
     return lines + _clock(cluster) + _nats(cluster)
+
+
+def _doubt(cluster: Cluster) -> str:
+    """Return the other possible cause of missing heartbeats, "" if an object excludes it."""
+    if not cluster.clock_doubtful:
+        return ""
+    return "; or its clock is behind that of the API server, which no object shows or excludes"
 
 
 def _named(cluster: Cluster) -> str:
@@ -99,7 +106,9 @@ def heartbeats_stopped(cluster: Cluster, rank: Rank) -> Line:
         "check NATS and the pod of the runtime-operator and delete nothing: hosts continue to serve, but once it works "
         f"again, it deletes each Host without a heartbeat for {lifetime}"
     )
-    return Line(_about(rank), f"{text}, so {whose}", False, do, rank, Reason.HEARTBEATS_STOPPED, Health.UNKNOWN)
+    return Line(
+        _about(rank), f"{text}, so {whose}{_doubt(cluster)}", False, do, rank, Reason.HEARTBEATS_STOPPED, Health.UNKNOWN
+    )
 
 
 def _about(rank: Rank) -> str:
