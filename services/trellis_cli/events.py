@@ -31,7 +31,16 @@ from trellis_cli.common.times import span
 app = typer.Typer(help="Follow and replay the events on the bus.", no_args_is_help=True)
 
 TRACE_SHOWN: Final = 8
-_SHOWN: Final[tuple[str, ...]] = ("verified", "attempt", "reason", "message", "by", "former_uid", "failing")
+_SHOWN: Final[tuple[str, ...]] = (
+    "verified",
+    "attempt",
+    "reason",
+    "message",
+    "by",
+    "former_uid",
+    "failing",
+    "host_name",
+)
 _SHOWN_OF_LATTICE: Final[tuple[str, ...]] = ("name", "component_id", "provider_id", "host_id", "error")
 _VALUE_MAX: Final = 80
 _EMPTY: Final = "-"
@@ -233,7 +242,7 @@ def line_of(event: TailedEvent, *, whole: bool = False) -> str:
 
 
 def _fields(noun: str, data: dict[str, Any], most: int | None) -> str:
-    shown = _SHOWN
+    shown: tuple[str, ...] = _SHOWN
     if noun == NOUN_LATTICE:
         metadata = data.get("metadata")  # of an object
         shown, data = _SHOWN_OF_LATTICE, {**(metadata if isinstance(metadata, dict) else {}), **data}

@@ -119,8 +119,8 @@ class V2Reconciler:
 
     def _dedup(self, event: EventData) -> str:
         """Return the ID: the same for a retry, another one if the same state returns."""
-        # Messages contain ages, which change until the retry.
-        content = event.model_dump_json(exclude={"message", "workloads"}).encode()
+        # Messages contain ages, which change until the retry; the name of a host can arrive later.
+        content = event.model_dump_json(exclude={"message", "workloads", "host_name"}).encode()
         digest = hashlib.sha256(content).hexdigest()[:12]
         number = self.cache.stored.get(object_of(event), 0)
         return f"{event.noun}.{event.event_name}.{digest}.{self.term}.{number}"

@@ -6,13 +6,14 @@ reason, because wasmCloud replaces a Workload that does not run each minute, und
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Final, Literal
 
 from pydantic import Field
 
 from trellis.events.envelope import EventData
 
 OwnerKind = Literal["WorkloadDeployment", "WorkloadReplicaSet", "Workload"]
+_HOST: Final = "metadata.name of the Host, as in events about it, empty if it is not known"
 
 
 class WorkloadDeploymentEventData(EventData):
@@ -77,6 +78,7 @@ class WorkloadStarted(WorkloadEventData):
 
     replica_set: str = Field(description="name of its WorkloadReplicaSet, empty if it has none")
     host_id: str = Field(description="status.hostId")
+    host_name: str = Field(default="", description=_HOST)
 
 
 class WorkloadGone(WorkloadEventData):
@@ -104,6 +106,7 @@ class WorkloadFailed(EventData):
     reason: str = Field(min_length=1, description="cause in CamelCase, as `trellis explain` shows it: ImageNotFound")
     message: str = Field(description="cause and resolution for users")
     host_id: str = Field(description="status.hostId of one of the Workloads, empty if it has no host")
+    host_name: str = Field(default="", description=_HOST)
     workloads: int = Field(ge=1, description="number of Workloads with this reason when it was detected")
 
     def key(self) -> tuple[str, ...]:

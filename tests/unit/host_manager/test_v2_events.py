@@ -107,6 +107,18 @@ def test_heartbeats_of_a_recording_change_the_events_little(name: str) -> None:
     assert sorted(map(shown, replay.events)) == sorted(golden)
 
 
+def test_events_about_workloads_have_the_name_of_their_host_as_its_own_events() -> None:
+    replay = Replay()
+    for at in times_of("04"):
+        replay.see(snapshot("04", at))
+    names = {event.host_id: event.name for event in replay.events if isinstance(event, WasmHostReady)}
+    names |= {host.id: host.meta.name for host in snapshot("04", 0.0).hosts}
+    about = [event for event in replay.events if isinstance(event, WorkloadStarted | WorkloadFailed)]
+    assert {type(event) for event in about} == {WorkloadStarted, WorkloadFailed}
+    assert [event.host_name for event in about] == [names.get(event.host_id, "") for event in about]
+    assert any(event.host_name for event in about)
+
+
 def test_all_recordings_together_have_every_event() -> None:
     found = {line.split()[0] for lines in GOLDEN.values() for line in lines}
     assert found == {f"{model.noun}.{model.event_name}" for model in EVENTS}

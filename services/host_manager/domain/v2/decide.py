@@ -65,5 +65,5 @@ def _events(cluster: Cluster, published: Published, trust: Trust) -> Iterator[Ev
     yield from artifact_events(cluster, published)
     yield from host_events(cluster, published, evidence)
     yield from lifecycle_events(cluster, published, owners)
-    yield from failure_events(failing, published)
+    yield from failure_events(cluster, failing, published)
     yield from deployment_events(cluster, published, failing)

@@ -79,7 +79,13 @@ def lifecycle_events(
             deployment=replica_set.deployment if replica_set is not None else "",
             replica_set=meta.owner_name,
             host_id=workload.host_id,
+            host_name=_host_name(cluster, workload),
         )
+
+
+def _host_name(cluster: Cluster, workload: WorkloadView) -> str:
+    host = cluster.host(workload.host_id)
+    return host.meta.name if host is not None else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +113,7 @@ def failures(cluster: Cluster, evidence: Evidence, owners: Owners) -> dict[Faili
 
 
 def failure_events(
-    found: Mapping[Failing, Sequence[tuple[WorkloadView, Line]]], published: Published
+    cluster: Cluster, found: Mapping[Failing, Sequence[tuple[WorkloadView, Line]]], published: Published
 ) -> Iterator[WorkloadFailed]:
     """Yield an event for each owner and reason that is not published yet."""
     for failing, failed in found.items():
@@ -124,5 +130,6 @@ def failure_events(
             reason=failing.reason,
             message=line.shown,
             host_id=workload.host_id,
+            host_name=_host_name(cluster, workload),
             workloads=len(failed),
         )
