@@ -57,4 +57,4 @@ def delta_messages(epoch: str, delta: Delta, most: int) -> Iterator[bytes]:
 
 
 def _delta(delta: Delta, changed: dict[str, Any], deleted: list[str], *, more: bool, id_: str = "") -> bytes:
-    return message("delta", {"revision": delta.revision, "set": changed, "gone": deleted, "more": more}, id_)
+    return message("delta", {"revision": delta.revision, "set": changed, "deleted": deleted, "more": more}, id_)

@@ -111,7 +111,7 @@ def top(  # noqa: PLR0913, PLR0917 - a command's flags
     the data of the console in a terminal, with the permissions of the kubeconfig's user. Without a terminal it prints
     once. Ends with 1 if the KIND cannot be read completely. JSON with --once:
     `{"entities": {ID: {…}}, "lacking": [{"part", "namespace", "message", "do"}]}`; without it a line per change:
-    `{"set": {ID: {…}}, "gone": [ID]}`.
+    `{"set": {ID: {…}}, "deleted": [ID]}`.
     """
     with exit_on_error():
         sheet = SHEET_KINDS[read_kind(kind, SHEET_KINDS)] if kind else None
@@ -207,7 +207,7 @@ async def _follow(settings: ClientSettings, arguments: Arguments, output: Format
                 after = chosen(arguments.kinds, entities, arguments.wanted)
                 changed, deleted = difference(before, after)
                 if changed or deleted or not started:
-                    print_document(output, {"set": changed, "gone": deleted}, lines=True)
+                    print_document(output, {"set": changed, "deleted": deleted}, lines=True)
                 before, started = after, True
             await change.wait()
 

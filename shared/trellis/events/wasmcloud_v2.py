@@ -81,10 +81,10 @@ class WorkloadStarted(WorkloadEventData):
     host_name: str = Field(default="", description=_HOST)
 
 
-class WorkloadGone(WorkloadEventData):
+class WorkloadDeleted(WorkloadEventData):
     """A Workload that ran was deleted."""
 
-    event_name: ClassVar[str] = "gone"
+    event_name: ClassVar[str] = "deleted"
 
 
 class WorkloadFailed(EventData):
@@ -149,10 +149,10 @@ class WasmHostSilent(WasmHostEventData):
     message: str = Field(description="cause and resolution for users")
 
 
-class WasmHostGone(WasmHostEventData):
+class WasmHostDeleted(WasmHostEventData):
     """A Host was deleted, with its Workloads."""
 
-    event_name: ClassVar[str] = "gone"
+    event_name: ClassVar[str] = "deleted"
 
 
 class ArtifactPublished(EventData):

@@ -134,7 +134,7 @@ async def test_its_output_for_programs_contains_each_change(cluster: ClusterInfo
                 if change["set"].get(f"node/{node}", {}).get("opt_in") == "invalid":
                     break
             cluster_api.call("DELETE", f"/api/v1/nodes/{node}")
-            while f"node/{node}" not in change["gone"]:
+            while f"node/{node}" not in change["deleted"]:
                 change = json.loads(await process.stdout.readline())
     finally:
         process.kill()

@@ -242,7 +242,7 @@ class Page:
                 self.entities = {}
             case "delta":
                 self.entities |= message.data["set"]
-                for deleted in message.data["gone"]:
+                for deleted in message.data["deleted"]:
                     self.entities.pop(deleted, None)
                 self.last = message.id or self.last
             case _:

@@ -76,7 +76,7 @@ def test_pieces_are_small_and_together_the_whole(entities: dict[str, Any], most:
         last = number == len(pieces) - 1
         assert body["more"] is not last
         assert any(line.startswith("id: ") for line in lines) is last, "cut off before, a page has the former revision"
-        assert (body["gone"] == ["x", "y"]) is last
+        assert (body["deleted"] == ["x", "y"]) is last
         assert len(orjson.dumps(body["set"])) <= most + 4 * len(body["set"]) or len(body["set"]) <= 1
         found |= body["set"]
     assert found == entities

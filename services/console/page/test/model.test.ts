@@ -7,7 +7,7 @@ import { entities, node } from "./objects.ts";
 function filled(): Model {
   const model = new Model();
   model.hello({ epoch: "a", full: true });
-  model.delta({ revision: 1, set: entities(node("n10"), node("n2"), node("n1")), gone: [], more: false }, "a.1");
+  model.delta({ revision: 1, set: entities(node("n10"), node("n2"), node("n1")), deleted: [], more: false }, "a.1");
   return model;
 }
 
@@ -17,18 +17,18 @@ test("names are sorted as people count", () => {
 
 test("a revision in several messages is there whole, or not at all", () => {
   const model = filled();
-  assert.equal(model.delta({ revision: 2, set: entities(node("n3")), gone: [], more: true }, ""), false);
+  assert.equal(model.delta({ revision: 2, set: entities(node("n3")), deleted: [], more: true }, ""), false);
   assert.equal(model.all("node").length, 3);
-  assert.equal(model.delta({ revision: 2, set: {}, gone: ["node/n1"], more: false }, "a.2"), true);
+  assert.equal(model.delta({ revision: 2, set: {}, deleted: ["node/n1"], more: false }, "a.2"), true);
   assert.deepEqual(model.all("node").map((one) => one.name), ["n2", "n3", "n10"]);
   assert.equal(model.mark, "a.2");
 });
 
 test("what came of a revision that was cut off is dropped with the next stream", () => {
   const model = filled();
-  model.delta({ revision: 2, set: entities(node("n3")), gone: [], more: true }, "");
+  model.delta({ revision: 2, set: entities(node("n3")), deleted: [], more: true }, "");
   model.hello({ epoch: "a", full: false });
-  model.delta({ revision: 3, set: {}, gone: [], more: false }, "a.3");
+  model.delta({ revision: 3, set: {}, deleted: [], more: false }, "a.3");
   assert.equal(model.get("node/n3"), undefined);
 });
 
@@ -37,20 +37,20 @@ test("a state that begins anew is shown in place of the old one once it is there
   model.hello({ epoch: "b", full: true });
   assert.equal(model.all("node").length, 3);
   assert.equal(model.mark, "", "what is asked for next is all");
-  model.delta({ revision: 1, set: entities(node("other")), gone: [], more: false }, "b.1");
+  model.delta({ revision: 1, set: entities(node("other")), deleted: [], more: false }, "b.1");
   assert.deepEqual(model.all("node").map((one) => one.name), ["other"]);
 });
 
 test("what is gone may be what was never there", () => {
   const model = filled();
-  model.delta({ revision: 2, set: {}, gone: ["node/never", "shim/neither"], more: false }, "a.2");
+  model.delta({ revision: 2, set: {}, deleted: ["node/never", "shim/neither"], more: false }, "a.2");
   assert.equal(model.all("node").length, 3);
 });
 
 test("a change is seen in lists that were asked for before", () => {
   const model = filled();
   const before = model.all("node");
-  model.delta({ revision: 2, set: entities(node("n2", { health: "Degraded" })), gone: [], more: false }, "a.2");
+  model.delta({ revision: 2, set: entities(node("n2", { health: "Degraded" })), deleted: [], more: false }, "a.2");
   assert.notEqual(model.all("node"), before);
   assert.equal(model.all("node")[1]?.health, "Degraded");
 });
@@ -58,6 +58,6 @@ test("a change is seen in lists that were asked for before", () => {
 test("a list is the same one while nothing of its kind changed", () => {
   const model = filled();
   const before = model.all("node");
-  model.delta({ revision: 2, set: {}, gone: [], more: false }, "a.2");
+  model.delta({ revision: 2, set: {}, deleted: [], more: false }, "a.2");
   assert.equal(model.all("node"), before);
 });

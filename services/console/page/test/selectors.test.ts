@@ -12,7 +12,7 @@ const ALL = { text: "", health: "" };
 function world(...those: Entity[]): Model {
   const model = new Model();
   model.hello({ epoch: "a", full: true });
-  model.delta({ revision: 1, set: entities(...those), gone: [], more: false }, "a.1");
+  model.delta({ revision: 1, set: entities(...those), deleted: [], more: false }, "a.1");
   return model;
 }
 

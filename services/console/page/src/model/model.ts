@@ -15,7 +15,7 @@ export interface Hello {
 export interface Delta {
   readonly revision: number;
   readonly set: Readonly<Record<string, Entity>>;
-  readonly gone: readonly string[];
+  readonly deleted: readonly string[];
   readonly more: boolean;
 }
 
@@ -62,7 +62,7 @@ export class Model {
   /** Drop everything: the viewer or the namespaces have changed. */
   clear(): void {
     this.hello({ epoch: "", full: true });
-    this.delta({ revision: 0, set: {}, gone: [], more: false }, "");
+    this.delta({ revision: 0, set: {}, deleted: [], more: false }, "");
   }
 
   get(id: string): Entity | undefined {
@@ -92,7 +92,7 @@ export class Model {
       touched.set(kind, (touched.get(kind) ?? false) || !known.has(id));
       known.set(id, entity);
     }
-    for (const id of delta.gone) {
+    for (const id of delta.deleted) {
       if (this.#kinds.get(kindOf(id))?.delete(id)) {
         touched.set(kindOf(id), true);
       }
