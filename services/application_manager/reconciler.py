@@ -50,7 +50,7 @@ class Reconciler:
     cache: Cache
     effects: Effects
     bus: Bus
-    stories: TraceSpans[Key]
+    traces: TraceSpans[Key]
     permissions: MissingPermissions
     timings: Timings = Timings()
 
@@ -93,14 +93,16 @@ class Reconciler:
         if decision.refused is not None or not actions or isinstance(actions[0], Record):
             again = _soonest(await self._report(snapshot, decision), decision.again)
             if again is None and decision.waits is None:
-                self.stories.end(key)  # both sides are equal, and all events are published
+                self.traces.end(key)  # both sides are equal, and all events are published
             return again
         if deletion is not None and view is not None:
             wait = await self.effects.admit(view)
             if wait is not None:
                 return _soonest(await self._report(snapshot, deciding.paused(deletion)), wait)
         done = [type(action).__name__ for action in actions]
-        with self.stories.span(key, f"keep {key}", trace, {"trellis.application": str(key), "trellis.actions": done}):
+        with self.traces.span(
+            key, f"reconcile application {key}", trace, {"trellis.application": str(key), "trellis.actions": done}
+        ):
             return await self._act(snapshot, decision)
 
     async def _act(self, snapshot: Snapshot, decision: Decision) -> float | None:
@@ -191,7 +193,7 @@ class Reconciler:
         key, former = seen.snapshot.key, seen.view.status_fields()
         status = status_of(seen)
         if patch := patch_of(former, status):
-            with self.stories.span(key, f"tell {key}", None, {"trellis.application": str(key)}):
+            with self.traces.span(key, f"update status {key}", None, {"trellis.application": str(key)}):
                 await self.effects.status(key, seen.view, patch)
                 for reason, message in news_of(former, status):
                     await self.effects.event(seen.view, reason, message)
@@ -210,7 +212,7 @@ class Reconciler:
 
     async def _publish(self, key: Key, due: Iterable[Due]) -> float | None:
         try:
-            with self.stories.follow(key):
+            with self.traces.follow(key):
                 for item in due:
                     await self.bus.publish(item.event, dedup=item.dedup)
                     self.cache.published.note(item.event)

@@ -109,9 +109,9 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
     defined = None if settings.watch_namespaces else HOST_CONFIGS  # a confined service has no permission for the CRD
     release = FinalizerRelease(groups, Deletions(kube, defined, timings.deletions), breaker)
     permissions = MissingPermissions(base.health, Advice(settings).remedy)
-    stories: TraceSpans[str] = TraceSpans(telemetry)
-    reconcile = Reconciler(cache, effects, bus, stories, settings.sources_interval, watches.knows, permissions, release)
-    follow = PodReconciler(cache, bus, stories, watches.knows)
+    traces: TraceSpans[str] = TraceSpans(telemetry)
+    reconcile = Reconciler(cache, effects, bus, traces, settings.sources_interval, watches.knows, permissions, release)
+    follow = PodReconciler(cache, bus, traces, watches.knows)
     changed = SecretReconciler(cache.changes, groups, lambda key, trace: queue.add(key, trace=trace), timings)
     refusals = Refusals(queue, noted(base.health), timings.refusals)
     return Work(

@@ -22,7 +22,7 @@ class PodReconciler:
 
     cache: Cache
     bus: Bus
-    stories: TraceSpans[str]
+    traces: TraceSpans[str]
     knows: Callable[[str], bool]
 
     async def run(self, key: str, trace: TraceContext | None) -> float | None:
@@ -35,7 +35,7 @@ class PodReconciler:
         for event in due(pod, published.get(key)):
             state = pod.resource_version if pod is not None and pod.uid == event.uid else "deleted"
             try:
-                with self.stories.follow(f"{event.namespace}/{event.group}"):
+                with self.traces.follow(f"{event.namespace}/{event.group}"):
                     await self.bus.publish(event, dedup=f"{event.uid}.{state}.{event.event_name}")
             except BusUnavailable:
                 return self.cache.timings.publish

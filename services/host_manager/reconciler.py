@@ -39,7 +39,7 @@ class Reconciler:
     cache: Cache
     effects: Effects
     bus: Bus
-    stories: TraceSpans[str]
+    traces: TraceSpans[str]
     sources_interval: float
     knows: Callable[[str], bool]
     permissions: MissingPermissions
@@ -75,7 +75,7 @@ class Reconciler:
         if actions:
             done = [type(action).__name__ for action in actions]
             attributes = {"trellis.group": key, "trellis.actions": done}
-            with self.stories.span(key, f"reconcile hosts {key}", trace, attributes):
+            with self.traces.span(key, f"reconcile hosts {key}", trace, attributes):
                 actions, again = await self._act(key, snapshot, actions)
                 if again is not None:
                     return again
@@ -168,13 +168,13 @@ class Reconciler:
             dedup_id = f"{head.uid}.{head.generation}.ready"
             event = HostsReady(**about, generation=head.generation, hosts=status.get("readyReplicas") or 0)
         if published.get(head.key) == dedup_id:
-            self.stories.end(head.key)
+            self.traces.end(head.key)
             return None
         try:
-            with self.stories.follow(head.key):
+            with self.traces.follow(head.key):
                 await self.bus.publish(event, dedup=f"{head.uid}.{head.resource_version}.{event.event_name}")
         except BusUnavailable:
             return None if head.deleting else self.cache.timings.publish  # an outage does not block a deletion
         published[head.key] = dedup_id
-        self.stories.end(head.key)
+        self.traces.end(head.key)
         return None

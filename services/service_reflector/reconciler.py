@@ -38,7 +38,7 @@ class Reconciler:
     cache: Cache
     effects: Effects
     bus: Bus
-    stories: TraceSpans[str]
+    traces: TraceSpans[str]
     health: Health
     queue: KeyedQueue[str]
 
@@ -59,7 +59,7 @@ class Reconciler:
         waits = [snapshot.look_again]
         if actions:
             attributes = {"trellis.application": key, "trellis.actions": [type(action).__name__ for action in actions]}
-            with self.stories.span(key, f"reflect {key}", trace, attributes):
+            with self.traces.span(key, f"reflect {key}", trace, attributes):
                 waits.append(await self._act(snapshot, actions))
         if any(not isinstance(action, _SEEN_BY_WATCHES) for action in actions):
             written = self.queue.take_back(key)  # the objects that the API server returned are evaluated here
@@ -67,10 +67,10 @@ class Reconciler:
             waits.append(snapshot.look_again)
             if written and any(_is_news(action, actions) for action in deciding.decide(snapshot)):
                 self.queue.add(key)
-        with self.stories.follow(key):
+        with self.traces.follow(key):
             waits.append(again := await self._publish_states(snapshot))
         if again is None and not to_remove and _settled(snapshot):
-            self.stories.end(key)
+            self.traces.end(key)
         return min((wait for wait in waits if wait is not None), default=None)
 
     async def _look(self, key: str) -> Snapshot:

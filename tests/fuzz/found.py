@@ -39,7 +39,7 @@ FOUND: Final[dict[str, tuple[str, ...]]] = {
         "a termination message of thousands of nested lists, or with other types, caused an error or was accepted",
         "a result with a file name that is not UTF-8 could not be serialized",
     ),
-    "installer-wishes": (
+    "installer-specs": (
         "a specification of thousands of nested lists caused an error without a reason",
         "a specification without a handler used the name of the Shim, even if it is not valid for a handler",
         "an option with half of a surrogate pair was accepted, and could not be serialized",

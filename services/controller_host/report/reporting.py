@@ -243,7 +243,7 @@ class Reporting:
     def _telling(self, hosted: Hosted) -> AbstractContextManager[Span]:
         """Start a span for all calls since the last report, with a link to the most recent call."""
         calls = [hosted.life.counters.last_call] if hosted.life.counters.last_call is not None else []
-        return linked(self.kube.telemetry, f"tell {hosted.key}", calls, {"trellis.controller": hosted.key})
+        return linked(self.kube.telemetry, f"update status {hosted.key}", calls, {"trellis.controller": hosted.key})
 
     def _status(self, hosted: Hosted, last: _LastReport) -> Status:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

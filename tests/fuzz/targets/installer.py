@@ -274,7 +274,7 @@ def _judge_spec(case: tuple[bool, bytes]) -> str:
 
 
 SPEC = Target(
-    "installer-wishes",
+    "installer-specs",
     "the specification of an installer Job",
     "equal after a round trip; names fit into paths and labels; else one error",
     _spec,

@@ -161,7 +161,9 @@ async def test_an_application_applied_with_kubectl_is_one_trace_over_wadm_to_its
         kept.apply(name, spec())
         await kept.synced(name)
     spans = await jaeger.until(
-        "trellis-application-manager", has(f"keep {key}", "publish application.synced"), "an application synced"
+        "trellis-application-manager",
+        has(f"reconcile application {key}", "publish application.synced"),
+        "an application synced",
     )
     assert_flow(spans, flows.APPLICATION, {key: "<application>"})
     assert {span.attributes["span.kind"] for span in spans if span.name.startswith("wadm ")} == {"client"}
@@ -178,7 +180,9 @@ async def test_an_application_put_with_wash_is_one_trace_to_its_object(
         await wadm.deploy(name)
         await kept.synced(name)
     spans = await jaeger.until(
-        "trellis-application-manager", has(f"keep {key}", "publish application.synced"), "an application synced"
+        "trellis-application-manager",
+        has(f"reconcile application {key}", "publish application.synced"),
+        "an application synced",
     )
     assert_flow(spans, flows.FROM_WADM, {key: "<application>"})
 
@@ -269,7 +273,7 @@ async def test_a_controllers_call_is_one_trace_that_leads_to_what_its_object_nam
     (root,) = [span for span in woken if not span.parent_id]
     assert [(link.trace_id, link.span_id) for link in root.links] == [(cold[0].trace_id, cold[0].span_id)]
     reported = await jaeger.until(
-        "trellis-controller-host", has(f"tell {who}", "kubernetes PATCH wasmcontrollers"), "its status"
+        "trellis-controller-host", has(f"update status {who}", "kubernetes PATCH wasmcontrollers"), "its status"
     )
     assert_flow(reported, flows.REPORTED, {who: "<controller>"})
     assert_links_lead([*woken, *reported], jaeger.trace)

@@ -72,8 +72,8 @@ GROUP: Final = (
     Edge(HOSTS, "kubernetes CREATE events", _HOSTS, may=True),
 )
 
-_KEEP = "keep <application>"
-_REPORT = "tell <application>"
+_KEEP = "reconcile application <application>"
+_REPORT = "update status <application>"
 APPLICATION: Final = (
     Edge(APPLICATIONS, _KEEP, ""),
     Edge(APPLICATIONS, "kubernetes PATCH applications", _KEEP),
@@ -125,8 +125,8 @@ CONTROLLER: Final = (
     Edge(CONTROLLERS, "kubernetes PUT configmaps", "call update ConfigMap"),
 )
 REPORTED: Final = (
-    Edge(CONTROLLERS, "tell <controller>", ""),
-    Edge(CONTROLLERS, "kubernetes PATCH wasmcontrollers", "tell <controller>"),
+    Edge(CONTROLLERS, "update status <controller>", ""),
+    Edge(CONTROLLERS, "kubernetes PATCH wasmcontrollers", "update status <controller>"),
 )
 
 FLOWS: Final[Mapping[str, tuple[Edge, ...]]] = {

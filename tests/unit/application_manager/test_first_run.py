@@ -48,8 +48,8 @@ async def test_a_status_is_of_the_object_as_this_run_wrote_it(
     reported: Any = []
     unused: Any = None
     effects: Any = SimpleNamespace(apply=apply)
-    stories = TraceSpans[Key](setup("test", metrics=Metrics()))
-    reconciler = Noted(unused, cache, effects, reported, stories, unused)
+    traces = TraceSpans[Key](setup("test", metrics=Metrics()))
+    reconciler = Noted(unused, cache, effects, reported, traces, unused)
     because = Because(Reason.APPLIED, "it was applied in Kubernetes")
     found = Snapshot(None, Absence.LOST, view=view("1"))
     await reconciler._act(found, Decision((AddFinalizer(because), Put(because, "v1"))))

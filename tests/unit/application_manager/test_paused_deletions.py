@@ -36,8 +36,8 @@ async def test_an_application_is_no_longer_paused_once_wadm_has_it_again() -> No
     cache = Cache({}, cast("LatticeFollowers", None))
     effects: Any = SimpleNamespace(admit=admit, breaker=breaker)
     unused: Any = None
-    stories = TraceSpans[Key](setup("test", metrics=Metrics()))
-    keep = Silent(unused, cache, effects, unused, stories, unused)
+    traces = TraceSpans[Key](setup("test", metrics=Metrics()))
+    keep = Silent(unused, cache, effects, unused, traces, unused)
     view: Any = SimpleNamespace(uid=UID)
     found = Snapshot(None, Absence.DELETED, view=view)
     await keep._keep(found, Decision((DeleteObject(Because(Reason.DELETED_IN_WADM, "it was deleted in wadm")),)), None)

@@ -64,7 +64,7 @@ BROKEN: dict[str, tuple[str, Breaking]] = {
     "settings": ("trellis.config.errors:redact_url", instead(str)),
     "containerd-configs": ("node_installer.containerd.config:_without_ours", instead(str)),
     "containerd-templates": ("node_installer.containerd.toml_text:_JOINED", instead("")),
-    "installer-wishes": ("trellis.installer_api.spec:_OWNER", instead(re.compile(".+", re.DOTALL))),
+    "installer-specs": ("trellis.installer_api.spec:_OWNER", instead(re.compile(".+", re.DOTALL))),
     "termination-messages": ("trellis.installer_api.result:_shortened", instead(lambda value, cut: value)),
     "installer-books": ("node_installer.domain.state:_text", instead(lambda value: value)),
     "import-patterns": ("node_installer.containerd.globs:_class", instead(lambda text: text)),

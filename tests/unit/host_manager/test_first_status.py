@@ -87,10 +87,10 @@ class World:
         cache = Cache(self.kube, {}, {}, lattices=self.followed)
         effects = Slow(self.kube, EventRecorder(self.kube, component="test"), cache)
         refusals = MissingPermissions(Health("test"), lambda _: "")
-        stories: TraceSpans[str] = TraceSpans(setup("test", metrics=Metrics()))
+        traces: TraceSpans[str] = TraceSpans(setup("test", metrics=Metrics()))
         never = cast("FinalizerRelease", None)  # no group is deleted here
         self.reconcile = Reconciler(
-            *(cache, effects, cast("Bus", Quiet()), stories, SELDOM, lambda _: True, refusals, never)
+            *(cache, effects, cast("Bus", Quiet()), traces, SELDOM, lambda _: True, refusals, never)
         )
 
     def written(self) -> None:

@@ -66,8 +66,8 @@ async def test_one_run_makes_the_service_and_its_endpoints_and_publishes_it() ->
     recorder = AsyncMock()
     parts: list[Any] = [recorder, world, services, slices, None, Mock()]
     effects = Effects(world.kube, *parts)
-    stories, health = TraceSpans[str](world.telemetry), Health("test")
-    reflect = Reconciler(cast("Any", world), effects, bus, stories, health, world.queue)
+    traces, health = TraceSpans[str](world.telemetry), Health("test")
+    reflect = Reconciler(cast("Any", world), effects, bus, traces, health, world.queue)
     work = asyncio.create_task(world.queue.work(reflect.run))
     world.queue.add("default/shop")
     await world.queue.wait_idle()

@@ -50,7 +50,7 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def stories(telemetry: Telemetry, clock: Clock) -> TraceSpans[str]:
+def traces(telemetry: Telemetry, clock: Clock) -> TraceSpans[str]:
     return TraceSpans(telemetry, clock)
 
 
@@ -69,13 +69,13 @@ def trace_of(span: ReadableSpan) -> int:
 
 
 def test_runs_of_one_key_are_one_trace_until_its_story_ends(
-    stories: TraceSpans[str], spans: InMemorySpanExporter
+    traces: TraceSpans[str], spans: InMemorySpanExporter
 ) -> None:
     for run in ("first", "second"):
-        with stories.span("a", run, None, {}):
+        with traces.span("a", run, None, {}):
             pass
-    stories.end("a")
-    with stories.span("a", "third", None, {}):
+    traces.end("a")
+    with traces.span("a", "third", None, {}):
         pass
     first, second, third = (named(spans.get_finished_spans(), name) for name in ("first", "second", "third"))
     assert first.parent is None
@@ -84,24 +84,24 @@ def test_runs_of_one_key_are_one_trace_until_its_story_ends(
     assert second.parent.span_id == first.context.span_id
     assert third.parent is None
     assert trace_of(third) != trace_of(first)
-    assert len(stories) == 1
+    assert len(traces) == 1
 
 
-def test_another_keys_story_is_another_trace(stories: TraceSpans[str], spans: InMemorySpanExporter) -> None:
+def test_another_keys_trace_is_another_trace(traces: TraceSpans[str], spans: InMemorySpanExporter) -> None:
     for key in ("a", "b"):
-        with stories.span(key, key, None, {}):
+        with traces.span(key, key, None, {}):
             pass
     assert len({trace_of(span) for span in spans.get_finished_spans()}) == 2
 
 
 def test_events_between_runs_are_part_of_the_trace(
-    stories: TraceSpans[str], telemetry: Telemetry, spans: InMemorySpanExporter
+    traces: TraceSpans[str], telemetry: Telemetry, spans: InMemorySpanExporter
 ) -> None:
-    with stories.span("a", "run", None, {}):
+    with traces.span("a", "run", None, {}):
         pass
-    with stories.follow("a"), telemetry.tracer.start_as_current_span("publish"):
+    with traces.follow("a"), telemetry.tracer.start_as_current_span("publish"):
         pass
-    with stories.follow("b"), telemetry.tracer.start_as_current_span("nobody's"):
+    with traces.follow("b"), telemetry.tracer.start_as_current_span("nobody's"):
         pass
     found = spans.get_finished_spans()
     assert trace_of(named(found, "publish")) == trace_of(named(found, "run"))
@@ -110,13 +110,13 @@ def test_events_between_runs_are_part_of_the_trace(
 
 
 def test_a_new_cause_goes_on_in_its_own_trace_and_each_leads_to_the_other(
-    stories: TraceSpans[str], spans: InMemorySpanExporter
+    traces: TraceSpans[str], spans: InMemorySpanExporter
 ) -> None:
-    with stories.span("a", "before", None, {}):
+    with traces.span("a", "before", None, {}):
         pass
-    with stories.span("a", "caused", cause(7), {}):
+    with traces.span("a", "caused", cause(7), {}):
         pass
-    with stories.span("a", "after", None, {}):
+    with traces.span("a", "after", None, {}):
         pass
     found = spans.get_finished_spans()
     before, run, back = named(found, "before"), named(found, "caused"), named(found, MERGED)
@@ -127,12 +127,12 @@ def test_a_new_cause_goes_on_in_its_own_trace_and_each_leads_to_the_other(
 
 
 def test_a_story_is_forgotten_after_a_while_without_a_span(
-    stories: TraceSpans[str], clock: Clock, spans: InMemorySpanExporter
+    traces: TraceSpans[str], clock: Clock, spans: InMemorySpanExporter
 ) -> None:
     story = TelemetryTimings().story
     for moment in (0.0, story - 1, 2 * story - 2, 3 * story):
         clock.now = moment
-        with stories.span("a", str(moment), None, {}):
+        with traces.span("a", str(moment), None, {}):
             pass
     traces = [trace_of(span) for span in spans.get_finished_spans()]
     assert traces[0] == traces[1] == traces[2] != traces[3]
@@ -146,8 +146,8 @@ def test_so_many_stories_are_kept_and_the_oldest_go(telemetry: Telemetry) -> Non
     assert len(many) == MOST_STORIES
 
 
-def test_a_failure_marks_the_span(stories: TraceSpans[str], spans: InMemorySpanExporter) -> None:
-    with pytest.raises(ValueError, match="no"), stories.span("a", "run", None, {}):
+def test_a_failure_marks_the_span(traces: TraceSpans[str], spans: InMemorySpanExporter) -> None:
+    with pytest.raises(ValueError, match="no"), traces.span("a", "run", None, {}):
         raise ValueError("no")
     assert not named(spans.get_finished_spans(), "run").status.is_ok
 

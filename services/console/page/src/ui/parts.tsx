@@ -12,7 +12,7 @@ import { isRead, obstacles, tally } from "../model/selectors.ts";
 import type { Shown } from "../model/selectors.ts";
 import { called, figure, HEALTH_CLASSES, KIND_WORDS } from "../model/words.ts";
 import { Glyph } from "./glyph.tsx";
-import { Said } from "./said.tsx";
+import { Message } from "./message.tsx";
 
 export function shownNow(): Shown {
   const query = place.value.query;
@@ -29,7 +29,7 @@ export function Lacking({ parts }: { readonly parts: readonly string[] }): JSX.E
           <Glyph health="Degraded" silent />
           <span>
             <strong>{message}</strong>
-            {todo === null ? null : <> – <Said text={todo} /></>}
+            {todo === null ? null : <> – <Message text={todo} /></>}
           </span>
         </li>
       ))}
@@ -80,7 +80,7 @@ export function Problem({ error, again }: { readonly error: Refused; readonly ag
       <Glyph health="Degraded" silent />
       <p>
         <strong>{error.message}</strong>
-        {error.todo === "" ? null : <> – <Said text={error.todo} /></>}
+        {error.todo === "" ? null : <> – <Message text={error.todo} /></>}
       </p>
       {again === undefined ? null : (
         <button type="button" onClick={again}>

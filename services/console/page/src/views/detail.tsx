@@ -16,7 +16,7 @@ import { bytes, cause, dated, figure, HEALTH_CLASSES, KIND_WORDS, STAGE_WORDS } 
 import { Glyph } from "../ui/glyph.tsx";
 import { EntityLink, PlaceLink, Problem } from "../ui/parts.tsx";
 import { Panel } from "../ui/panel.tsx";
-import { Said } from "../ui/said.tsx";
+import { Message } from "../ui/message.tsx";
 
 const SHOWN = 12;
 const SETTLE_MS = 700;
@@ -35,7 +35,7 @@ export function Detail({ id }: { readonly id: string }): JSX.Element {
           {cause(entity) === "" ? null : (
             <>
               {" – "}
-              <Said text={cause(entity)} />
+              <Message text={cause(entity)} />
             </>
           )}
         </p>
@@ -113,15 +113,15 @@ export function Reasons({ page, at }: { readonly page: Explanation; readonly at?
   return (
     <>
       <p class="headline">
-        <Said text={page.headline} />
+        <Message text={page.headline} />
       </p>
       <ol class="reasons">
         {page.lines.map((line, index) => (
           <li key={index}>
             {line.ok === null ? <span class="glyph dot" aria-hidden="true" /> : <Glyph health={line.ok ? "Healthy" : "Degraded"} />}
             <span>
-              <strong>{line.about}</strong> <Said text={line.text} />
-              {line.do === null ? null : <span class="todo"><Said text={line.do} /></span>}
+              <strong>{line.about}</strong> <Message text={line.text} />
+              {line.do === null ? null : <span class="todo"><Message text={line.do} /></span>}
             </span>
           </li>
         ))}

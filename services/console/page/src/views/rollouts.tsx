@@ -10,7 +10,7 @@ import { cause, figure, HEALTH_CLASSES, STAGE_HEALTHS, STAGE_WORDS } from "../mo
 import { Glyph } from "../ui/glyph.tsx";
 import { Heading, Lacking, Nothing, shownNow } from "../ui/parts.tsx";
 import { narrow } from "../ui/narrow.ts";
-import { Said } from "../ui/said.tsx";
+import { Message } from "../ui/message.tsx";
 import { Virtual } from "../ui/virtual.tsx";
 
 const PARTS = ["shims", "nodes", "jobs", "installers", "ledgers"];
@@ -66,7 +66,7 @@ function Card({ shim, chosen }: { readonly shim: Shim; readonly chosen: boolean 
         ))}
         {all === 0 ? <span>its nodeSelector matches no node</span> : null}
       </p>
-      {shim.message === null ? null : <p class="soft"><Said text={cause(shim)} /></p>}
+      {shim.message === null ? null : <p class="soft"><Message text={cause(shim)} /></p>}
       <p>
         <button type="button" class="quiet" onClick={() => set({ shim: shim.name, select: idOf(shim) })}>
           Details

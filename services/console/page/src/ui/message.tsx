@@ -2,7 +2,7 @@
 
 import type { JSX } from "preact";
 
-export function Said({ text }: { readonly text: string }): JSX.Element {
+export function Message({ text }: { readonly text: string }): JSX.Element {
   const parts = text.split("`");
   // An odd number of backticks is not markup.
   return parts.length % 2 === 0 ? <>{text}</> : <>{parts.map((part, at) => (at % 2 === 0 ? part : <code key={at}>{part}</code>))}</>;
