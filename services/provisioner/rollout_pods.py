@@ -1,7 +1,8 @@
 """Reads the pods of Shims for plans, only while a rollout depends on them.
 
 In: the RuntimeClasses whose pods matter. Out: ``Workloads``. Called by ``planner``. Invariants: pods that cannot be
-read are reported as unknown, with the reason, and never as missing; in an interval there is at most one list.
+read are reported as unknown, with the reason, and never as missing; in an interval there is at most one list; of other
+pods at most two pages are in memory.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from dataclasses import dataclass, field
 from provisioner.domain.pod_readiness import RolloutPod, Workloads
 from provisioner.domain.rollout_pods import view_rollout_pod
 from provisioner.timings import RolloutPodTimings
+from provisioner.workloads.pod_shape import POD_SHAPE
 from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError
+from trellis.kube.reader import Selection
 from trellis.kube.resources import PODS
 
 
@@ -40,15 +43,14 @@ class RolloutPods:
         return self._last
 
     async def _list(self, classes: frozenset[str]) -> Workloads:
-        found: dict[str, list[RolloutPod]] | None = defaultdict(list)
-        error = ""
+        found: dict[str, list[RolloutPod]] = defaultdict(list)
         try:
-            listing = await self.kube.list(PODS)
-        except KubeError as problem:
-            found, error = None, str(problem)
-        else:
-            for manifest in listing.items:
-                name = (manifest.get("spec") or {}).get("runtimeClassName")
-                if found is not None and name in classes:
-                    found[name].append(view_rollout_pod(manifest))
-        return Workloads(found, error, self.timings.settle, self.timings.look)
+            async for page in self.kube.pages(Selection(PODS, shape=POD_SHAPE)):
+                if page.first:
+                    found.clear()  # an expired list starts again
+                for manifest in page.items:
+                    if (name := (manifest.get("spec") or {}).get("runtimeClassName")) in classes:
+                        found[name].append(view_rollout_pod(manifest))
+        except KubeError as error:
+            return Workloads(None, str(error), self.timings.settle, self.timings.look)
+        return Workloads(found, "", self.timings.settle, self.timings.look)

@@ -202,3 +202,14 @@ async def test_pods_are_listed_only_while_a_rollout_depends_on_them() -> None:
     changing = Rollout("a")
     await changing.plan()
     assert lists(changing) == 1
+
+
+async def test_pods_of_other_classes_are_not_kept() -> None:
+    kube = FakeKube()
+    kube.put(NAMESPACES, {"metadata": {"name": objects.SPACE}})
+    kube.put(PODS, objects.pod("mine"))
+    kube.put(PODS, objects.pod("other", runtime_class="kata"))
+    found = await RolloutPods(kube, RolloutPodTimings()).read(frozenset({"spin-v2"}))
+    assert [pod.name for pod in found.of("spin-v2") or ()] == ["mine"]
+    assert found.by_class is not None
+    assert found.by_class.keys() == {"spin-v2"}
