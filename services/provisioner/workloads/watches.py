@@ -51,15 +51,15 @@ class PodWatch:
         """Watch until cancelled."""
         while True:
             classes = self.classes()
-            watching = asyncio.create_task(self._watch(classes), name="watch of Wasm pods")
             try:
-                while self.classes() == classes:
-                    await self._changed.wait()
-                    await asyncio.sleep(self.settle)
-                    self._changed.clear()
+                async with asyncio.TaskGroup() as group:  # which ends with the first error of the watch
+                    watching = group.create_task(self._watch(classes), name="watch of Wasm pods")
+                    while self.classes() == classes:
+                        await self._changed.wait()
+                        await asyncio.sleep(self.settle)
+                        self._changed.clear()
+                    watching.cancel()
             finally:
-                watching.cancel()
-                await asyncio.gather(watching, return_exceptions=True)
                 self._informer = None
 
     async def _watch(self, classes: frozenset[str]) -> None:

@@ -132,3 +132,17 @@ async def test_without_a_class_no_pod_is_read() -> None:
     async with seen.running():
         await asyncio.sleep(0.05)
     assert not [request for request in seen.kube.api.requests if request.path.endswith("/pods")]
+
+
+async def test_an_error_of_the_watch_is_not_lost() -> None:
+    seen = Seen("spin-v2", objects=[(PODS, pod())])
+
+    def fails() -> None:
+        raise RuntimeError("broken")
+
+    seen.watch.on_known = fails
+    async with asyncio.timeout(15):
+        with pytest.raises(ExceptionGroup) as raised:
+            await seen.watch.run()
+    assert raised.group_contains(RuntimeError, match="broken")
+    assert not seen.watch.known
