@@ -54,12 +54,17 @@ class FleetReconciler:
         finally:
             self.cache.plan_ended(started, time.monotonic())
 
+    async def _read_ledger(self) -> bool:
+        """Read the ledger unless it is cached; return whether it was read. Raises KubeError."""
+        if self.cache.ledger is not None:
+            return False
+        self.cache.ledger_accepted(await ledger_manifest(self.gather.kube, self.cache.settings.namespace))
+        return True
+
     async def _plan(self) -> float | None:
-        if just_read := self.cache.ledger is None:
-            self.cache.ledger_accepted(await ledger_manifest(self.gather.kube, self.cache.settings.namespace))
+        just_read = await self._read_ledger()
         workloads = await self.pods.read(self.gather.workload_classes())
-        if self.cache.ledger is None:
-            self.cache.ledger_accepted(await ledger_manifest(self.gather.kube, self.cache.settings.namespace))
+        just_read = await self._read_ledger() or just_read  # it can have been invalidated meanwhile
         snapshot = self.gather.fleet_snapshot(workloads)
         if snapshot.shims_unknown:
             return None  # the informer of Shims requests a plan as soon as they can be listed

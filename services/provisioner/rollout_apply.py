@@ -62,7 +62,7 @@ class RolloutEffects:
             message = (
                 self._halt_text(shim, failing, _halt(ledger, shim))
                 if halted
-                else f"{shim}: {failing} nodes fail, fewer than the limit: the rollout continues"
+                else f"{shim}: no reason for the halt remains ({failing} nodes fail): the rollout continues"
             )
             _log.warning("rollout changed", reason=reason, shim=shim, failing=failing)
             await self.recorder.record(
