@@ -8,6 +8,7 @@ place; ``--page`` writes docs/sabotage.md.
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import os
 import sys
@@ -118,17 +119,21 @@ def attempts(breaks: Sequence[Break]) -> Iterator[tuple[bool, str]]:
         yield running.pop(pid).verdict(os.waitstatus_to_exitcode(status))
 
 
-def main(arguments: list[str]) -> int:
-    """Try all, or those whose name holds the argument."""
-    if "--page" in arguments:
+def main() -> int:
+    """Try all, or those whose name contains the argument."""
+    parser = argparse.ArgumentParser(description="Break the product, and see that a test fails for each break.")
+    parser.add_argument("part", nargs="*", help="part of the name of a break; default: all")
+    parser.add_argument("--check", action="store_true", help="only see that each break still has its place")
+    parser.add_argument("--page", action="store_true", help="only write docs/sabotage.md")
+    options = parser.parse_args()
+    if options.page:
         (ROOT / "docs/sabotage.md").write_text(page(ROOT), encoding="utf-8")
         return 0
-    only = [argument for argument in arguments if not argument.startswith("--")]
-    wanted = [item for item in BREAKS if all(part in item.name for part in only)]
+    wanted = [item for item in BREAKS if all(part in item.name for part in options.part)]
     if wrong := misplaced(wanted, ROOT):
         print(*wrong, f"{len(wrong)} of {len(wanted)} are not in place", sep="\n")
         return 1
-    if "--check" in arguments:
+    if options.check:
         print(f"{len(wanted)} are in place")
         return 0
     began, caught = time.monotonic(), 0
@@ -140,4 +145,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())
