@@ -81,10 +81,10 @@ class WorkloadStarted(WorkloadEventData):
     host_name: str = Field(default="", description=_HOST)
 
 
-class WorkloadDeleted(WorkloadEventData):
+class WorkloadGone(WorkloadEventData):
     """A Workload that ran was deleted."""
 
-    event_name: ClassVar[str] = "deleted"
+    event_name: ClassVar[str] = "gone"
 
 
 class WorkloadFailed(EventData):
@@ -149,10 +149,10 @@ class WasmHostSilent(WasmHostEventData):
     message: str = Field(description="cause and resolution for users")
 
 
-class WasmHostDeleted(WasmHostEventData):
+class WasmHostGone(WasmHostEventData):
     """A Host was deleted, with its Workloads."""
 
-    event_name: ClassVar[str] = "deleted"
+    event_name: ClassVar[str] = "gone"
 
 
 class ArtifactPublished(EventData):

@@ -95,7 +95,7 @@ async def test_a_failed_rollout_and_its_correction_are_published_once_over_a_res
         found = await until_published(served, set(wanted))
         assert sorted(found) == sorted(wanted), "nothing is repeated, nothing is missing"
         operator.delete_all()
-        gone = {f"wasm_host.deleted {name}" for name in ("uppity-country-8876", "uppity-son-5573")}
+        gone = {f"wasm_host.gone {name}" for name in ("uppity-country-8876", "uppity-son-5573")}
         await until_published(served, gone)
     traces = [event.event["traceparent"] for event in await events(served)]
     assert all(traces)

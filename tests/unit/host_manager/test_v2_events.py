@@ -20,13 +20,13 @@ from support.v2.recordings import SITUATIONS, recording
 from trellis.events.envelope import EventData
 from trellis.events.subjects import event_subject
 from trellis.events.wasmcloud_v2 import (
-    WasmHostDeleted,
+    WasmHostGone,
     WasmHostReady,
     WasmHostSilent,
-    WorkloadDeleted,
     WorkloadDeploymentDegraded,
     WorkloadDeploymentReady,
     WorkloadFailed,
+    WorkloadGone,
     WorkloadStarted,
 )
 from trellis.v2.cluster import Cluster
@@ -156,12 +156,12 @@ def check_order(events: Sequence[EventData]) -> None:
     ran: dict[str, list[str]] = {}
     last: dict[tuple[str, ...], EventData] = {}
     for event in events:
-        if isinstance(event, WorkloadStarted | WorkloadDeleted):
+        if isinstance(event, WorkloadStarted | WorkloadGone):
             ran.setdefault(event.uid, []).append(event.event_name)
         key = (event.noun, *event.key())
         assert last.get(key) != event
         last[key] = event
-    assert all(events in (["started"], ["started", "deleted"]) for events in ran.values())
+    assert all(events in (["started"], ["started", "gone"]) for events in ran.values())
 
 
 @settings(max_examples=25, deadline=None)
@@ -368,7 +368,7 @@ def test_equal_names_in_two_namespaces_are_two_objects() -> None:
         "workload_deployment.degraded b/hello PullFailed",
         "workload_deployment.ready a/hello",
     ]
-    assert [shown(event) for event in replay.see(world([one], first, second))] == ["wasm_host.deleted system-b/host-1"]
+    assert [shown(event) for event in replay.see(world([one], first, second))] == ["wasm_host.gone system-b/host-1"]
 
 
 def test_replacements_of_a_failed_workload_are_one_event_until_it_is_ready() -> None:
@@ -494,7 +494,7 @@ def test_a_new_object_of_the_same_name_ends_the_former_one() -> None:
     host, replay = a_host(1), Replay()
     replay.see(world([host]))
     again = replace(host, meta=replace(host.meta, uid="another"), id="another-id")
-    assert [type(event) for event in replay.see(world([again]))] == [WasmHostDeleted, WasmHostReady]
+    assert [type(event) for event in replay.see(world([again]))] == [WasmHostGone, WasmHostReady]
 
 
 def test_views_whose_watch_is_behind_cause_no_event_under_another_owner() -> None:

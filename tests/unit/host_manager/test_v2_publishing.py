@@ -159,7 +159,7 @@ async def test_a_version_that_is_not_served_any_more_ends_the_watches_and_readin
             await until(lambda: not world.cache.informers, "the watches end, although there are objects")
             assert world.kube.health.readiness().ok
             await asyncio.sleep(0.2)
-    assert not [fact for fact in world.bus.facts if fact.endswith("deleted")]
+    assert not [fact for fact in world.bus.facts if fact.endswith("gone")]
     assert [line["served"] for line in logs if "supported" in line] == [["v1beta1"]]
 
 
@@ -231,7 +231,7 @@ async def test_a_stream_restored_from_a_backup_gets_what_changed_since() -> None
         await until(lambda: len(world.bus.stored) >= 5, "the difference")
         await asyncio.sleep(0.1)
     assert len(world.bus.stored) == 5, "the three that the backup lacks, and the end of the two that it has"
-    assert {"wasm_host.deleted", "workload.deleted"} <= set(world.bus.facts)
+    assert {"wasm_host.gone", "workload.gone"} <= set(world.bus.facts)
 
 
 async def test_objects_of_unwatched_namespaces_do_not_count_as_deleted() -> None:
@@ -240,7 +240,7 @@ async def test_objects_of_unwatched_namespaces_do_not_count_as_deleted() -> None
     async with world.running():
         await until(lambda: len(world.bus.stored) >= 6, "those of the watched namespaces")
         await asyncio.sleep(0.1)
-    assert not [fact for fact in world.bus.facts if fact.endswith("deleted")]
+    assert not [fact for fact in world.bus.facts if fact.endswith("gone")]
 
 
 async def test_a_watched_namespace_without_permission_blocks_no_other_one_and_loses_nothing() -> None:
@@ -261,7 +261,7 @@ async def test_the_last_host_of_the_watched_namespaces_is_published_as_deleted()
         await until(lambda: world.bus.facts.count("wasm_host.ready") == 2, "they are published")
         for host in world.kube.objects(WASM_HOSTS):
             world.kube.remove(WASM_HOSTS, host["metadata"]["name"], "wasmcloud-system")
-        await until(lambda: world.bus.facts.count("wasm_host.deleted") == 2, "their end is, too")
+        await until(lambda: world.bus.facts.count("wasm_host.gone") == 2, "their end is, too")
 
 
 async def test_a_deleted_workload_is_published_as_deleted() -> None:
@@ -270,7 +270,7 @@ async def test_a_deleted_workload_is_published_as_deleted() -> None:
         await until(lambda: len(world.bus.stored) == 6, "all of them")
         workload = world.kube.objects(WORKLOADS)[0]["metadata"]
         world.kube.remove(WORKLOADS, workload["name"], workload["namespace"])
-        await until(lambda: "workload.deleted" in world.bus.facts, "it is published")
+        await until(lambda: "workload.gone" in world.bus.facts, "it is published")
     assert world.bus.stored[-1].key() == (workload["namespace"], workload["name"])
 
 
@@ -279,7 +279,7 @@ async def test_nothing_is_kept_of_a_host_whose_name_never_returns() -> None:
     async with world.running():
         await until(lambda: len(world.cache.stored) == 3, "the hosts and the deployment")
         world.kube.remove(WASM_HOSTS, world.kube.objects(WASM_HOSTS)[0]["metadata"]["name"], "wasmcloud-system")
-        await until(lambda: "wasm_host.deleted" in world.bus.facts, "it is published")
+        await until(lambda: "wasm_host.gone" in world.bus.facts, "it is published")
         await until(lambda: len(world.cache.stored) == 2, "dropped")
 
 

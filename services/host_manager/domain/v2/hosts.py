@@ -11,7 +11,7 @@ from typing import Final
 
 from host_manager.domain.v2.published import Published
 from host_manager.domain.v2.trust import Evidence
-from trellis.events.wasmcloud_v2 import WasmHostDeleted, WasmHostReady, WasmHostSilent
+from trellis.events.wasmcloud_v2 import WasmHostGone, WasmHostReady, WasmHostSilent
 from trellis.v2.cluster import Cluster
 from trellis.v2.explain.hosting import host_trouble
 from trellis.v2.hosts import HostView
@@ -19,7 +19,7 @@ from trellis.v2.reasons import Reason
 from trellis.v2.snapshot import Part
 
 _SILENT: Final = frozenset({Reason.HEARTBEAT_MISSING, Reason.HOST_NOT_READY})
-HostEvent = WasmHostReady | WasmHostSilent | WasmHostDeleted
+HostEvent = WasmHostReady | WasmHostSilent | WasmHostGone
 
 
 def host_events(cluster: Cluster, published: Published, evidence: Evidence) -> Iterator[HostEvent]:
@@ -30,7 +30,7 @@ def host_events(cluster: Cluster, published: Published, evidence: Evidence) -> I
     for key, former in published.hosts.items():
         host = there.get(key)
         if host is None or host.meta.uid != former.uid:
-            yield WasmHostDeleted(namespace=former.namespace, name=former.name, uid=former.uid, host_id=former.host_id)
+            yield WasmHostGone(namespace=former.namespace, name=former.name, uid=former.uid, host_id=former.host_id)
     for key, host in there.items():
         former_event = published.hosts.get(key)
         if former_event is not None and former_event.uid != host.meta.uid:

@@ -15,16 +15,16 @@ from trellis.events.envelope import EventData
 from trellis.events.wasmcloud_v2 import (
     ArtifactPublished,
     OwnerKind,
-    WasmHostDeleted,
     WasmHostEventData,
+    WasmHostGone,
     WasmHostReady,
     WasmHostSilent,
-    WorkloadDeleted,
     WorkloadDeploymentDegraded,
     WorkloadDeploymentEventData,
     WorkloadDeploymentReady,
     WorkloadDeploymentRolled,
     WorkloadFailed,
+    WorkloadGone,
     WorkloadStarted,
 )
 from trellis.v2.snapshot import Snapshot
@@ -35,10 +35,10 @@ EVENTS: Final = (
     WorkloadDeploymentRolled,
     WorkloadStarted,
     WorkloadFailed,
-    WorkloadDeleted,
+    WorkloadGone,
     WasmHostReady,
     WasmHostSilent,
-    WasmHostDeleted,
+    WasmHostGone,
     ArtifactPublished,
 )
 """All events about wasmCloud v2."""
@@ -92,7 +92,7 @@ class Published:
             case WorkloadStarted():
                 self.workloads[_key(event)] = event
                 self._recovered(event)
-            case WorkloadDeleted():
+            case WorkloadGone():
                 started = self.workloads.get(_key(event))
                 if started is not None and started.uid == event.uid:
                     del self.workloads[_key(event)]
@@ -101,7 +101,7 @@ class Published:
                 self.failures.setdefault(owner, set()).add((event.replica_set, event.reason))
             case WasmHostReady() | WasmHostSilent():
                 self.hosts[_key(event)] = event
-            case WasmHostDeleted():
+            case WasmHostGone():
                 host = self.hosts.get(_key(event))
                 if host is not None and host.uid == event.uid:
                     del self.hosts[_key(event)]
@@ -181,7 +181,7 @@ def object_of(event: EventData) -> str:
     match event:
         case WorkloadFailed():
             return f"{event.owner_kind} {event.namespace}/{event.owner}"
-        case WorkloadStarted() | WorkloadDeleted() if event.deployment:
+        case WorkloadStarted() | WorkloadGone() if event.deployment:
             return f"WorkloadDeployment {event.namespace}/{event.deployment}"
         case WorkloadDeploymentEventData():
             return f"WorkloadDeployment {_key(event)}"
