@@ -2,7 +2,8 @@
 
 In: an object, a reason, a message. Out: one core/v1 Event per distinct (UID, reason, message), with a count of
 repetitions; many that differ in the message only are combined. Called by services. Invariants: recording never raises
-and is rate-limited for any messages; Events of a Node are in ``default``. Source: the core/v1 Event; kubectl finds them
+and is rate-limited for any messages; Normal Events never compete with the changes that they report, also for many
+objects at once; Events of a Node are in ``default``. Source: the core/v1 Event; kubectl finds them
 by name and UID in ``involvedObject``.
 """
 
@@ -12,6 +13,7 @@ import asyncio
 import contextlib
 import hashlib
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -103,7 +105,8 @@ class EventRecorder:
         self._timings = timings or kube.timings.events
         self._written: dict[str, float] = {}
         self._similar = SimilarEvents(self._timings)
-        self._pending: set[asyncio.Task[None]] = set()
+        self._waiting: deque[tuple[_Occurrence, str]] = deque()
+        self._writer: asyncio.Task[None] | None = None
 
     async def record(
         self,
@@ -117,8 +120,9 @@ class EventRecorder:
     ) -> None:
         """Record an Event; a failure is only logged.
 
-        A Normal Event is written in the background: it does not delay the change that it reports, and is lost if the
-        process ends before.
+        Normal Events are written in the background, one after another with a pause (``EventTimings.pause``): they do
+        not delay the changes that they report, and are lost if the process ends before. At most 4,096 wait; the next
+        ones are dropped.
 
         Args:
             regarding: the object.
@@ -141,17 +145,25 @@ class EventRecorder:
                 "Kubernetes Event dropped by the rate limit", kind=regarding.kind, name=regarding.name, reason=reason
             )
             return
+        occurred_at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         if type == "Warning":
-            await self._try(occurrence)
-            return
-        task = asyncio.create_task(self._try(occurrence))
-        self._pending.add(task)
-        task.add_done_callback(self._pending.discard)
+            await self._try(occurrence, occurred_at)
+        elif len(self._waiting) >= _REMEMBERED:
+            log.debug("Kubernetes Event dropped: too many wait", kind=regarding.kind, name=regarding.name, reason=reason)
+        else:
+            self._waiting.append((occurrence, occurred_at))
+            if self._writer is None or self._writer.done():
+                self._writer = asyncio.create_task(self._write_waiting())
 
-    async def _try(self, occurrence: _Occurrence) -> None:
+    async def _write_waiting(self) -> None:
+        while self._waiting:
+            await self._try(*self._waiting.popleft())
+            await asyncio.sleep(self._timings.pause)
+
+    async def _try(self, occurrence: _Occurrence, occurred_at: str) -> None:
         regarding = occurrence.regarding
         try:
-            await self._write(occurrence)
+            await self._write(occurrence, occurred_at)
         except (KubeError, NotLeading) as error:
             self._written.pop(occurrence.identity, None)
             log.warning(
@@ -171,21 +183,20 @@ class EventRecorder:
         self._written[identity] = now
         return False
 
-    async def _write(self, occurrence: _Occurrence) -> None:
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    async def _write(self, occurrence: _Occurrence, occurred_at: str) -> None:
         try:
-            await self._kube.create(EVENTS, make_event(occurrence, now))
+            await self._kube.create(EVENTS, make_event(occurrence, occurred_at))
         except AlreadyExists:
-            await self._count_up(occurrence, now)
+            await self._count_up(occurrence, occurred_at)
 
-    async def _count_up(self, occurrence: _Occurrence, now: str) -> None:
+    async def _count_up(self, occurrence: _Occurrence, occurred_at: str) -> None:
         try:
             found = await self._kube.get(EVENTS, occurrence.name, occurrence.namespace)
         except NotFound:
             return  # it expired in the meantime; the next repetition creates a new one
         read = {name: found["metadata"][name] for name in ("uid", "resourceVersion")}
         metadata = read | ({"annotations": dict(occurrence.annotations)} if occurrence.annotations else {})
-        patch: Manifest = {"metadata": metadata, "count": int(found.get("count") or 1) + 1, "lastTimestamp": now}
+        patch: Manifest = {"metadata": metadata, "count": int(found.get("count") or 1) + 1, "lastTimestamp": occurred_at}
         if occurrence.combined:
             patch["message"] = occurrence.message
         if occurrence.related is not None:
@@ -197,8 +208,8 @@ class EventRecorder:
             )
 
 
-def make_event(occurrence: _Occurrence, now: str) -> Manifest:
-    """Return the Event of a first occurrence at ``now`` (RFC 3339, whole seconds)."""
+def make_event(occurrence: _Occurrence, occurred_at: str) -> Manifest:
+    """Return the Event of a first occurrence at a time (RFC 3339, whole seconds)."""
     related = {"related": _reference(occurrence.related)} if occurrence.related is not None else {}
     annotations = {"annotations": dict(occurrence.annotations)} if occurrence.annotations else {}
     return {
@@ -212,8 +223,8 @@ def make_event(occurrence: _Occurrence, now: str) -> Manifest:
         "message": occurrence.message,
         "source": {"component": occurrence.component},
         "reportingComponent": occurrence.component,
-        "firstTimestamp": now,
-        "lastTimestamp": now,
+        "firstTimestamp": occurred_at,
+        "lastTimestamp": occurred_at,
         "count": 1,
     }
 

@@ -1,11 +1,13 @@
-"""A Normal Event is written in the background."""
+"""Normal Events are written in the background, one after another."""
 
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 
 from trellis.kube.recorder import EventRecorder, ObjectRef
 from trellis.kube.resources import EVENTS
+from trellis.kube.timings import EventTimings
 from trellis_dev.fakes.fake import FakeKube, status_reply
 
 NODE = ObjectRef("v1", "Node", "a", "uid-a")
@@ -34,3 +36,28 @@ async def test_a_refused_event_fails_nothing() -> None:
     await recorder.record(regarding=NODE, type="Normal", reason="ProvisionSucceeded", message="done")
     await settled()
     assert kube.objects(EVENTS) == []
+
+
+async def test_normal_events_of_many_objects_wait_for_each_other_and_a_warning_does_not() -> None:
+    kube = FakeKube()
+    recorder = EventRecorder(kube, component="c", timings=EventTimings(pause=3600.0))
+    for name in ("a", "b", "c"):
+        node = ObjectRef("v1", "Node", name, f"uid-{name}")
+        await recorder.record(regarding=node, type="Normal", reason="ProvisionSucceeded", message="done")
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert [event["involvedObject"]["name"] for event in kube.objects(EVENTS)] == ["a"]
+    await recorder.record(regarding=NODE, type="Warning", reason="ProvisionFailed", message="failed")
+    assert {event["type"] for event in kube.objects(EVENTS)} == {"Normal", "Warning"}
+
+
+async def test_an_event_that_waited_has_the_time_of_its_occurrence() -> None:
+    kube = FakeKube()
+    recorder = EventRecorder(kube, component="c", timings=EventTimings(pause=1.1))
+    for name in ("a", "b"):
+        node = ObjectRef("v1", "Node", name, f"uid-{name}")
+        await recorder.record(regarding=node, type="Normal", reason="ProvisionSucceeded", message="done")
+    recorded_by = datetime.now(UTC)
+    await settled()
+    [_, second] = kube.objects(EVENTS)
+    assert datetime.fromisoformat(second["firstTimestamp"]) <= recorded_by
