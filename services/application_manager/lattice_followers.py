@@ -22,6 +22,7 @@ from trellis.lattice.storage.bucket import Bucket
 from trellis.lattice.storage.lattice_store import LatticeStore
 from trellis.lattice.timings import LatticeTimings
 from trellis.lattice.wadm.client import Wadm
+from trellis.lattice.wadm.probe import WadmProbe
 
 CONNECTION: Final = "trellis-application-manager"
 
@@ -50,6 +51,7 @@ class LatticeFollowers:
         self._needs: dict[str, LatticeAddress] = {}
         self._followed: dict[LatticeAddress, _Followed] = {}
         self._buckets: dict[LatticeConnection, Bucket] = {}
+        self._probes: dict[tuple[LatticeConnection, str], WadmProbe] = {}
 
     @property
     def lattice_ids(self) -> list[str]:
@@ -108,7 +110,8 @@ class LatticeFollowers:
             for lattice_id in [lattice_id for lattice_id, need in self._needs.items() if need == address]:
                 self._wake(lattice_id, affected)
 
-        store = LatticeStore(address, connection, self._bucket(connection), changed, self._timings)
+        bucket, probe = self._bucket(connection), self._probe(connection, address.account)
+        store = LatticeStore(address, connection, bucket, probe, changed, self._timings)
         claim = LatticeClaim(address, connection, self._cluster, lambda: changed(None), self._timings.claim)
         followed = self._followed[address] = _Followed(store, claim)
         try:
@@ -126,11 +129,16 @@ class LatticeFollowers:
             self._buckets[connection] = Bucket(connection, name, self._timings.bucket)
         return self._buckets[connection]
 
+    def _probe(self, connection: LatticeConnection, account: str) -> WadmProbe:
+        """Return the probe of the wadm of a connection, for one tenant if it is multitenant; created on first use."""
+        return self._probes.setdefault((connection, account), WadmProbe(connection, self._timings.probe))
+
     async def _read(self, connection: LatticeConnection) -> None:
         try:
             await self._bucket(connection).run()
         finally:
             del self._buckets[connection]
+            self._probes = {key: probe for key, probe in self._probes.items() if key[0] is not connection}
 
     def _on_view(self, lattice_id: str) -> None:
         """Pass a lost or restored lattice connection on to the store and the claim."""

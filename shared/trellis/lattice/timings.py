@@ -150,7 +150,7 @@ class StatusTimings:
 
 @dataclass(frozen=True, slots=True)
 class ProbeTimings:
-    """Timings of the check that wadm answers (``probe``)."""
+    """Timings of the check that wadm answers (``probe``), of all lattices of a wadm together."""
 
     every: float = 5.0
     again: float = 1.0
@@ -175,8 +175,10 @@ class ClaimTimings:
 
     lifetime: float = 600.0
     """Lifetime of a claim that is not refreshed, for a created bucket; then another cluster can claim the lattice."""
-    look: float = 5.0
-    """Interval, and timeout, of reads of the claim."""
+    look: float = 15.0
+    """Interval of reads of the claim, except after a reconnect."""
+    answer: float = 5.0
+    """Timeout of reads and writes of the claim."""
     duplicates: float = 120.0
     """Maximum duplicate window of the stream of the bucket."""
 
@@ -185,7 +187,8 @@ class ClaimTimings:
 class ForwarderTimings:
     """Timings of forwarding lattice events (``forwarder``)."""
 
-    fetch: float = 5.0
+    fetch: float = 30.0
+    """Time after which a fetch without events is repeated. The end of the connection ends it, too."""
     late: float = 30.0
     """Age of the oldest waiting event from which a warning is logged: events expire after 70 s."""
     ack_wait: float = 5.0

@@ -217,16 +217,17 @@ class TestAnswering:
     """Whether anybody answers for wadm."""
 
     @contextlib.asynccontextmanager
-    async def asking(self, lattice: Lattice) -> AsyncIterator[tuple[WadmProbe, list[str]]]:
+    async def asking(self, *lattices: Lattice) -> AsyncIterator[tuple[WadmProbe, list[str]]]:
         received_at: list[str] = []
-        made = WadmProbe(
-            cast("Wadm", lattice), cast("LatticeConnection", lattice), lambda: received_at.append(made.reason), HURRIED
-        )
-        running = asyncio.create_task(made.run())
-        yield made, received_at
-        running.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await running
+        made = WadmProbe(cast("LatticeConnection", lattices[0]), HURRIED)
+        async with asyncio.TaskGroup() as tasks:
+            running = [
+                tasks.create_task(made.run(cast("Wadm", lattice), lambda: received_at.append(made.reason)))
+                for lattice in lattices
+            ]
+            yield made, received_at
+            for task in running:
+                task.cancel()
 
     async def test_a_wadm_that_fails_to_answer_several_times_is_unavailable_until_it_answers(self) -> None:
         lattice = Lattice()
@@ -250,6 +251,39 @@ class TestAnswering:
         async with self.asking(lattice) as (_, received_at):
             await eventually(lambda: len(lattice.requested) > 12)
         assert received_at == []
+
+    async def test_the_lattices_of_one_wadm_take_turns_and_all_learn_that_it_is_unavailable(self) -> None:
+        lattices = [Lattice() for _ in range(4)]
+        async with self.asking(*lattices) as (made, received_at):
+            await eventually(lambda: all(len(lattice.requested) > 2 for lattice in lattices))
+            counts = [len(lattice.requested) for lattice in lattices]
+            assert max(counts) - min(counts) <= 1
+            for lattice in lattices:
+                lattice.error = SilenceError("nobody answers")
+            await eventually(lambda: made.reason != "")
+        assert received_at == ["nobody answers"] * 4
+
+    async def test_a_lattice_whose_queries_are_denied_does_not_hide_that_wadm_is_unavailable(self) -> None:
+        denied, silent = Lattice(), Lattice()
+        denied.error = NatsUnavailableError("this user may not publish")
+        silent.error = SilenceError("nobody answers")
+        async with self.asking(denied, silent) as (made, _):
+            await eventually(lambda: made.reason == "nobody answers")
+
+    async def test_a_lattice_that_is_not_followed_any_more_has_no_turn(self) -> None:
+        left, right = Lattice(), Lattice()
+        made = WadmProbe(cast("LatticeConnection", left), HURRIED)
+        first = asyncio.create_task(made.run(cast("Wadm", left), lambda: None))
+        second = asyncio.create_task(made.run(cast("Wadm", right), lambda: None))
+        await eventually(lambda: bool(left.requested and right.requested))
+        first.cancel()
+        await asyncio.wait({first})
+        requested = len(left.requested)
+        right.requested.clear()
+        await eventually(lambda: len(right.requested) > 3)
+        assert len(left.requested) == requested
+        second.cancel()
+        await asyncio.wait({second})
 
     @pytest.mark.parametrize(
         "error", [NatsUnavailableError("this user may not publish"), WadmRefusedError(Refusal.FAILED, "no storage")]

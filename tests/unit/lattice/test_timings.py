@@ -48,9 +48,9 @@ def test_the_production_timings_are_these() -> None:
         "statuses": {"every": 300, "unconfirmed": 20, "again": 10, "settle": 0.1},
         "probe": {"every": 5, "again": 1},
         "listing": {"every": 15, "settle": 0.1, "afresh": 600},
-        "claim": {"lifetime": 600, "look": 5, "duplicates": 120},
+        "claim": {"lifetime": 600, "look": 15, "answer": 5, "duplicates": 120},
         "forwarder": {
-            "fetch": 5,
+            "fetch": 30,
             "late": 30,
             "ack_wait": 5,
             "look": 10,

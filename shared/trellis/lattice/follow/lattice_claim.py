@@ -92,7 +92,7 @@ class LatticeClaim:
             cancellation.check()
             self._report_owner()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._timings.look):
+                async with asyncio.timeout(self._timings.answer):
                     await self._connection.there()
                     await self._look()
             self._report_owner()
@@ -153,7 +153,7 @@ class LatticeClaim:
                 self._subject,
                 body,
                 headers={Header.EXPECTED_LAST_SUBJECT_SEQUENCE: str(after)},
-                timeout=self._timings.look,
+                timeout=self._timings.answer,
             )
         except APIError as error:
             if error.err_code in _WRONG_LAST_SEQUENCE:

@@ -29,13 +29,18 @@ Changed = Callable[[Iterable[str] | None], None]
 
 
 class LatticeStore:
-    """A ``ModelStore``. ``bucket``: reader of the wadm storage for all lattices of the connection; callers run it."""
+    """A ``ModelStore``.
+
+    ``bucket``: reader of the wadm storage for all lattices of the connection; callers run it. ``probe``: that of the
+    wadm of this lattice and others.
+    """
 
     def __init__(
         self,
         address: LatticeAddress,
         connection: LatticeConnection,
         bucket: Bucket,
+        probe: WadmProbe,
         changed: Changed,
         timings: LatticeTimings = LatticeTimings(),
     ) -> None:
@@ -47,7 +52,7 @@ class LatticeStore:
         self._portion = Portion(address, connection, self._on_models, timings.report)
         self._statuses = Statuses(self.wadm, connection, self, changed, timings)
         self._listing = Listing(self.wadm, connection, self._statuses, timings.listing)
-        self._probe = WadmProbe(self.wadm, connection, lambda: changed(None), timings.probe)
+        self._probe = probe
         self._there = False
 
     @property
@@ -118,7 +123,7 @@ class LatticeStore:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._list())
                 tasks.create_task(self._statuses.run(self._lattice))
-                tasks.create_task(self._probe.run())
+                tasks.create_task(self._probe.run(self.wadm, lambda: self._changed(None)))
         finally:
             self._bucket.leave(self._portion)
 
