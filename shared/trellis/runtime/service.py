@@ -28,6 +28,7 @@ from trellis.kube.informer import Informer
 from trellis.kube.leader import StillRunning
 from trellis.kube.resources import NAMESPACES
 from trellis.limits.backoff import Attempts
+from trellis.runtime import gc
 from trellis.runtime.shutdown import CLOSED, DRAINED, REPORTED, Grace, ends_within, unless
 from trellis.runtime.startup_barrier import StartupBarrier
 from trellis.telemetry import Telemetry, bind_service, get_logger
@@ -127,6 +128,7 @@ class Service(ABC):
         self.health = Health(self.name)
         self.barrier = StartupBarrier([self.name])
         self.claim: Claim | None = None
+        self._decided = False  # in a former term
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until ``stop`` is set; returns within the grace period."""
@@ -243,12 +245,14 @@ class Service(ABC):
         if not (consuming.is_set() and await _prepared(work, self.timings.prepare)):
             _log.warning("starting without NATS: already published events are republished later")
         cancellation.check()  # reading the bus may have lost it, and the queues would run after the end of the term
-        async with asyncio.TaskGroup() as group:
-            for queue, run in work.queues.items():
-                group.create_task(queue.work(run, leading), name="queue")
-            while True:
-                work.list_all()
-                await asyncio.sleep(self.timings.resync)
+        former, self._decided = self._decided, True
+        with gc.caches_excluded(former=former):
+            async with asyncio.TaskGroup() as group:
+                for queue, run in work.queues.items():
+                    group.create_task(queue.work(run, leading), name="queue")
+                while True:
+                    work.list_all()
+                    await asyncio.sleep(self.timings.resync)
 
 
 async def _prepared(work: Work, seconds: float) -> bool:

@@ -7,6 +7,7 @@ import gc
 import os
 import subprocess
 import sys
+import weakref
 from collections.abc import Coroutine, Iterator
 from typing import Any
 
@@ -84,3 +85,22 @@ def test_next_to_nothing_is_collected_while_a_service_is_imported(package: str) 
     assert int(modules) > 600, done.stderr
     assert int(collections) < 30
     assert enabled == "True"
+
+
+@pytest.mark.parametrize("former", [False, True])
+def test_caches_of_a_term_are_excluded_until_its_end_and_garbage_of_a_former_one_is_collected(*, former: bool) -> None:
+    class Term:
+        pass
+
+    ended = Term()
+    ended.itself = ended  # type: ignore[attr-defined]
+    garbage = weakref.ref(ended)
+    gc.collect()  # moves it to the oldest generation
+    del ended
+    with runtime_gc.caches_excluded(former=former):
+        assert gc.get_freeze_count() > 10_000
+        gc.collect()
+        assert (garbage() is None) == former
+    assert gc.get_freeze_count() == 0
+    gc.collect()
+    assert garbage() is None
