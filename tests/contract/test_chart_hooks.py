@@ -181,7 +181,7 @@ def test_a_confined_installation_removes_the_finalizers_of_its_groups_without_a_
     assert {place for _, _, place in groups} == {"shop", "lab"}
 
 
-def test_what_makes_the_keys_may_read_its_own_secrets_and_those_of_the_chart_before_it_and_change_one() -> None:
+def test_the_key_hook_reads_the_secrets_of_the_chart_and_changes_only_the_bus_secret() -> None:
     found = hooks("pre-install", nats={"tls": {"enabled": True}})
     assert given(found) == {(verb, "secrets", "trellis-system") for verb in ("create", "get", "patch")}
     [role] = [item for item in found if item["kind"] == "Role"]

@@ -130,7 +130,7 @@ def test_a_server_stores_less_than_its_claim_has(size: str, room: int) -> None:
         "a former name",
     ],
 )
-def test_what_does_not_go_together_is_refused_by_its_name(values: dict[str, Any], reason: str) -> None:
+def test_conflicting_values_are_refused_by_name(values: dict[str, Any], reason: str) -> None:
     with pytest.raises(ChartRefusedError, match=re.escape(reason)):
         nats(**values)
 

@@ -148,7 +148,7 @@ def test_no_rule_has_a_wildcard_and_no_account_may_bind_or_escalate() -> None:
             assert not {"bind", "escalate"} & set(rule["verbs"])
 
 
-def test_what_may_be_watched_by_default_is_what_the_service_watches_by_default() -> None:
+def test_the_default_watches_of_the_chart_are_those_of_the_service() -> None:
     kinds = tuple(f"{item['apiVersion']}/{item['kind']}" for item in VALUES["controllers"]["watch"])
     assert kinds == Settings.model_fields["controller_resources"].default
 

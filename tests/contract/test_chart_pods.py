@@ -228,7 +228,7 @@ def test_every_definition_is_there_stays_and_is_small_enough_to_apply() -> None:
     assert {item["metadata"]["name"] for item in without} == {kind.name for kind in KINDS}
 
 
-def test_what_is_privileged_has_a_namespace_of_its_own() -> None:
+def test_privileged_pods_have_a_namespace_of_their_own() -> None:
     [namespace] = of_kind(rendered(), "Namespace")
     assert namespace["metadata"]["name"] == "trellis-installers"
     assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "privileged"

@@ -65,7 +65,7 @@ def takes(model: type[ServiceSettings], name: str, text: str) -> bool:
 
 
 @pytest.mark.parametrize("service", SERVICES.values(), ids=lambda item: item.name)
-def test_what_a_service_accepts_the_chart_accepts(service: Any) -> None:
+def test_the_chart_accepts_every_value_that_a_service_accepts(service: Any) -> None:
     for variable, schema in settings_of(service.chart_key).items():
         name = variable.removeprefix("TRELLIS_").lower()
         refused = [text for text in TEXTS if text not in TOLERANT and not accepts(schema, text)]

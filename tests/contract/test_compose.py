@@ -56,7 +56,7 @@ def test_it_has_nats_jaeger_a_cluster_and_the_services() -> None:
 
 
 @pytest.mark.parametrize("name", ["nats", "jaeger", "k3s", "trellis"])
-def test_what_runs_on_is_started_again_after_its_end(name: str) -> None:
+def test_a_service_that_runs_on_is_restarted_after_it_ends(name: str) -> None:
     assert SERVICES[name]["restart"] == "unless-stopped"
 
 

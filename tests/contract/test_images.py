@@ -67,7 +67,7 @@ def test_packages_come_from_a_lock_with_hashes_or_not_at_all(image: OwnImage) ->
 
 
 @IMAGES
-def test_what_is_copied_is_what_the_scripts_take(image: OwnImage) -> None:
+def test_the_image_copies_exactly_the_sources_that_the_scripts_take(image: OwnImage) -> None:
     build, _ = stages(image)
     contents = assemble.IMAGES[image.key]
     wanted = {"pyproject.toml", "LICENSE", image.lock, "requirements-images.lock"}

@@ -30,7 +30,7 @@ def test_the_page_of_the_architecture_lists_every_package() -> None:
 
 
 @pytest.mark.parametrize("name", NAMED)
-def test_what_contributing_names_exists(name: str) -> None:
+def test_every_path_that_contributing_names_exists(name: str) -> None:
     assert (ROOT / name).exists()
 
 

@@ -56,7 +56,7 @@ def queries() -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("what", "expression"), queries())
-def test_what_is_asked_of_prometheus_is_there_to_be_asked(what: str, expression: str) -> None:
+def test_every_query_names_existing_metrics_and_labels(what: str, expression: str) -> None:
     used = _SELECTOR.findall(expression)
     assert used, what
     labels: set[str] = set()

@@ -102,7 +102,7 @@ def test_the_table_whose_rows_are_run_is_one_of_constants() -> None:
         'LINE = "rm {}".format(path)\nrun(["sh", "-c", LINE])',
     ],
 )
-def test_what_is_wrong_is_found(text: str) -> None:
+def test_an_unsafe_call_of_a_shell_is_found(text: str) -> None:
     assert list(wrongs(text))
 
 
@@ -114,7 +114,7 @@ def test_what_is_wrong_is_found(text: str) -> None:
         'run(["ls", path])',
     ],
 )
-def test_what_is_right_is_not(text: str) -> None:
+def test_a_safe_call_is_not_found(text: str) -> None:
     assert list(wrongs(text)) == []
 
 

@@ -81,7 +81,7 @@ def test_a_compared_sentence_is_found(line: str) -> None:
         "def test():\n  '''There is none.'''",
     ],
 )
-def test_what_a_test_hands_in_is_no_wording_of_the_product(line: str) -> None:
+def test_an_input_of_a_test_is_no_wording_of_the_product(line: str) -> None:
     assert found(line) == []
 
 

@@ -140,7 +140,7 @@ def test_jaeger_has_the_trace(started: Started) -> None:
 
 
 @pytest.mark.parametrize("service", ["k3s", "nats", "trellis"])
-def test_what_is_killed_comes_back_and_goes_on(started: Started, service: str) -> None:
+def test_a_killed_service_restarts_and_continues_its_work(started: Started, service: str) -> None:
     before = labelled(started)
     at, _ = started.state(service)
     started.compose("exec", "-T", service, *killing(service))

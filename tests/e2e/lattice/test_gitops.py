@@ -111,7 +111,7 @@ async def test_kubectl_applies_and_waits(kept: KeptWorld, kubectl: Kubectl, real
         assert row[2] == kept.status("web")["synced"]["wadmVersion"]
 
 
-async def test_what_is_applied_again_is_unchanged_and_takes_no_write(kept: KeptWorld, kubectl: Kubectl) -> None:
+async def test_applying_an_unchanged_manifest_again_writes_nothing(kept: KeptWorld, kubectl: Kubectl) -> None:
     kept.group()
     path = kubectl.usual("web")
     async with kept.manager():

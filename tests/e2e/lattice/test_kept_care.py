@@ -146,7 +146,7 @@ async def test_an_object_whose_finalizer_is_removed_by_force_is_not_recreated(
         assert await wadm.names() == {"web", "other"}
 
 
-async def test_what_wadms_storage_lost_is_put_and_deployed_again(
+async def test_a_model_lost_from_wadms_storage_is_put_and_deployed_again(
     kept: KeptWorld, wadm: Wadm, real_lattice: RealLattice
 ) -> None:
     kept.group()

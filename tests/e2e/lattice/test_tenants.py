@@ -53,7 +53,7 @@ class TestFromWadmsAccount(OfATenant):
         with kept_world(hosts, tenant_lattice.nats.port, own_lattice(), from_wadms_account(self.tenant)) as made:
             yield made
 
-    async def test_what_is_applied_runs_on_the_tenants_hosts(
+    async def test_an_applied_application_runs_on_the_hosts_of_the_tenant(
         self, kept: KeptWorld, wadm: Wadm, tenant_lattice: TenantLattice
     ) -> None:
         await runs(kept, wadm, tenant_lattice)
@@ -73,7 +73,7 @@ class FromATenantsAccount(OfATenant):
 class TestFromATenantsAccount(FromATenantsAccount):
     """East hears what wadm says."""
 
-    async def test_what_is_applied_runs_on_the_tenants_hosts(
+    async def test_an_applied_application_runs_on_the_hosts_of_the_tenant(
         self, kept: KeptWorld, wadm: Wadm, tenant_lattice: TenantLattice
     ) -> None:
         await runs(kept, wadm, tenant_lattice)

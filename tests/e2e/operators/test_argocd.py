@@ -92,7 +92,7 @@ def repository(nats_server: NatsServer, tmp_path: Path) -> Iterator[ExampleRepos
         yield served
 
 
-async def test_what_is_in_git_is_in_the_cluster_and_argo_cd_knows_how_it_is(
+async def test_argo_cd_applies_the_repository_and_reports_its_health(
     running_argocd: ArgoCD, repository: ExampleRepository, kept: KeptWorld, kubectl: Kubectl, tmp_path: Path
 ) -> None:
     hosts = kept.hosts

@@ -280,6 +280,6 @@ async def test_an_upgrade_leaves_what_is_issued_alone(bus: IssuedBus) -> None:
     assert bus.secret() == issued, "cert-manager leaves it, and a new installation begins with it"
 
 
-async def test_what_would_never_be_valid_is_refused_by_cert_manager_in_helms_words(bus: IssuedBus) -> None:
+async def test_an_impossible_validity_is_refused_by_cert_manager_and_helm_alike(bus: IssuedBus) -> None:
     with pytest.raises(ChartRefusedError, match=r"renewBefore: Invalid value: .*must be greater than renewBefore"):
         bus.apply("lab", duration="1h", renewBefore="2h")

@@ -96,7 +96,7 @@ def repository(nats_server: NatsServer, tmp_path: Path) -> Iterator[ExampleRepos
         yield served
 
 
-async def test_what_is_in_git_is_in_the_cluster_and_flux_knows_how_it_is(
+async def test_flux_applies_the_repository_and_reports_its_health(
     running_flux: Flux,
     repository: ExampleRepository,
     kept: KeptWorld,

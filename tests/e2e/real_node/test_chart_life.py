@@ -194,7 +194,7 @@ def test_an_upgrade_disturbs_nothing_that_runs(life: Life, tmp_path: Path) -> No
     assert events.keys() <= life.outside.events().keys()
 
 
-def test_what_is_changed_after_it_is_done_by_the_new_version(life: Life) -> None:
+def test_changes_after_the_upgrade_are_carried_out_by_the_new_version(life: Life) -> None:
     kubectl = life.cluster.kubectl
     kubectl("scale", f"whc/{HOSTS}", "-n", HELLO, "--replicas=2")
     two = "jsonpath={.status.readyReplicas}"

@@ -217,7 +217,7 @@ async def test_hosts_without_heartbeat_are_reported_and_restarted_one_at_a_time_
         await eventually(lambda: world.children("silent") == [], "nothing is left of it", seconds=PATIENCE)
 
 
-async def test_what_is_on_the_bus_is_not_reached_from_the_nodes(world: World) -> None:
+async def test_messages_do_not_cross_between_the_bus_and_the_nodes(world: World) -> None:
     inside = await nats.connect(world.info.nats_url)
     outside = await nats.connect(f"{world.info.lattice_nats}:4222")
     try:

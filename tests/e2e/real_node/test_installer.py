@@ -202,7 +202,7 @@ def test_a_later_version_needs_no_restart_and_no_more_memory_than_its_job_has(wo
     ],
     ids=["checksum", "no-checksum", "no-server", "other-machine", "no-shim", "hangs"],
 )
-def test_what_is_wrong_is_refused_and_the_node_untouched(
+def test_a_faulty_shim_is_refused_and_the_node_unchanged(
     world: World, file: str, fields: dict[str, Any], reason: FailureReason, code: int
 ) -> None:
     before, restarts = world.jobs.tree(), world.jobs.restarts()

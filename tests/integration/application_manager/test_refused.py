@@ -84,7 +84,7 @@ async def test_refused_puts_and_deployments_are_reported_and_continue_once_accep
 
 
 @pytest.mark.thorough
-async def test_what_wadm_does_not_undeploy_or_delete_stays_until_it_does(
+async def test_a_model_that_wadm_does_not_undeploy_or_delete_stays_until_it_does(
     kept: KeptWorld, stand_in: WadmStandIn
 ) -> None:
     kept.group()

@@ -87,9 +87,7 @@ async def test_the_status_of_a_deleted_application_does_not_apply_to_its_success
         await kept.condition("web", "Ready", "True", "Deployed")
 
 
-async def test_what_cannot_be_read_changes_nothing_and_what_comes_after_it_counts(
-    kept: KeptWorld, stand_in: WadmStandIn
-) -> None:
+async def test_unreadable_statuses_change_nothing_and_later_ones_count(kept: KeptWorld, stand_in: WadmStandIn) -> None:
     kept.group()
     async with kept.manager():
         kept.apply("web", spec())

@@ -36,7 +36,7 @@ async def test_one_that_is_not_waited_for_ends_by_itself(buses: Buses, nats_serv
     assert not [task.get_name() for task in asyncio.all_tasks() if task.get_name().endswith("-closes")]
 
 
-async def test_what_a_closed_one_still_meets_is_not_its_successors_trouble(buses: Buses) -> None:
+async def test_a_closed_connection_does_not_change_the_readiness_of_its_successor(buses: Buses) -> None:
     bus = await buses.consuming(Listener())
     health, former = buses.healths[0], bus._availability
     await bus.close()

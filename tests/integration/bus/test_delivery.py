@@ -140,7 +140,7 @@ async def test_events_of_other_models_and_clusters_are_not_received(buses: Buses
     await other.close()
 
 
-async def test_what_is_acknowledged_late_by_another_task_is_done(buses: Buses, jetstream: JetStreamContext) -> None:
+async def test_a_late_acknowledgement_by_another_task_counts(buses: Buses, jetstream: JetStreamContext) -> None:
     listener = Listener(acknowledge=False)
     bus = await buses.consuming(listener, timings=BusTimings())
     await bus.publish(opted_out("late"), dedup=f"{buses.cluster}/1")

@@ -72,7 +72,7 @@ async def test_messages_in_flight_go_to_the_next_reader_at_once(buses: Buses, je
     await eventually_async(lambda: all_done(jetstream, buses.cluster))
 
 
-async def test_what_ends_well_after_it_was_given_back_does_not_come_again(
+async def test_a_message_acknowledged_after_it_was_given_back_is_not_redelivered(
     buses: Buses, jetstream: JetStreamContext
 ) -> None:
     first, second = Listener(acknowledge=False), Listener()

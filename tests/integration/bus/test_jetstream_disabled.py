@@ -85,7 +85,7 @@ Switch = Callable[[NatsUsers, NatsServer], None]
     ],
     ids=["account", "server"],
 )
-async def test_jetstream_that_is_disabled_is_named_and_what_was_published_meanwhile_arrives(
+async def test_jetstream_that_is_disabled_is_named_and_messages_published_meanwhile_arrive(
     buses: Buses, users: NatsUsers, server: NatsServer, off: Switch, on: Switch, named: str
 ) -> None:
     listener = Listener()

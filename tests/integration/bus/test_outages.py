@@ -68,7 +68,7 @@ async def test_consuming_goes_on_after_a_restart_of_the_server(buses: Buses, nat
 
 
 @pytest.mark.parametrize("way", ["kill", "stop"])
-async def test_what_was_not_acknowledged_comes_again_when_the_server_is_back(
+async def test_unacknowledged_messages_are_redelivered_when_the_server_is_back(
     buses: Buses, jetstream: JetStreamContext, nats_server: NatsServer, way: str
 ) -> None:
     listener = Listener(acknowledge=False)

@@ -85,7 +85,7 @@ LANES: Final = (*(f"lane-{number}-with-{servers}-nats" for number, servers in en
     [pytest.param(lane, marks=pytest.mark.thorough if lane >= OF_EACH_DAY else ()) for lane in range(len(LANES))],
     ids=LANES,
 )
-async def test_what_the_seed_breaks_is_repaired(
+async def test_faults_of_the_seed_are_repaired(
     control_plane: ControlPlane, made_by: Forkserver, seeds: tuple[int, ...], lane: int
 ) -> None:
     seed = seeds[lane]

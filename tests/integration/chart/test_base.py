@@ -104,7 +104,7 @@ async def run_job(api: Api, account: Granted, directory: Path) -> None:
 
 
 @pytest.mark.thorough
-async def test_what_is_applied_twice_is_there_once_and_becomes_ready_with_keys_of_its_own(
+async def test_a_base_applied_twice_exists_once_and_becomes_ready_with_its_own_keys(
     cluster: ClusterInfo, cluster_api: Api, base: str, shim: Shim, tmp_path: Path
 ) -> None:
     del shim  # the fleet's kinds are defined

@@ -23,7 +23,7 @@ RELEASE = "running"
 
 @pytest.mark.timeout(420)
 @pytest.mark.parametrize("mode", [pytest.param("services", marks=pytest.mark.thorough), "bundle"])
-async def test_what_is_deployed_becomes_ready(
+async def test_a_deployed_chart_becomes_ready(
     cluster: ClusterInfo, cluster_api: Api, shim: Shim, tmp_path: Path, mode: str
 ) -> None:
     installers, kubeconfig = shim.fleet.installers, Path(cluster.kubeconfig)

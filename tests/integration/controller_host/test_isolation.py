@@ -80,7 +80,9 @@ async def test_a_module_that_reports_another_version_at_start_is_refused_and_the
 
 
 @pytest.mark.thorough
-async def test_what_its_account_may_not_see_does_not_reach_a_guest(host: Host, tenant: Tenant, target: Tenant) -> None:
+async def test_objects_that_the_account_may_not_see_do_not_reach_a_guest(
+    host: Host, tenant: Tenant, target: Tenant
+) -> None:
     to_write = CONFIG_MAPS | {"verbs": ["get", "create", "update", "patch"]}
     tenant.account("blind", to_write, namespaces=(tenant.name, target.name))
     tenant.account("mirror", CONFIG_MAPS, namespaces=(tenant.name, target.name))

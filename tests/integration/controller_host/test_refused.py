@@ -67,7 +67,7 @@ async def test_a_status_that_a_policy_refuses_is_in_readiness_until_it_is_writte
         await until(lambda: MESSAGE not in readiness(host), "readiness names it no more")
 
 
-async def test_what_is_refused_of_a_controllers_writes_is_its_last_fault(
+async def test_a_refused_write_of_a_controller_is_its_last_fault(
     host: Host, tenant: Tenant, target: Tenant, fleet: Fleet
 ) -> None:
     tenant.account("mirror", CONFIG_MAPS, namespaces=(tenant.name, target.name))

@@ -127,7 +127,9 @@ def of_another(hosts: HostWorld, kind: str, name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", first_of(["Deployment", "ConfigMap", "ServiceAccount", "Service", "RoleBinding"]))
-async def test_what_another_controls_is_left_alone_and_no_hosts_are_made_beside_it(hosts: HostWorld, kind: str) -> None:
+async def test_a_child_owned_by_another_controller_is_left_alone_and_no_hosts_are_created(
+    hosts: HostWorld, kind: str
+) -> None:
     theirs = of_another(hosts, kind, "group")
     async with hosts.service():
         hosts.create("group")

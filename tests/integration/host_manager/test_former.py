@@ -24,7 +24,7 @@ def owners(hosts: HostWorld) -> dict[str, str]:
 
 
 @pytest.mark.thorough
-async def test_what_the_collector_forgot_of_a_former_group_of_the_name_goes(hosts: HostWorld) -> None:
+async def test_children_of_a_deleted_group_missed_by_the_garbage_collector_are_deleted(hosts: HostWorld) -> None:
     """It takes the group for the former one if its watch was broken meanwhile; here it sees nothing at all."""
     [info] = localcluster.status(hosts.fleet.info.name)
     collector = info.pids["kube-controller-manager"]

@@ -133,7 +133,7 @@ async def test_a_group_that_becomes_a_daemonset_leaves_no_deployment(hosts: Host
         await eventually(lambda: hosts.status("group").get("workload") == "DaemonSet", "said so", seconds=PATIENCE)
 
 
-async def test_what_a_user_changes_on_a_child_is_put_right(hosts: HostWorld) -> None:
+async def test_a_change_by_a_user_on_a_child_is_reverted(hosts: HostWorld) -> None:
     async with hosts.service():
         hosts.create("group")
         await hosts.settled("group")

@@ -27,7 +27,7 @@ PASSWORD, TOKEN, PULL = "hunter2-of-the-url", "SEED-of-the-credentials", "pull-p
 
 
 @pytest.mark.thorough
-async def test_of_a_lattice_of_many_loud_hosts_what_fits_is_shown_and_other_groups_go_on(
+async def test_a_lattice_of_many_loud_hosts_is_shown_in_part_and_other_groups_go_on(
     hosts: HostWorld, tmp_path: Path
 ) -> None:
     with NatsServer(tmp_path / "nats") as server:

@@ -171,7 +171,7 @@ async def test_each_right_is_used_and_none_is_missing(
     assert {item for item in wanted - found if item[:2] not in GIVEN_ON} == set(), "given, but not used"
 
 
-async def test_what_is_missing_is_named_and_the_rest_goes_on(hosts: HostWorld, account: Granted) -> None:
+async def test_a_missing_permission_is_named_and_other_namespaces_go_on(hosts: HostWorld, account: Granted) -> None:
     """A namespace without permissions stops nothing in the other one; once they are given its groups begin."""
     other = f"{hosts.namespace}-2"
     hosts.api.call("POST", "/api/v1/namespaces", {"metadata": {"name": other}})

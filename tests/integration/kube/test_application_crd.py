@@ -138,7 +138,7 @@ def test_there_are_recorded_manifests() -> None:
 
 
 @pytest.mark.parametrize("manifest", [*RECORDED, {"spec": EVERYTHING}], ids=["sent", "changed", "given", "everything"])
-def test_what_wadm_takes_is_taken_kept_as_written_and_read(served: Served, manifest: Manifest) -> None:
+def test_a_manifest_that_wadm_accepts_is_accepted_stored_unchanged_and_read(served: Served, manifest: Manifest) -> None:
     status, answer = served.send(manifest["spec"])
     assert status == http.HTTPStatus.CREATED, answer
     assert answer["spec"] == manifest["spec"]
@@ -197,7 +197,9 @@ BAD = [
 
 
 @pytest.mark.parametrize(("spec", "named"), BAD, ids=[named for _, named in BAD])
-def test_what_wadm_refuses_is_refused_and_the_field_is_named(served: Served, spec: Manifest, named: str) -> None:
+def test_a_manifest_that_wadm_refuses_is_refused_and_the_field_is_named(
+    served: Served, spec: Manifest, named: str
+) -> None:
     status, answer = served.send(spec)
     assert status in {http.HTTPStatus.UNPROCESSABLE_ENTITY, http.HTTPStatus.BAD_REQUEST}, answer
     assert named in answer["message"]
@@ -212,7 +214,7 @@ def test_what_wadm_refuses_is_refused_and_the_field_is_named(served: Served, spe
     ],
     ids=["config", "secrets", "scaler"],
 )
-def test_what_another_application_shares_is_not_set_up_twice(
+def test_a_shared_component_cannot_be_configured_a_second_time(
     served: Served, change: Manifest | None, named: str
 ) -> None:
     spec = copy.deepcopy(EVERYTHING)

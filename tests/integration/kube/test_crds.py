@@ -180,7 +180,7 @@ async def test_a_shim_cannot_select_by_the_label_that_its_nodes_get(defined: Kub
 
 
 @pytest.mark.parametrize("field", ["handler", "name"])
-async def test_what_pods_and_nodes_know_a_shim_by_cannot_be_changed(defined: Kube, field: str) -> None:
+async def test_fields_of_a_runtime_class_that_identify_a_shim_are_immutable(defined: Kube, field: str) -> None:
     made = await defined.create(SHIMS, shim(AS_RECORDED))
     name = made["metadata"]["name"]
     try:

@@ -117,7 +117,7 @@ async def test_an_authority_that_rotated_in_its_file_is_followed_by_calls_and_wa
         await asyncio.gather(watching, return_exceptions=True)
 
 
-async def test_what_an_account_may_not_read_is_done_without_until_it_may(
+async def test_a_forbidden_list_is_skipped_until_it_is_permitted(
     kube: Kube, connect: Connect, account: Account, namespace: str
 ) -> None:
     await kube.create(CONFIGMAPS, configmap(namespace, "a", x="1"))

@@ -201,7 +201,7 @@ def same_where_known(theirs: Any, ours: Any) -> bool:
 
 
 @pytest.mark.parametrize("case", RECORDED)
-def test_what_was_recorded_is_taken_as_the_other_took_it(served: Served, case: str) -> None:
+def test_a_recorded_spec_is_accepted_as_by_the_other_crd(served: Served, case: str) -> None:
     spec = RECORDED[case]["spec"]
     status, theirs = served.theirs(spec)
     assert status == http.HTTPStatus.CREATED, theirs
@@ -248,7 +248,7 @@ def test_the_crd_accepts_what_the_other_crd_accepts_except_specs_that_could_neve
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_never_could_have_run_is_refused_by_its_field(served: Served, change: Spec, named: str) -> None:
+def test_a_spec_that_could_never_run_is_refused_by_field(served: Served, change: Spec, named: str) -> None:
     status, answer = served.ours({"lattice": "default", "version": "1.4.0"} | change)
     assert status == http.HTTPStatus.UNPROCESSABLE_ENTITY
     assert named in answer["message"]

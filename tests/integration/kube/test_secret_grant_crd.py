@@ -104,14 +104,14 @@ def shown() -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("grant", shown(), ids=lambda item: item["metadata"]["name"])
-def test_what_the_documentation_shows_can_be_applied(api: Api, grant: dict[str, Any]) -> None:
+def test_the_grants_of_the_documentation_can_be_applied(api: Api, grant: dict[str, Any]) -> None:
     status, answer = send(api, grant["spec"])
     assert status == http.HTTPStatus.CREATED, answer
     assert answer["spec"] == grant["spec"]
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_bad_grant_is_refused_and_what_is_wrong_is_named(api: Api, name: str) -> None:
+def test_a_bad_grant_is_refused_and_the_mistake_is_named(api: Api, name: str) -> None:
     spec, expected_text = BAD[name]
     status, answer = send(api, spec)
     assert status == http.HTTPStatus.UNPROCESSABLE_ENTITY, answer

@@ -165,7 +165,7 @@ def test_a_good_controller_is_kept_as_it_is_and_read_by_the_model(api: Api, name
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_bad_controller_is_refused_and_what_is_wrong_is_named(api: Api, name: str) -> None:
+def test_a_bad_controller_is_refused_and_the_mistake_is_named(api: Api, name: str) -> None:
     spec, expected_text = BAD[name]
     status, answer = send(api, spec)
     assert status == http.HTTPStatus.UNPROCESSABLE_ENTITY, answer

@@ -175,7 +175,7 @@ async def test_a_bucket_that_was_deleted_is_made_again(server: NatsServer, latti
                 await asyncio.sleep(0.05)
 
 
-async def test_what_a_person_wrote_and_deleted_counts(server: NatsServer, lattice: str) -> None:
+async def test_a_claim_written_and_deleted_by_a_user_counts(server: NatsServer, lattice: str) -> None:
     async with cluster(server, lattice, "one") as item, client_of(server) as client:
         await until(lambda: item.claim.ours)
         bucket = await client.jetstream().key_value(BUCKET)

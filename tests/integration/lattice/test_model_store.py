@@ -93,7 +93,7 @@ async def test_a_restart_of_nats_loses_nothing(origin_server: NatsServer, world:
         await seen.lacks("goes", Proof.DELETED)
 
 
-async def test_a_frozen_server_makes_what_is_known_old(origin_server: NatsServer, world: World) -> None:
+async def test_a_frozen_server_makes_the_known_state_old(origin_server: NatsServer, world: World) -> None:
     async with followed(world.address, timings=QUICK) as seen:
         await seen.synced()
         origin_server.pause()
@@ -273,7 +273,7 @@ async def test_without_permission_for_the_bucket_wadm_is_queried_and_no_deletion
         await until(lambda: seen.followers.ours(seen.lattice_id))
 
 
-async def test_what_wadm_does_not_answer_takes_nothing_away(users_server: NatsServer, guarded: WadmStandIn) -> None:
+async def test_no_model_is_removed_while_wadm_does_not_answer(users_server: NatsServer, guarded: WadmStandIn) -> None:
     async with followed(as_user(users_server, "asker", guarded.lattice), timings=OFTEN) as seen:
         await seen.synced()
         await seen.wadm.put(manifest("web", "v1"))

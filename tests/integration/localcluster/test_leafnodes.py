@@ -119,6 +119,6 @@ def test_a_cluster_is_no_leaf_of_itself_or_of_none() -> None:
         join("nowhere", ["else"])
 
 
-def test_where_no_pods_run_none_can_reach_the_lattices() -> None:
+def test_a_lattice_nats_without_real_nodes_is_refused() -> None:
     with pytest.raises(LocalClusterError, match="--real-node"), owned_cluster(lattice_nats=True):
         pytest.fail("it is refused before anything starts")

@@ -140,7 +140,7 @@ def test_a_node_that_no_shim_can_lie_on_is_refused(options: str, expected_text: 
 
 
 @pytest.mark.thorough
-def test_where_opt_refuses_another_directory_is_used(tmp_path: Path) -> None:
+def test_another_directory_is_used_if_opt_is_read_only(tmp_path: Path) -> None:
     printed = installer(tmp_path, "containerd-v2", "mount -t tmpfs -o ro none $NODE/opt", "--dry-run")
     assert "/var/lib/trellis/bin/containerd-shim-spin" in printed
     assert "/opt/trellis" not in printed

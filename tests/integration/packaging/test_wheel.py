@@ -48,7 +48,7 @@ def test_its_top_level_names_are_the_services_and_trellis(wheel: Path) -> None:
     assert not tops & sys.stdlib_module_names
 
 
-def test_what_is_read_at_run_time_is_inside(wheel: Path) -> None:
+def test_the_wheel_has_every_file_that_is_read_at_run_time(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         inside = set(archive.namelist())
     source = ROOT / "shared" / "trellis"

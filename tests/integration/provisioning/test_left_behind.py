@@ -29,7 +29,7 @@ def undoing(fleet: Fleet) -> bool:
     return any(job["metadata"]["labels"][names.LABEL_OPERATION] == UNDO for job in fleet.jobs())
 
 
-async def test_what_a_deleted_shim_left_is_removed_although_taking_it_back_failed(fleet: Fleet, shim: Shim) -> None:
+async def test_remains_of_a_deleted_shim_are_removed_although_the_rollback_failed(fleet: Fleet, shim: Shim) -> None:
     [node] = shim.add_nodes(0, "sick-stuck")
     async with fleet.services(retry_max="600s"), kubelets(fleet) as disks:
         shim.apply(verify={"canary": True})
@@ -40,7 +40,7 @@ async def test_what_a_deleted_shim_left_is_removed_although_taking_it_back_faile
         assert not any(key.startswith("trellis.dev/") for key in fleet.annotations(node))
 
 
-async def test_what_could_not_be_taken_back_is_named_and_goes_with_its_shim(fleet: Fleet, shim: Shim) -> None:
+async def test_remains_of_a_failed_rollback_are_named_and_removed_with_their_shim(fleet: Fleet, shim: Shim) -> None:
     [node] = shim.add_nodes(0, "sick-stuck")
     async with fleet.services(retry_max="600s"), kubelets(fleet) as disks:
         shim.apply(verify={"canary": True})
@@ -77,7 +77,7 @@ async def test_without_a_version_to_go_back_to_a_node_has_no_label_until_one_wor
         await eventually(lambda: shim.found() is None, "the Shim is gone", seconds=60)
 
 
-async def test_what_one_job_added_and_what_it_changed_both_go_back(fleet: Fleet, shim: Shim) -> None:
+async def test_a_shim_added_and_a_shim_changed_by_one_job_are_both_rolled_back(fleet: Fleet, shim: Shim) -> None:
     added = Shim(fleet, "slight")
     [node] = shim.add_nodes(0, "sick")
     async with fleet.services(retry_max="600s"), kubelets(fleet) as disks:

@@ -53,7 +53,7 @@ async def test_a_job_that_admission_makes_useless_is_deleted_and_reported(fleet:
 
 
 @pytest.mark.thorough
-async def test_what_admission_changes_besides_is_reported_and_the_node_provisioned(fleet: Fleet) -> None:
+async def test_further_changes_by_admission_are_reported_and_the_node_is_provisioned(fleet: Fleet) -> None:
     [node] = fleet.add("node")
     mirror = put(f'"{POD}/containers/0/image"', '"mirror.example.com/installer:1"')
     endless = remove('"/spec/activeDeadlineSeconds"')

@@ -189,7 +189,9 @@ async def test_a_handler_that_vanishes_is_installed_again(fleet: Fleet, shim: Sh
         await deleted(shim)
 
 
-async def test_what_keeps_a_shim_on_its_node_stands_on_the_shim(fleet: Fleet, shim: Shim, make: Make) -> None:
+async def test_the_reason_that_keeps_a_shim_on_its_node_is_reported_on_the_shim(
+    fleet: Fleet, shim: Shim, make: Make
+) -> None:
     forced = make("forced")
     [node] = shim.add_nodes(1)
     async with fleet.services(), kubelets(fleet) as disks:

@@ -66,7 +66,7 @@ def reader(modules: Modules, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 @given(value=VALUES, ascii_only=st.booleans(), indent=st.sampled_from([None, 1]))
 @example(value=-(2**63), ascii_only=True, indent=None)
 @example(value={"": [[], {}, "\U0001f980", "\x7f"]}, ascii_only=True, indent=1)
-def test_what_is_json_comes_out_as_it_went_in(reader: Reader, value: Any, ascii_only: bool, indent: int | None) -> None:
+def test_json_comes_out_unchanged(reader: Reader, value: Any, ascii_only: bool, indent: int | None) -> None:
     problem, data = reader.read(json.dumps(value, ensure_ascii=ascii_only, indent=indent))
     assert problem is None
     assert json.loads(data["text"]) == value
@@ -98,9 +98,7 @@ def _is_json(text: str) -> bool:
     )
     | TEXT,
 )
-def test_what_is_damaged_is_refused_or_read_as_python_reads_it(
-    reader: Reader, text: str, at: float, cut: int, put: str
-) -> None:
+def test_damaged_json_is_refused_or_read_as_by_python(reader: Reader, text: str, at: float, cut: int, put: str) -> None:
     place = int(at * len(text))
     damaged = text[:place] + put + text[place + cut :]
     problem, _ = reader.read(damaged)
@@ -150,5 +148,5 @@ def test_base64_is_decoded(reader: Reader, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("text", ["a", "aGVsbG8", "AA=A", "====", "AB==", "AA==AA==", "A A=", "aGVs\n", "aGV\u00e9"])
-def test_what_is_no_base64_is_refused(reader: Reader, text: str) -> None:
+def test_invalid_base64_is_refused(reader: Reader, text: str) -> None:
     assert reader.decode(text) == "no base64"

@@ -37,7 +37,7 @@ def backend(cluster: ClusterInfo, tmp_path_factory: pytest.TempPathFactory) -> I
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_what_is_asked_is_answered_as_the_protocol_has_it(backend: ServedBackend, case: Case) -> None:
+def test_requests_are_answered_as_the_protocol_requires(backend: ServedBackend, case: Case) -> None:
     verdict = judge(backend.world, case)
     assert verdict.good, str(verdict)
 

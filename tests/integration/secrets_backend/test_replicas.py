@@ -141,7 +141,7 @@ def test_a_replica_that_is_killed_costs_what_it_had_in_hand(pair: Pair) -> None:
 
 
 @pytest.mark.thorough
-def test_what_a_frozen_replica_was_asked_is_answered_once_it_goes_on(pair: Pair) -> None:
+def test_requests_to_a_frozen_replica_are_answered_when_it_resumes(pair: Pair) -> None:
     frozen, other = pair.backend.servers
     with pair.load(2_000) as load:
         _until_busy(pair.backend.servers)

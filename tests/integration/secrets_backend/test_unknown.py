@@ -48,7 +48,7 @@ async def test_a_grant_that_cannot_be_listed_does_not_open_its_namespace(
 
 
 @pytest.mark.parametrize("kind", first_of([SECRET_GRANTS, HOST_CONFIGS]), ids=["grants", "host-groups"])
-async def test_what_was_known_of_a_kind_that_cannot_be_read_any_more_opens_nothing_for_long(
+async def test_stale_objects_of_an_unreadable_kind_grant_access_only_for_a_short_time(
     secret_world: SecretsWorld, tmp_path: Path, kind: Resource
 ) -> None:
     """Its conversion webhook fails, say: nobody learns that a namespace was closed meanwhile."""

@@ -283,7 +283,9 @@ async def test_components_applied_by_another_user_do_not_remain_after_a_rollback
 
 
 @pytest.mark.thorough
-async def test_what_argo_cd_manages_is_rolled_back_there_unless_forced(world: World, wadm: AskedWadm) -> None:
+async def test_an_application_managed_by_argo_cd_is_rolled_back_there_unless_forced(
+    world: World, wadm: AskedWadm
+) -> None:
     both(wadm)
     world.apply(V2, annotations={"version": "v2", "argocd.argoproj.io/tracking-id": "x"})
     refused = await world.run("rollback", "shop", "-n", world.namespace, "--yes")

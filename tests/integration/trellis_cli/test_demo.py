@@ -160,7 +160,7 @@ def test_a_kept_demo_runs_on_refuses_a_second_one_and_goes_with_dev_down(machine
 
 @pytest.mark.jaeger
 @pytest.mark.thorough
-def test_what_a_kept_demo_prints_to_copy_works_in_a_shell_without_more(machine: Machine) -> None:
+def test_commands_printed_by_a_preserved_demo_work_in_another_shell(machine: Machine) -> None:
     status, out, err = machine.run("demo", "--nodes", "4", "--keep", "--jaeger")
     assert status == 0, err
     lines = [line.strip() for line in out.splitlines() if line.startswith("  ") and not line.startswith("   ")]

@@ -158,7 +158,7 @@ def test_clients_without_the_password_are_refused(standalone: Standalone) -> Non
     ],
     ids=["another bus is named", "a user of another bus is named"],
 )
-def test_what_does_not_go_together_is_refused(
+def test_conflicting_settings_are_refused(
     standalone: Standalone, tmp_path: Path, arguments: list[str], environment: dict[str, str], says: str
 ) -> None:
     seed = tmp_path / "seed"

@@ -51,7 +51,7 @@ APPLICATIONS: Final = (
         "_Reader._known",
         "if key not in known",
         "if key in known",
-        "tests/unit/lattice/test_projection.py::test_what_wadm_does_not_take_is_left_out_and_named",
+        "tests/unit/lattice/test_projection.py::test_a_field_that_wadm_does_not_accept_is_omitted_and_named",
     ),
 )
 
@@ -63,7 +63,7 @@ LIVES: Final = (
         "verdict_of",
         "if store.silent:",
         "if store.silent and not store.synced_at:",
-        "tests/unit/application_manager/test_freshness.py::test_what_holds_of_a_lattice",
+        "tests/unit/application_manager/test_freshness.py::test_each_state_of_a_lattice_has_its_status_and_reason",
     ),
     Break(
         "wadm receives an object before the object has its finalizer",
@@ -82,7 +82,7 @@ LIVES: Final = (
         "DeleteModel | DeleteObject",
         "DeleteObject",
         "tests/unit/application_manager/test_decide.py::"
-        "test_what_deletes_one_side_for_the_other_needs_leave_of_the_circuit_breaker",
+        "test_deleting_one_side_because_of_the_other_needs_the_circuit_breaker",
     ),
     Break(
         "a model that changed since the finalizer of its object was removed stays hidden",
@@ -92,7 +92,7 @@ LIVES: Final = (
         "revision <= found.revision",
         "revision >= found.revision",
         "tests/unit/application_manager/test_tombstones.py::"
-        "test_what_was_let_go_is_known_until_it_changes_also_to_the_next_process",
+        "test_a_tombstone_holds_until_its_model_changes_and_survives_a_restart",
     ),
     Break(
         "an application is reconciled before wadm's storage shows the acknowledged change",

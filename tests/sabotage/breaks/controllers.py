@@ -41,7 +41,7 @@ CONFINEMENT: Final = (
         "_meant",
         "address.sixtofour or",
         "",
-        "tests/unit/registries/test_addresses.py::test_what_only_this_machine_reaches_is_forbidden",
+        "tests/unit/registries/test_addresses.py::test_an_address_that_only_this_machine_reaches_is_forbidden",
     ),
     Break(
         "credentials of a registry follow a redirect",
@@ -140,7 +140,7 @@ SNAPSHOTS: Final = (
         "header.boot == self.boot and header.run == self.run",
         "header.boot == self.boot",
         "tests/unit/controller_host/guest/test_snapshots.py::"
-        "test_what_a_run_wrote_that_ended_cleanly_is_trusted_and_else_read",
+        "test_a_snapshot_is_trusted_only_if_its_writer_ended_cleanly",
     ),
     Break(
         "pages of two generations pass as one snapshot",
@@ -158,7 +158,7 @@ SNAPSHOTS: Final = (
         "Progress.lose",
         "(NEVER, uid)",
         '("", uid)',
-        "tests/unit/controller_host/test_progress.py::test_what_is_lost_is_not_done_and_its_keys_stay",
+        "tests/unit/controller_host/test_progress.py::test_a_lost_snapshot_leaves_keys_without_processed_versions",
     ),
     Break(
         "files are deleted before all controllers are listed",

@@ -72,7 +72,7 @@ INFORMERS: Final = (
         "parse",
         "contextlib.suppress(ValueError)",
         "contextlib.nullcontext()",
-        "tests/unit/kube/test_shapes.py::test_what_does_not_fit_is_decoded_whole",
+        "tests/unit/kube/test_shapes.py::test_data_that_does_not_match_the_shape_is_decoded_completely",
     ),
     Break(
         "a refused list counts as complete",
@@ -127,7 +127,7 @@ INFORMERS: Final = (
         'found.get("apiVersion") != res.api_version',
         'found.get("apiVersion") is None',
         "tests/unit/kube/test_informer.py::"
-        "test_what_answers_a_list_with_something_else_deletes_nothing_and_is_survived",
+        "test_an_unexpected_answer_to_a_list_deletes_nothing_and_is_survived",
     ),
 )
 
@@ -139,7 +139,7 @@ REFUSALS: Final = (
         "is_refused",
         'return "webhook" in error.message',
         "return False",
-        "tests/unit/kube/test_refusals.py::test_what_only_a_person_can_remove_is_a_refusal",
+        "tests/unit/kube/test_refusals.py::test_an_error_that_only_a_person_can_resolve_is_a_refusal",
     ),
     Break(
         "a thousand refused keys are all retried within seconds",

@@ -42,7 +42,7 @@ HOST_GROUPS: Final = (
         "_deletions",
         'if any(owner.get("uid") == snapshot.group.uid for owner in owners):',
         'if not any(owner.get("uid") == snapshot.group.uid for owner in owners):',
-        "tests/unit/host_manager/test_decide.py::test_what_the_group_does_not_own_is_not_deleted",
+        "tests/unit/host_manager/test_decide.py::test_an_object_that_the_group_does_not_own_is_not_deleted",
     ),
     Break(
         "a host group is deleted after the permit for one of its hosts",
@@ -122,7 +122,7 @@ SERVICES: Final = (
         "_removals",
         "if service.application and snapshot.lattice_of(service) not in snapshot.unknown:",
         "if service.application:",
-        "tests/unit/service_reflector/test_decide.py::test_what_is_not_deployed_goes_and_what_is_not_known_stays",
+        "tests/unit/service_reflector/test_decide.py::test_an_undeployed_application_loses_its_service_and_an_unknown_one_keeps_it",
     ),
     Break(
         "the Service of another owner is overwritten",
@@ -180,7 +180,7 @@ ENDPOINTS: Final = (
         "_former",
         "(preserved.application, preserved.lattice) == (target.application, target.lattice)",
         "preserved.application == target.application",
-        "tests/unit/service_reflector/test_decide.py::test_what_was_kept_for_another_lattices_service_is_not_taken",
+        "tests/unit/service_reflector/test_decide.py::test_addresses_preserved_for_another_lattice_are_not_used",
     ),
     Break(
         "a Service of a former version is deleted before a slice records its addresses",
@@ -200,7 +200,7 @@ ENDPOINTS: Final = (
         "left = piece.preserved and not (there is not None and belongs_to(piece, there.uid))",
         "left = piece.preserved and not (there is not None and there.application)",
         "tests/unit/service_reflector/test_decide.py::"
-        "test_what_is_kept_goes_with_the_application_and_waits_for_its_lattice",
+        "test_preserved_addresses_are_deleted_with_the_application_but_not_while_it_is_unknown",
     ),
     Break(
         "on uninstallation, the slice of a re-created Service is garbage-collected",

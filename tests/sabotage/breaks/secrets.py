@@ -113,7 +113,7 @@ TOKENS: Final = (
         "(identity.user, identity.namespace, name)",
         '("", identity.namespace, name)',
         "tests/unit/secrets_backend/test_answering.py::"
-        "test_what_one_user_was_given_is_not_given_to_another_out_of_the_cache",
+        "test_a_cached_secret_is_not_given_to_another_user",
     ),
     Break(
         "a deleted key is replaced by a different one",

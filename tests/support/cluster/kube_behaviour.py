@@ -281,7 +281,7 @@ class EventBehaviour:
         found = [event for event in events if event["involvedObject"].get("uid") == uid]
         assert [event["source"]["component"] for event in found] == ["trellis-x"]
 
-    async def test_what_cannot_be_recorded_is_only_logged(self, kube: Kube) -> None:
+    async def test_an_event_that_cannot_be_recorded_is_only_logged(self, kube: Kube) -> None:
         await EventRecorder(kube, component="trellis-x").record(
             regarding=ObjectRef("v1", "Pod", "p", "u", "no-such-namespace"),
             type="Normal",

@@ -111,7 +111,7 @@ class CollectorBehaviour:
             manifest["metadata"]["finalizers"] = ["trellis.dev/test"]
         return await kube.create(CONFIGMAPS, manifest)
 
-    async def test_what_is_owned_goes_with_its_last_owner(self, kube: Kube, namespace: str) -> None:
+    async def test_an_owned_object_is_deleted_with_its_last_owner(self, kube: Kube, namespace: str) -> None:
         first = await kube.create(CONFIGMAPS, configmap(namespace, "first"))
         second = await kube.create(CONFIGMAPS, configmap(namespace, "second"))
         await self._owned(kube, namespace, "of-one", first)
@@ -127,7 +127,7 @@ class CollectorBehaviour:
         await kube.delete(CONFIGMAPS, "second", namespace, uid=second["metadata"]["uid"])
         await eventually(lambda: is_deleted(kube, namespace, "of-both"), "of-both goes", CONTROLLERS)
 
-    async def test_what_a_node_owns_goes_with_the_node(self, kube: Kube, namespace: str) -> None:
+    async def test_objects_owned_by_a_node_are_deleted_with_the_node(self, kube: Kube, namespace: str) -> None:
         """As installer Jobs do: their owner has no namespace."""
         name = f"owner-{namespace}"
         node = await kube.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})

@@ -23,7 +23,7 @@ from trellis.kube.transport import HttpRequest
 class ObjectBehaviour:
     """Objects: read, write, preconditions."""
 
-    async def test_what_is_created_is_read_back_with_uid_and_version(self, kube: Kube, namespace: str) -> None:
+    async def test_a_created_object_is_read_back_with_uid_and_version(self, kube: Kube, namespace: str) -> None:
         created = await kube.create(CONFIGMAPS, configmap(namespace, "a", x="1"))
         found = await kube.get(CONFIGMAPS, "a", namespace)
         assert found["data"] == {"x": "1"}

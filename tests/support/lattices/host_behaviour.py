@@ -182,7 +182,7 @@ class HostBehaviour:
             ("host.explode", b"", "unsupported subject"),
         ],
     )
-    async def test_what_it_cannot_do_it_refuses_and_lives_on(
+    async def test_an_unsupported_operation_is_refused_and_the_host_lives_on(
         self, watched: Lattice, new_host: NewHost, operation: str, body: bytes, message: str
     ) -> None:
         host = await new_host({}, 30)

@@ -67,9 +67,7 @@ class KeptBehaviour:
             kept.delete(name)
         await kept.deleted(name)
 
-    async def test_what_kubectl_applies_edits_undeploys_and_deletes_is_so_in_wadm(
-        self, kept: KeptWorld, wadm: Wadm
-    ) -> None:
+    async def test_changes_by_kubectl_are_applied_to_wadm(self, kept: KeptWorld, wadm: Wadm) -> None:
         kept.group()
         async with kept.manager():
             kept.apply("web", spec(), annotations={"version": "v1"})
@@ -98,7 +96,7 @@ class KeptBehaviour:
             await kept.deleted("web")
             await wadm_lacks(wadm, "web")
 
-    async def test_what_is_equal_takes_no_writes_however_often_it_is_applied(self, kept: KeptWorld, wadm: Wadm) -> None:
+    async def test_applying_an_equal_manifest_writes_nothing(self, kept: KeptWorld, wadm: Wadm) -> None:
         kept.group()
         async with kept.manager():
             kept.apply("web", spec())
@@ -121,9 +119,7 @@ class KeptBehaviour:
             assert writes == []
             assert len(kept.status("web")["versions"]) == 1
 
-    async def test_what_wash_puts_deploys_undeploys_and_deletes_is_so_in_kubernetes(
-        self, kept: KeptWorld, wadm: Wadm
-    ) -> None:
+    async def test_changes_by_wash_are_applied_to_kubernetes(self, kept: KeptWorld, wadm: Wadm) -> None:
         kept.group()
         async with kept.manager():
             await wadm.put(application("web", wasm_component("echo", "file:///none-1.wasm"), version="w1"))
@@ -185,7 +181,7 @@ class KeptBehaviour:
             await kept.synced("new", deployed=False)
             await kept.synced("mine")
 
-    async def test_what_wash_called_its_version_does_not_stay_on_what_is_applied_over_it(
+    async def test_a_version_named_by_wash_does_not_stay_on_a_manifest_applied_over_it(
         self, kept: KeptWorld, wadm: Wadm
     ) -> None:
         kept.group()

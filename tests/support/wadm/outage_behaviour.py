@@ -161,7 +161,7 @@ class OutageBehaviour:
                 await wadm.delete("theirs")
                 await kept.deleted("theirs")
 
-    async def test_what_wadms_storage_lost_is_put_again_and_runs_if_it_did(
+    async def test_a_model_lost_from_wadms_storage_is_put_again_and_runs_as_before(
         self, kept: KeptWorld, wadm: Wadm, servers: Servers
     ) -> None:
         kept.group()

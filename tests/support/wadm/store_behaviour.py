@@ -176,7 +176,7 @@ class StoreBehaviour:
             assert found.versions[0][1].read()["metadata"]["annotations"]["note"] == letters
             assert project(found.versions[0][1].read()).digest == project(put).digest
 
-    async def test_what_happened_before_is_known_at_the_start(self, world: World) -> None:
+    async def test_earlier_changes_are_known_at_the_start(self, world: World) -> None:
         async with followed(world.address) as seen:
             await seen.synced()
             for name in ("stays", "goes", "comes-back"):

@@ -73,7 +73,7 @@ def test_finalizers_are_removed_from_all_objects_and_nothing_else_is_done() -> N
     ],
     ids=["wadm away", "never in wadm", "deleted in wadm", "changed in wadm", "no revision known"],
 )
-def test_what_a_user_let_go_has_a_tombstone_if_wadm_may_have_it(
+def test_an_object_without_its_finalizer_gets_a_tombstone_if_wadm_may_have_its_model(
     wadm: Any, model: StoredModel | None, base: Base | None, revision: int | None
 ) -> None:
     removed = replace(VIEW, object=replace(VIEW.object, base=base))

@@ -60,7 +60,7 @@ def message(status: dict[str, Any], kind: str) -> str:
     return next(str(condition["message"]) for condition in status["conditions"] if condition["type"] == kind)
 
 
-def test_what_is_equal_and_runs_is_ready() -> None:
+def test_an_equal_and_running_application_is_ready() -> None:
     status = status_of(seen())
     assert conditions_of(status) == {
         "Ready": ("True", "Deployed"),
@@ -123,7 +123,7 @@ def test_a_new_leader_keeps_wadms_last_status_until_it_receives_one() -> None:
         assert status_of(seen(view=view, wadm_status=None, model=changed))["phase"] == "Reconciling"
 
 
-def test_what_is_not_to_run_has_no_scalers_of_the_time_when_it_did() -> None:
+def test_an_undeployed_application_has_no_scalers_of_its_last_deployment() -> None:
     idle = replace(BASE, deployed=False)
     view = replace(VIEW, object=replace(VIEW.object, base=idle))
     failed = Status("failed", "no host", (Scaler("SpreadScaler", "echo", "failed", "no host"),))
@@ -132,7 +132,7 @@ def test_what_is_not_to_run_has_no_scalers_of_the_time_when_it_did() -> None:
     assert "message" not in status
 
 
-def test_what_is_not_to_run_and_does_not_is_ready() -> None:
+def test_an_undeployed_application_that_does_not_run_is_ready() -> None:
     idle = replace(BASE, deployed=False)
     view = replace(VIEW, object=replace(VIEW.object, base=idle))
     for reported in ("undeployed", "deployed"):
@@ -194,7 +194,7 @@ def test_every_recorded_refusal_is_reported_in_wadms_own_words() -> None:
         assert message(status, "Rejected") == found_text.partition("\n\nStack backtrace:")[0].strip()[:1024]
 
 
-def test_what_wadm_itself_could_not_do_is_tried_again_and_not_stalled() -> None:
+def test_a_failure_of_wadm_itself_is_retried_and_not_stalled() -> None:
     status = status_of(seen(refused=Refused(DIGEST, False, Refusal.FAILED, "Internal storage error")))
     assert conditions_of(status)["Stalled"][0] == "False"
     assert conditions_of(status)["Reconciling"] == ("True", "WadmFailed")

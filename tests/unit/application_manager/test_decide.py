@@ -45,7 +45,7 @@ def did(decision: Decision) -> list[str]:
     ]
 
 
-def test_where_both_are_equal_and_that_is_written_down_nothing_is_done() -> None:
+def test_nothing_is_done_if_both_sides_are_equal_and_that_is_recorded() -> None:
     assert decide(Snapshot(SAME, WADM)) == Decision()
 
 
@@ -113,7 +113,7 @@ def test_of_two_concurrent_changes_the_one_managed_by_another_controller_wins(ot
         assert (decision.winner, decision.lost) == (W, Lost(K, f"overridden-{B[:12]}"))
 
 
-def test_what_was_kept_for_reading_is_never_taken_for_the_newest() -> None:
+def test_a_version_preserved_for_reading_is_never_taken_for_the_newest() -> None:
     kept = Model((("v1", A), ("v3", C), (f"overridden-{B[:12]}", B)))
     assert kept.shown(None) == "v3"
     assert did(decide(Snapshot(replace(SAME, digest=B, others=False), kept))) == ["WriteSpec v3"]
@@ -130,7 +130,7 @@ def test_a_change_and_a_deletion_with_wash_are_reverted_on_managed_objects() -> 
     assert did(decide(Snapshot(replace(changed, others=False), Absence.DELETED))) == ["DeleteObject"]
 
 
-def test_what_was_undeployed_and_lost_is_put_again_and_not_deployed() -> None:
+def test_a_lost_model_of_an_undeployed_application_is_put_and_not_deployed() -> None:
     undeployed = replace(SAME, base=replace(BASE, deployed=False))
     assert did(decide(Snapshot(undeployed, Absence.LOST))) == ["Put v1"]
 
@@ -161,7 +161,7 @@ def test_an_earlier_manifest_that_is_not_to_run_is_written_down_and_nothing_else
     assert decide(Snapshot(settled, Model((("v1", A), ("v2", B))))) == Decision()
 
 
-def test_what_wash_put_gets_an_object_but_not_after_that_was_let_go_by_force() -> None:
+def test_a_model_put_by_wash_gets_an_object_unless_a_tombstone_exists() -> None:
     model = Model((("v1", A), ("v2", B)))
     assert did(decide(Snapshot(None, model))) == ["CreateObject v2"]
     assert did(decide(Snapshot(None, replace(model, deployed="v1")))) == ["CreateObject v1"]
@@ -227,7 +227,7 @@ def test_a_change_of_an_application_of_another_cluster_is_kept_and_reported() ->
     assert decision.waits.reason is Reason.READ_ONLY
 
 
-def test_what_deletes_one_side_for_the_other_needs_leave_of_the_circuit_breaker() -> None:
+def test_deleting_one_side_because_of_the_other_needs_the_circuit_breaker() -> None:
     for snapshot in (Snapshot(replace(SAME, deleting=True), WADM), Snapshot(SAME, Absence.DELETED)):
         assert [deletes(action) for action in decide(snapshot).actions] == [True]
     assert not any(map(deletes, decide(Snapshot(replace(SAME, undeploy=True), WADM)).actions))

@@ -69,7 +69,9 @@ SILENT = Store(1.0, silent="nobody answers")
         (THERE, "here", True, ("True", "Synced")),
     ],
 )
-def test_what_holds_of_a_lattice(store: ModelStore | None, owner: str, ours: bool, expected: tuple[str, str]) -> None:
+def test_each_state_of_a_lattice_has_its_status_and_reason(
+    store: ModelStore | None, owner: str, ours: bool, expected: tuple[str, str]
+) -> None:
     found = verdict_of(store, owner, ours=ours)
     assert (found.status, found.reason) == expected
     for part in (store.reason or store.silent if store is not None else "", owner if expected[1] == "ReadOnly" else ""):

@@ -161,7 +161,7 @@ async def test_nothing_is_done_before_it_is_known_which_groups_there_are() -> No
     assert decide(found).actions == ()
 
 
-async def test_what_wadm_stores_counts_as_listed_while_wadm_may_still_list_it() -> None:
+async def test_a_stored_model_counts_as_listed_while_wadm_may_still_list_it() -> None:
     store = Store({"web": MODEL}, unlisted=True)
     made = world(Lattice(store))
     made.timings = Timings(unlisted=60.0)

@@ -159,7 +159,7 @@ def test_a_former_write_of_the_controller_is_a_change_if_another_client_writes_i
     assert settle(world) == (A, True)
 
 
-def test_what_was_put_and_not_deployed_is_not_shown_because_the_application_is_undeployed_here() -> None:
+def test_a_model_put_and_not_deployed_is_not_shown_because_of_an_undeploy_in_kubernetes() -> None:
     world = TwoSides()
     world.put(A, "v2")
     world.deploy("v2")

@@ -95,13 +95,13 @@ def test_a_request_to_wadm_is_forgotten_once_wadm_has_another_version(requested:
     assert before.storage_read(MODEL, answered=True, now=1.0).requested == kept
 
 
-def test_what_wadm_is_asked_to_run_is_known_before_it_answers() -> None:
+def test_the_requested_version_is_known_before_wadm_answers() -> None:
     assert SETTLED.with_request(DEPLOY).requested == "v1"
     assert SETTLED.with_request(Undeploy(BECAUSE)).requested == ""
     assert SETTLED.with_request(PUT) == SETTLED.with_request(DeleteModel(BECAUSE)) == SETTLED
 
 
-def test_what_wadm_acknowledged_in_one_run_is_awaited_together() -> None:
+def test_acknowledgements_of_one_run_are_awaited_together() -> None:
     assert AWAITED.awaited == Awaited("v1", "v1", deleted=False, until=20.0)
     assert AWAITED.acknowledged(Undeploy(BECAUSE), 21.0).awaited == Awaited("v1", "", deleted=False, until=21.0)
     assert AWAITED.acknowledged(DeleteModel(BECAUSE), 21.0).awaited == Awaited(None, None, deleted=True, until=21.0)
@@ -130,7 +130,7 @@ def test_a_refusal_is_of_one_manifest_and_counted(found: Object | None, actions:
 
 
 @pytest.mark.parametrize("refusal", [Refusal.REJECTED, Refusal.TOO_LARGE])
-def test_what_only_another_manifest_helps_is_asked_again_late(refusal: Refusal) -> None:
+def test_a_refusal_that_only_another_manifest_resolves_is_retried_late(refusal: Refusal) -> None:
     refused = SETTLED.refused_as(FOUND, refusal, "no", 10.0, TIMES).refused
     assert refused is not None
     assert refused.again == 10.0 + TIMES.refused_most
@@ -146,7 +146,7 @@ def test_a_change_that_is_not_carried_out_as_wadm_refused_it_wins_nothing() -> N
     assert carried.decided(FOUND, Decision((DEPLOY,))) == carried, "until it is recorded"
 
 
-def test_that_wadm_does_not_answer_is_reported_after_a_while() -> None:
+def test_an_unavailable_wadm_is_reported_after_a_while() -> None:
     unavailable = SETTLED.reporting(wait(Reason.WADM_UNAVAILABLE, ""), 10.0)
     assert unavailable.reporting(wait(Reason.WADM_UNAVAILABLE, ""), 12.0) == unavailable
     assert unavailable.unreported(12.0, TIMES) == TIMES.unreported - 2.0

@@ -52,7 +52,7 @@ def test_equal_sides_are_reported_as_synced_with_their_version() -> None:
     assert due.dedup == "uid-1.3-4.synced"
 
 
-def test_what_is_recorded_in_this_run_counts_already() -> None:
+def test_a_record_of_this_run_counts_already() -> None:
     newer = replace(BASE, version="v2", serial=5)
     [due] = events_of(ABOUT, SAME, Decision((Record(SYNCED, newer),)))
     assert isinstance(due.event, ApplicationSynced)

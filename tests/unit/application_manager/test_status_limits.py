@@ -20,7 +20,7 @@ def size(value: object) -> int:
     return len(json.dumps(value, ensure_ascii=False).encode())
 
 
-def test_what_fits_is_there_in_wadms_order_and_words() -> None:
+def test_scalers_that_fit_keep_the_order_and_messages_of_wadm() -> None:
     scalers = [Scaler("SpreadScaler", "a", "deployed"), Scaler("LinkScaler", "b", "failed", "it is ›broken‹")]
     assert scalers_of(scalers) == (
         [
@@ -32,7 +32,7 @@ def test_what_fits_is_there_in_wadms_order_and_words() -> None:
 
 
 @pytest.mark.parametrize("message", ["", "x" * 1024, "ä" * 1024])
-def test_where_there_is_no_room_what_runs_well_is_left_out_first_and_all_of_that_is_counted(message: str) -> None:
+def test_healthy_scalers_are_left_out_first_and_all_left_out_are_counted(message: str) -> None:
     statuses = [("deployed", "") if at % 2 else ("failed", message) for at in range(10_000)]
     scalers = [Scaler("SpreadScaler", f"component-{at}", *status) for at, status in enumerate(statuses)]
     rows, left_out = scalers_of(scalers)

@@ -19,7 +19,7 @@ def stone(application: str = "web", revision: int = 7) -> Tombstone:
     return Tombstone("red", application, "b1", revision)
 
 
-async def test_what_was_let_go_is_known_until_it_changes_also_to_the_next_process() -> None:
+async def test_a_tombstone_holds_until_its_model_changes_and_survives_a_restart() -> None:
     kube = FakeKube()
     await Tombstones(kube, PLACE).store_tombstone(stone("Web_ü"))
     found = Tombstones(kube, PLACE)

@@ -56,7 +56,7 @@ def test_the_exponent_of_a_power_is_that_power(power: float) -> None:
     assert exponent(sizes, [7 * size**power for size in sizes]) == pytest.approx(power)
 
 
-def test_what_grows_with_the_square_grows_too_fast_and_what_is_linear_does_not() -> None:
+def test_quadratic_growth_is_too_fast_and_linear_growth_is_not() -> None:
     sizes = [1.0, 2.0, 4.0]
     assert grows_too_fast(sizes, [1.0, 4.0, 16.0])
     assert not grows_too_fast(sizes, [1.0, 2.0, 4.0])
@@ -69,7 +69,7 @@ def test_there_is_no_exponent_of_one_size_or_of_nothing(sizes: list[float], figu
         exponent(sizes, figures)
 
 
-def test_what_is_added_is_read_again(tmp_path: Path) -> None:
+def test_an_appended_result_is_read_back(tmp_path: Path) -> None:
     result = a_result(FULL)
     append(tmp_path / "results", result)
     assert read(tmp_path / "results") == [result]
@@ -110,7 +110,7 @@ def test_figures_that_were_not_measured_are_extrapolated_and_marked() -> None:
     assert "| 500 MiB |" in text
 
 
-def test_what_is_on_the_page_was_measured() -> None:
+def test_the_page_shows_the_recorded_measurements() -> None:
     text = (Path(__file__).parents[3] / "docs/operations/scale.md").read_text()
     assert text.endswith(tables.text(read(results.FILE)))
 
@@ -128,7 +128,7 @@ def test_a_profile_counts_a_function_once_per_stack_and_each_leaf_function() -> 
 
 
 @pytest.mark.thorough
-def test_what_is_measured_finds_its_modules_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_measured_process_finds_its_modules_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     environment = as_in_the_images(tmp_path / "bytecode")
     assert "PYTHONDONTWRITEBYTECODE" not in environment

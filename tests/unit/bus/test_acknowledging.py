@@ -91,7 +91,7 @@ class NeverTriesAgain(KeyedQueue[str]):
     [(Limits(lost_acks=0, kills=0), 276), (Limits(again=0, refused=0), 600), (Limits(messages=1), 612)],
     ids=["refused writes and second deliveries", "kills and lost acknowledgements", "all of them, and one message"],
 )
-def test_in_every_order_what_is_acknowledged_is_done_and_everything_ends_done(limits: Limits, states: int) -> None:
+def test_in_every_order_acknowledged_messages_are_done_and_everything_ends_done(limits: Limits, states: int) -> None:
     assert explored(Model(limits=limits)).states >= states
 
 

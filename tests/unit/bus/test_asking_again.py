@@ -84,7 +84,7 @@ async def test_a_question_that_is_given_up_is_asked_no_more(server: Server, clie
     assert not client._asking
 
 
-async def test_what_changes_something_is_asked_once(server: Server, client: UserClient) -> None:
+async def test_a_request_that_changes_something_is_sent_once(server: Server, client: UserClient) -> None:
     changing = asyncio.create_task(client.request("$JS.API.CONSUMER.CREATE.TRELLIS_EVENTS.x", timeout=60))
     reading = asyncio.create_task(client.request(READING, timeout=60))
     await eventually(lambda: len(server.requested) == 3)

@@ -72,7 +72,7 @@ def test_a_message_in_flight_is_in_progress_regardless_of_redeliveries() -> None
     assert not holding.hopeless(TOKEN, 1000)
 
 
-async def test_what_is_done_is_forgotten() -> None:
+async def test_an_acknowledged_message_is_forgotten() -> None:
     holding = InFlight()
     holding.drop(TOKEN)
     ack = new_ack()
@@ -83,7 +83,7 @@ async def test_what_is_done_is_forgotten() -> None:
     assert holding._dropped == {}
 
 
-async def test_what_was_let_go_is_no_drop_and_may_still_be_done() -> None:
+async def test_a_released_message_is_not_dropped_and_may_still_be_acknowledged() -> None:
     holding, wire = InFlight(), Wire()
     ack = new_ack(wire=wire)
     holding.take(ack)

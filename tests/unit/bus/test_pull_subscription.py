@@ -141,7 +141,7 @@ async def test_at_the_end_the_server_may_finish_what_it_is_sending(hearing: Stal
     await asyncio.gather(*loops, return_exceptions=True)
 
 
-async def test_what_comes_after_its_fetch_has_ended_is_handed_over_first(hearing: Staleness) -> None:
+async def test_a_message_after_the_end_of_its_fetch_is_handed_over_first(hearing: Staleness) -> None:
     pull = Pull()
     fetching = fetching_of(pull, hearing)
     pull.arrives(Msg(_client=cast("Any", None), headers={"Status": "408"}))
@@ -199,7 +199,7 @@ async def test_a_message_that_came_is_handed_over_though_the_server_answers_no_m
     assert [raw.reply for raw in await fetching_of(pull, hearing).fetch(100, 60)] == ["a", "b"]
 
 
-async def test_what_comes_between_two_fetches_is_not_lost_at_the_end(hearing: Staleness) -> None:
+async def test_a_message_between_two_fetches_is_not_lost_at_the_end(hearing: Staleness) -> None:
     pull = Pull()
     fetching = fetching_of(pull, hearing)
     pull.answers.put_nowait([message("a")])

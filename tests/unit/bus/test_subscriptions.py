@@ -78,7 +78,7 @@ def test_it_is_recreated_twice_before_a_restart_is_requested(world: World) -> No
     assert world.health.liveness().ok
 
 
-def test_an_outage_never_asks_for_a_restart_and_what_follows_it_has_its_minute(world: World) -> None:
+def test_an_outage_never_requests_a_restart_and_a_later_check_has_its_minute(world: World) -> None:
     world.answering = 0
     world.pass_seconds(3600)
     assert world.health.liveness().ok

@@ -75,6 +75,6 @@ def test_a_day_may_be_had_again() -> None:
     assert day.day_of({day.VARIABLE: "2026-11-22"}, date(2026, 11, 23)) == date(2026, 11, 22)
 
 
-def test_what_a_whole_run_inherits_is_no_setting_that_a_service_would_warn_of() -> None:
+def test_variables_inherited_by_a_whole_run_are_no_settings_of_a_service() -> None:
     inherited = (day.VARIABLE, small_disk.OWN_MOUNTS, suite_permissions.FOLDER_VARIABLE)
     assert [name for name in inherited if name.startswith(PREFIX)] == []

@@ -100,7 +100,7 @@ def test_it_finds(records: list[Record], problem: str) -> None:
     assert problem in found
 
 
-def test_leases_questions_and_what_others_write_are_no_work() -> None:
+def test_leases_access_reviews_and_writes_of_others_are_no_work() -> None:
     records = [
         leads("first-1"),
         record("patch", "nodes", "n"),

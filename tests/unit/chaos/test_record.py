@@ -15,7 +15,7 @@ from chaos.schedule import make_schedule
 from support.suite.naming import lacking
 
 
-def test_what_is_added_is_read_again_and_shown(tmp_path: Path) -> None:
+def test_appended_lines_are_read_back_and_shown(tmp_path: Path) -> None:
     schedule = make_schedule(17, 30)
     good = Line.of(schedule, Outcome(settled=1.25), "abc", 60)
     bad = Line.of(schedule, Outcome(["a | b"]), "abc", 60)
@@ -52,7 +52,7 @@ def test_a_soak_is_shown_with_the_resources_of_each_process(tmp_path: Path) -> N
     assert "replica first" not in page(shown, [], read_soaks(tmp_path / "nothing"))
 
 
-def test_what_could_not_be_decided_is_not_recorded_as_right() -> None:
+def test_an_undecided_run_is_not_recorded_as_right() -> None:
     line = Line.of(make_schedule(17, 30), Outcome(undecided=["after 600 s"]), "abc", 600)
     assert line.outcome == "undecided: after 600 s"
     assert lacking(page(MARK, [line]), "1 runs, 0") == []

@@ -61,7 +61,7 @@ def test_a_target_has_one_fault_of_a_place_at_a_time(seed: int, seconds: float) 
 
 @FEW
 @given(SEEDS, SECONDS)
-def test_what_people_do_is_possible_and_never_more_than_the_breaker_lets_through(seed: int, seconds: float) -> None:
+def test_user_actions_are_possible_and_within_the_limits_of_the_circuit_breaker(seed: int, seconds: float) -> None:
     model, taken = NodeModel(), list[float]()
     for step in make_schedule(seed, seconds).of(node_work.PART):
         act = node_work.Act(step.act)
@@ -88,7 +88,7 @@ def test_every_fault_comes_up_in_some_seed() -> None:
 
 @FEW
 @given(SEEDS, SECONDS)
-def test_what_is_left_out_changes_nothing_of_the_rest(seed: int, seconds: float) -> None:
+def test_omitted_faults_change_no_other_steps(seed: int, seconds: float) -> None:
     whole = make_schedule(seed, seconds)
     less = make_schedule(seed, seconds, without=(Fault.KILL, Fault.NATS_PARTED))
     assert less.steps == tuple(step for step in whole.steps if step.act not in {Fault.KILL, Fault.NATS_PARTED})

@@ -72,7 +72,7 @@ def answered(at: float, value: str = "1", account: str = "reader") -> Answer:
     return Answer(account, "s0", value, at, at + 0.1)
 
 
-def test_what_may_be_given_is_nothing_to_complain_of() -> None:
+def test_a_permitted_answer_is_no_problem() -> None:
     assert seen(SET, ALLOW, GRANT).wrong(answered(2.0)) == []
 
 
@@ -85,7 +85,7 @@ def test_what_may_be_given_is_nothing_to_complain_of() -> None:
         pytest.param(("revoke-grant-of", "reader", ""), GRANT_SECONDS + 1.0, "grant reader", id="without the grant"),
     ],
 )
-def test_what_was_ended_is_not_given_any_more_but_may_be_on_its_way(
+def test_an_answer_after_its_permission_ended_is_wrong_unless_it_was_on_its_way(
     ends: tuple[str, str, str], after: float, lacks: str
 ) -> None:
     witness = seen(SET, ALLOW, GRANT, ends)
@@ -94,7 +94,7 @@ def test_what_was_ended_is_not_given_any_more_but_may_be_on_its_way(
     assert problem.endswith(f"without {lacks}")
 
 
-def test_what_was_never_granted_is_wrong_at_any_time() -> None:
+def test_an_answer_that_was_never_granted_is_wrong_at_any_time() -> None:
     assert len(seen(SET, ALLOW, GRANT).wrong(answered(2.0, account="nobody"))) == 2
     assert len(Witness().wrong(answered(0.0))) == 3
 

@@ -102,7 +102,7 @@ async def _goes_on(machine: Machine, waiting: float, looked: list[float]) -> Non
         pytest.param(59.0, "people", id="of somebody who had none nothing was seen"),
     ],
 )
-async def test_what_is_not_done_ends(machine: Machine, waiting: float, expected: str) -> None:
+async def test_unfinished_work_is_ended_at_the_deadline(machine: Machine, waiting: float, expected: str) -> None:
     looked: list[float] = []
     with pytest.raises(TimeoutError, match=expected) as raised:
         await done_within(SECONDS, machine.patience(), _goes_on(machine, waiting, looked), "people")
@@ -112,7 +112,7 @@ async def test_what_is_not_done_ends(machine: Machine, waiting: float, expected:
     assert len(looked) == last, "it goes on"
 
 
-async def test_what_is_done_is_not_waited_for_and_what_fails_fails() -> None:
+async def test_finished_work_ends_the_wait_and_a_failure_is_raised() -> None:
     async def fails() -> None:
         raise AssertionError("it fails")
 

@@ -38,7 +38,7 @@ def test_it_resolves_to_a_number_of_objects(text: object, total: int, expected: 
     ["0", 0, "0%", "-1", -1, "101%", "12x", "", "%", "1.5", "5 %", "+5", "٥", True, 1.0, None, 2**31, [5]],
     ids=repr,
 )
-def test_what_is_neither_is_refused_with_what_is_needed(value: object) -> None:
+def test_text_that_is_neither_count_nor_percentage_is_refused_with_the_valid_form(value: object) -> None:
     with pytest.raises(ValueError, match=r"^needs "):
         CountOrPercent.parse(value)
 

@@ -86,7 +86,7 @@ def test_without_a_file_there_are_no_credentials() -> None:
     ],
     ids=["empty", "garbage", "cut off", "mistyped", "lower case", "no user", "credentials"],
 )
-def test_what_is_no_seed_is_refused(path: Path, content: str) -> None:
+def test_a_file_without_a_seed_is_refused(path: Path, content: str) -> None:
     path.write_text(content)
     message = line(nats_nkey_file=path)
     assert message.startswith(f"TRELLIS_NATS_NKEY_FILE (--nats-nkey-file): has '{path}', ")

@@ -41,7 +41,7 @@ async def test_every_address_without_a_dot_is_the_page(served: TestClient, path:
         assert answer.headers["Cache-Control"] == "no-store"
 
 
-async def test_what_has_a_digest_in_its_name_may_be_kept(served: TestClient) -> None:  # type: ignore[type-arg]
+async def test_a_file_with_a_digest_in_its_name_may_be_cached(served: TestClient) -> None:  # type: ignore[type-arg]
     async with served.get(f"/{SCRIPT}") as answer:
         assert answer.status == 200
         assert "immutable" in answer.headers["Cache-Control"]

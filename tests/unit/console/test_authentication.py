@@ -240,7 +240,7 @@ async def test_a_proxy_names_the_viewer_and_the_console_impersonates_them() -> N
             assert answer.status == 400
 
 
-async def test_what_is_explained_is_read_as_the_viewer(world: World) -> None:
+async def test_an_explanation_is_read_as_the_viewer(world: World) -> None:
     async with world.logged_in("t2") as page, page.get("/api/explain/node/n1") as answer:
         assert answer.status == 403
         assert lacking((await answer.json())["error"]["what"], "get nodes") == []

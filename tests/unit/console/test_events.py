@@ -170,7 +170,7 @@ async def test_a_filter_that_is_none_is_refused(world: World, query: str) -> Non
 
 
 @given(st.lists(st.integers(0, EVENT_BYTES * 2), max_size=60))
-def test_what_is_kept_is_bounded_and_in_order(sizes: list[int]) -> None:
+def test_kept_events_are_bounded_and_in_order(sizes: list[int]) -> None:
     feed = Feed()
     for index, size in enumerate(sizes, 1):
         feed.add(an_event("node.ready.n1", index, text="x" * size))

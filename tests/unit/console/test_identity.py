@@ -86,7 +86,7 @@ def test_two_viewers_are_equal_only_if_the_api_server_cannot_distinguish_them(on
 
 
 @pytest.mark.parametrize("given_text", ["", "  ", "a b", "a\nb", "tök", "x" * 20_000, None, 7, ["a"]])
-def test_what_can_be_no_token_is_not_sent_anywhere(given_text: object) -> None:
+def test_text_that_cannot_be_a_token_is_not_sent_anywhere(given_text: object) -> None:
     with pytest.raises(RefusedError):
         token_of(given_text)
 

@@ -47,7 +47,7 @@ def test_the_state_is_what_was_written_last(changes: list[dict[str, Any]]) -> No
         assert journal.revision == before + wrote
 
 
-def test_what_does_not_differ_is_no_revision() -> None:
+def test_an_equal_state_is_no_new_revision() -> None:
     journal = Journal(10)
     assert journal.write({"a": {"n": 1}})
     assert not journal.write({"a": {"n": 1}, "never": None})

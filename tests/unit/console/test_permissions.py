@@ -86,7 +86,7 @@ async def test_concurrent_reviews_share_a_request() -> None:
     assert len(people.seen) == 1
 
 
-async def test_what_is_kept_is_bounded() -> None:
+async def test_cached_permissions_are_bounded() -> None:
     permissions, *_ = world()
     for number in range(PERMISSIONS_KEPT + 50):
         await permissions.allowed(Right("", "nodes", "", f"n{number}"))

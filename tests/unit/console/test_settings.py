@@ -24,7 +24,7 @@ from trellis.config.settings import SettingsError, load
         ({"console_url": "console.example"}, "TRELLIS_CONSOLE_URL"),
     ],
 )
-def test_what_does_not_fit_is_named(given: dict[str, Any], message: str) -> None:
+def test_the_setting_that_is_invalid_or_missing_is_named(given: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingsError, match=message):
         load(Settings, **given)
 

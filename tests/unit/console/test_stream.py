@@ -146,7 +146,7 @@ async def test_a_change_reaches_the_page_in_less_than_a_second(world: World) -> 
         assert page.entities["shim/spin"]["desired"] == 0
 
 
-async def test_what_comes_together_is_one_difference(world: World) -> None:
+async def test_changes_at_the_same_time_are_one_difference(world: World) -> None:
     async with world.logged_in(ADMIN) as browser, tab(browser) as open_tab:
         await open_tab.until(lambda page: things(page) == EVERYTHING)
         before, began = len(open_tab.page.messages), time.monotonic()
@@ -160,7 +160,7 @@ async def test_what_comes_together_is_one_difference(world: World) -> None:
         assert len(open_tab.page.messages) - before <= 3 + intervals
 
 
-async def test_what_is_not_allowed_is_reported_in_its_place(world: World) -> None:
+async def test_a_forbidden_list_is_reported_in_its_place(world: World) -> None:
     async with world.logged_in(DEV) as browser, tab(browser, "?namespaces=team") as open_tab:
         page = await open_tab.read()
     assert things(page) == {id_ for id_ in EVERYTHING if "/team/" in id_}

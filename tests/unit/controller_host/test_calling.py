@@ -63,7 +63,7 @@ def a_config_map(name: str = "a", **data: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "team-a", "name": name}, "data": data}
 
 
-async def test_what_is_written_is_read_back_as_the_account(world: World) -> None:
+async def test_a_written_object_is_read_back_as_the_account(world: World) -> None:
     created = await world.call(op="create", object=a_config_map(x="1"))
     assert created["object"]["data"] == {"x": "1"}
     assert await world.call(op="get", **PLACE, name="a") == {"object": created["object"]}
@@ -233,7 +233,7 @@ async def test_words_that_a_guest_makes_up_are_in_no_metric(world: World) -> Non
     assert len(samples) < 200
 
 
-async def test_what_a_guest_logs_is_bounded_and_what_was_left_out_is_counted(
+async def test_log_lines_of_a_guest_are_bounded_and_omitted_lines_are_counted(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.calling.log_lines = 10.0

@@ -157,7 +157,7 @@ def test_a_request_that_cannot_be_understood_is_refused_by_the_name_of_its_field
 
 
 @pytest.mark.parametrize("request_", [b"", b"{", b"[]", b"null", b'"get"', b"\xff", b'{"op": "\xff"}'])
-def test_what_is_no_object_of_json_is_refused(request_: bytes) -> None:
+def test_a_request_that_is_no_json_object_is_refused(request_: bytes) -> None:
     with pytest.raises(CallRefused, match="InvalidRequest: the request"):
         read(request_, MANAGER)
 

@@ -71,7 +71,7 @@ def test_a_guest_that_the_disk_does_not_take_goes_on_with_what_it_had(
 
 @pytest.mark.parametrize("left", range(WRITES))
 @pytest.mark.parametrize("slept", [False, True], ids=["never on disk", "on disk before"])
-def test_after_a_kill_what_counts_as_done_is_what_the_guest_remembers(
+def test_after_a_kill_exactly_the_versions_that_the_guest_remembers_count_as_processed(
     host: Host, disk: Disk, left: int, slept: bool
 ) -> None:
     host.life.adopt(host.prepared(FIRST))
@@ -93,7 +93,7 @@ def test_after_a_kill_what_counts_as_done_is_what_the_guest_remembers(
     assert calls_of(host.life) == remembered + 1
 
 
-def test_what_a_full_disk_did_not_forget_does_not_count_as_done_by_the_next_snapshot(host: Host, disk: Disk) -> None:
+def test_versions_that_a_full_disk_did_not_forget_do_not_count_after_the_next_snapshot(host: Host, disk: Disk) -> None:
     host.life.adopt(host.prepared(FIRST))
     host.call("a", "b")
     host.life.suspend()
@@ -110,7 +110,7 @@ def test_what_a_full_disk_did_not_forget_does_not_count_as_done_by_the_next_snap
     assert (host.done("a"), host.done("b")) == (True, False)
 
 
-def test_what_is_owed_is_written_while_the_guest_sleeps_and_never_of_a_guest_that_woke(host: Host, disk: Disk) -> None:
+def test_owed_versions_are_written_while_the_guest_sleeps_and_never_after_it_woke(host: Host, disk: Disk) -> None:
     host.life.adopt(host.prepared(FIRST))
     host.call("a")
     host.life.suspend()
@@ -144,7 +144,7 @@ def test_objects_that_are_new_wait_for_the_disk_and_others_do_not(host: Host, di
     assert [turn.key.name for turn, _ in host.call("new").done] == ["new"]
 
 
-def test_what_a_former_version_saved_is_kept_until_the_state_of_the_new_one_is_on_disk(host: Host) -> None:
+def test_the_saved_state_of_a_former_version_is_kept_until_the_new_state_is_on_disk(host: Host) -> None:
     host.life.adopt(host.prepared(FIRST))
     host.call("a", "b", "c")
     host.life.suspend()

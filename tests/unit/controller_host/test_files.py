@@ -74,7 +74,7 @@ def test_a_path_that_is_not_a_file_is_reported(root: Path, path: str, reason: So
     assert (refused.value.reason, lacking(refused.value, path)) == (reason, [])
 
 
-def test_what_is_too_large_is_not_read(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_too_large_is_not_read(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "MOST_BYTES", 3)
     (root / "fits").write_bytes(b"123")
     (root / "large").write_bytes(b"1234")

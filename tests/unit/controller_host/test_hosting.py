@@ -205,7 +205,9 @@ async def test_a_namespace_that_keeps_all_threads_it_can_get_leaves_some_to_the_
         await world.until(enters, "all places are given back")
 
 
-async def test_what_waits_for_a_place_and_is_deleted_leaves_it_to_the_next(tmp_path: Path, recorder: Recorder) -> None:
+async def test_a_deleted_controller_leaves_its_place_in_the_queue_to_the_next(
+    tmp_path: Path, recorder: Recorder
+) -> None:
     hostile = Hostile()
     world = World(tmp_path, {b"recorder": recorder, b"hostile": hostile})
     world.threads = 2
@@ -246,7 +248,7 @@ async def test_a_spec_above_what_the_platform_allows_is_not_accepted_and_reports
         assert world.one().refused is None
 
 
-async def test_what_may_be_pinned_is_a_share_of_its_namespace_and_free_when_given_back(
+async def test_pinned_memory_is_limited_per_namespace_and_free_when_given_back(
     world: World, recorder: Recorder
 ) -> None:
     world.maximum_limits = MaximumLimits(pinned_bytes=100 << 20)

@@ -91,7 +91,7 @@ class ConfigMaps:
 
 
 @pytest.mark.parametrize("status", [403, 409], ids=["refused", "another failure"])
-async def test_what_the_api_server_refuses_is_tried_again_soon(tmp_path: Path, status: int) -> None:
+async def test_a_write_that_the_api_server_refuses_is_retried_soon(tmp_path: Path, status: int) -> None:
     writing = Writing()
     world = World(tmp_path, {b"writing": writing})
     world.add("writing")
@@ -154,7 +154,7 @@ async def test_repeated_start_failures_back_off_as_a_whole(tmp_path: Path) -> No
         assert (stopped.reason, stopped.message) == ("InitFailed", "no licence")
 
 
-async def test_what_a_review_denies_does_not_reach_the_guest(world: World, recorder: Recorder) -> None:
+async def test_an_object_that_a_review_denies_does_not_reach_the_guest(world: World, recorder: Recorder) -> None:
     world.watches.denied.add("secret-plans")
     world.watches.unknown.add("not-known-yet")
     world.add("recorder")

@@ -84,7 +84,7 @@ async def test_memory_that_is_short_puts_the_least_recently_used_to_disk_and_nev
         assert resident == {"team-a/pinned", "team-a/three"}
 
 
-async def test_what_is_in_a_call_at_the_end_is_ended_and_all_others_are_on_disk(
+async def test_a_call_in_progress_at_shutdown_is_ended_and_all_other_guests_are_on_disk(
     tmp_path: Path, recorder: Recorder
 ) -> None:
     def hangs(instance: FakeInstance, export: str, request: dict[str, Any]) -> dict[str, Any]:
@@ -284,7 +284,7 @@ async def test_a_call_and_its_way_to_disk_are_one_job_of_one_thread(
         assert (world.one().life.instance, world.one().life.counters.suspends) == (None, 2)
 
 
-async def test_what_changes_while_a_guest_is_called_finds_it_in_memory(tmp_path: Path) -> None:
+async def test_a_change_during_a_call_finds_the_guest_in_memory(tmp_path: Path) -> None:
     class Slow(Recorder):
         def __init__(self) -> None:
             super().__init__()

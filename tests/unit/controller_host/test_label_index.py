@@ -25,7 +25,7 @@ class Thing:
 
 
 @given(st.lists(CHANGES | QUESTIONS | st.none()))
-def test_what_is_found_is_what_looking_at_all_finds(steps: list[tuple[object, ...] | None]) -> None:
+def test_the_index_finds_the_objects_of_a_full_scan(steps: list[tuple[object, ...] | None]) -> None:
     index, objects = LabelIndex(), {place: dict[str, Thing]() for place in PLACES}
     for step in steps:
         match step:

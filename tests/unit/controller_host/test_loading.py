@@ -109,7 +109,7 @@ def test_a_package_that_cannot_be_imported_is_named(tmp_path: Path, monkeypatch:
         loading.local(tmp_path, CompileBounds(), lambda _: None).get()
 
 
-def test_without_the_engine_what_is_on_disk_stays_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_engine_the_state_on_disk_stays_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     host = Host(tmp_path)
     prepared = host.prepared(wat.text(COUNTING))
     host.life.adopt(prepared)

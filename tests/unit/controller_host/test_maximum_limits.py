@@ -13,7 +13,7 @@ from support.suite.naming import lacking
 MOST = MaximumLimits(64 << 20, 1.0, 30.0, 50.0, 100.0)
 
 
-def test_what_is_as_much_as_allowed_is_accepted() -> None:
+def test_limits_at_the_maximum_are_accepted() -> None:
     assert above_maximum(Bounds(64 << 20, 1.0, 30.0, 50.0, 100.0), MOST) == ""
     assert above_maximum(Bounds(), MaximumLimits()) == ""
 
@@ -28,7 +28,7 @@ def test_what_is_as_much_as_allowed_is_accepted() -> None:
         ("host_calls_per_second", 101.0, ["spec.limits.hostCallsPerSecond", "101", "100"]),
     ],
 )
-def test_what_is_above_is_named_with_both_numbers(field: str, value: float, named: list[str]) -> None:
+def test_a_limit_above_the_maximum_is_named_with_both_numbers(field: str, value: float, named: list[str]) -> None:
     message = above_maximum(dataclasses.replace(Bounds(), **{field: value}), MOST)
     assert (lacking(message, *named), message.count("spec.limits.")) == ([], 1)
 

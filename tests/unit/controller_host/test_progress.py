@@ -37,7 +37,7 @@ def again(progress: Progress, directory: Path) -> Progress:
     return Progress(directory)
 
 
-def test_what_was_done_is_known_after_a_restart(progress: Progress, tmp_path: Path) -> None:
+def test_processed_versions_are_known_after_a_restart(progress: Progress, tmp_path: Path) -> None:
     past = SeenVersions(
         "sha", "config", "t", {"v1 ConfigMap a x": LastCall("u1/7"), "v1 ConfigMap a y": LastCall("", 1234.5)}
     )
@@ -56,7 +56,7 @@ def test_a_version_replaces_a_former_one_and_deleted_ones_are_forgotten(progress
     assert found.processed == {"a": LastCall("2"), "c": LastCall("1")}
 
 
-def test_what_is_lost_is_not_done_and_its_keys_stay(progress: Progress) -> None:
+def test_a_lost_snapshot_leaves_keys_without_processed_versions(progress: Progress) -> None:
     progress.meet("u", ["a", "b"])
     assert progress.load("u") == SeenVersions("", "", "", {"a": LastCall(NEVER), "b": LastCall(NEVER)})
     progress.commit("u", SeenVersions("sha", "c", "t", {"a": LastCall("1", 5.0), "b": LastCall("")}))
@@ -64,7 +64,7 @@ def test_what_is_lost_is_not_done_and_its_keys_stay(progress: Progress) -> None:
     assert progress.load("u") == SeenVersions("", "", "", {"a": LastCall(NEVER)})
 
 
-def test_what_was_saved_stays_when_the_snapshot_is_lost_and_goes_with_the_controller(progress: Progress) -> None:
+def test_saved_data_survives_a_lost_snapshot_and_is_deleted_with_the_controller(progress: Progress) -> None:
     progress.commit("u", SeenVersions("sha", "c", "t", {"a": LastCall("1")}))
     progress.save("u", Saved("sha", b"{}"))
     progress.lose("u")

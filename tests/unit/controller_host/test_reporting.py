@@ -161,7 +161,7 @@ async def test_a_waiting_report_keeps_its_position(world: World) -> None:
     assert all(wait is not None and 2 < wait <= 3 for wait in waits), "asking again is not standing in line again"
 
 
-async def test_what_is_written_names_what_was_read(world: World) -> None:
+async def test_a_status_is_written_only_to_the_object_that_was_read(world: World) -> None:
     world.kube.put(
         WASM_CONTROLLERS, {"metadata": {"namespace": "team-a", "name": "mirror"}, "spec": SPEC | {"paused": True}}
     )
@@ -182,7 +182,7 @@ async def test_a_failure_is_an_event_at_its_first_time(world: World) -> None:
     assert {event["reason"] for event in world.kube.objects(EVENTS)} == {"NotWasm", "Trapped"}
 
 
-async def test_what_fails_on_and_on_costs_few_events_and_writes(world: World) -> None:
+async def test_repeated_failures_cause_few_events_and_writes(world: World) -> None:
     for number in range(300):
         world.one.work_queue.failed(f"key {number}", 0.0)  # type: ignore[arg-type]
         world.one.fault = Fault("ReconcileFailed", f"v1 ConfigMap a x: {number}", "2026-11-22T10:00:00Z")
@@ -281,7 +281,7 @@ def change(one: Hosted, name: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize("what", CHANGES)
-async def test_what_is_worth_a_write_at_once_is_part_of_how_it_stands(world: World, what: str) -> None:
+async def test_a_change_is_urgent_if_it_changes_the_standing(world: World, what: str) -> None:
     before = standing_of(world.one, None)
     written = status_of(seen_of(world.one, None, Before()), {}, "2026-11-22T10:00:00Z")
     for name, value in CHANGES[what].items():
@@ -290,7 +290,7 @@ async def test_what_is_worth_a_write_at_once_is_part_of_how_it_stands(world: Wor
     assert is_urgent(patch_of(written, status)) == (standing_of(world.one, None) != before)
 
 
-async def test_what_stands_as_it_was_written_is_news_again_once_it_does_not(world: World) -> None:
+async def test_a_controller_is_reported_again_once_it_differs_from_its_written_status(world: World) -> None:
     await world.reporting.run(KEY, None)
     for _ in range(3):
         world.one.life.counters.calls += 1

@@ -75,7 +75,7 @@ def test_results(answer: bytes, requeue_ms: int | None, result: Result) -> None:
         b'{"requeueAfter":true}',
     ],
 )
-def test_what_is_no_result_is_a_failure(answer: bytes) -> None:
+def test_an_invalid_result_is_a_failure(answer: bytes) -> None:
     assert read_result(answer).error
 
 

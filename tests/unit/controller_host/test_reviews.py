@@ -138,7 +138,7 @@ async def test_an_outage_refuses_nothing_and_causes_one_request() -> None:
     assert await world.review() is True
 
 
-async def test_what_was_allowed_before_an_outage_is_not_believed_for_longer() -> None:
+async def test_an_earlier_review_expires_during_an_outage() -> None:
     world = World()
     assert await world.review() is True
     world.unavailable, world.now = True, ReviewTimings().keep
@@ -154,7 +154,7 @@ async def test_an_answer_of_a_proxy_is_an_outage() -> None:
     assert await world.review() is None
 
 
-async def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_cached_reviews_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_USERS", 3)
     monkeypatch.setattr(module, "MOST_PLACES", 2)
     world = World()

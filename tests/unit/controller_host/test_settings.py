@@ -18,7 +18,7 @@ def loaded(monkeypatch: pytest.MonkeyPatch, **variables: str) -> Settings:
     return load(Settings)
 
 
-def test_what_is_listed_is_separated_by_commas(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lists_are_separated_by_commas(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = loaded(
         monkeypatch,
         RESOURCES="v1/ConfigMap, batch/v1/Job,v1/ConfigMap",

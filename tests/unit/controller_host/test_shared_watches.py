@@ -201,7 +201,7 @@ async def test_a_cluster_scoped_kind_reaches_each_of_its_watchers() -> None:
         assert world.watches.concerns("a/own", key("", "n", "Node"))
 
 
-async def test_what_the_platform_did_not_grant_is_not_watched() -> None:
+async def test_a_kind_that_the_platform_did_not_grant_is_not_watched() -> None:
     async with running(World("v1/ConfigMap", "v1/Secret")) as world:
         for kind in ("Pod", "Secret"):
             world.want("a/own", MAPS, {"apiVersion": "v1", "kind": kind})
@@ -349,7 +349,7 @@ async def test_a_new_watch_spec_replaces_the_former() -> None:
         await world.receives(("a/own", key("b", "y")))
 
 
-async def test_what_an_account_was_found_not_to_see_is_among_the_refusals() -> None:
+async def test_a_kind_that_an_account_may_not_see_is_among_its_refusals() -> None:
     async with running(World()) as world:
         world.want("a/own", MAPS)
         await world.whole("a/own")

@@ -191,7 +191,7 @@ async def test_a_first_start_calls_each_once_and_the_next_one_costs_no_call_and_
         assert all(queue.backing_off == 0 for queue in second.work.queues)
 
 
-async def test_what_the_service_writes_of_a_controller_brings_it_no_turn(cluster: Cluster) -> None:
+async def test_a_status_write_of_the_service_causes_no_turn(cluster: Cluster) -> None:
     async with cluster.running() as term:
         await term.until("Suspended")
         turns = term.turns

@@ -85,7 +85,7 @@ def test_quantities_are_bytes(text: int | str, size: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "64mb", "-1", "1e3", "Mi"])
-def test_what_is_no_quantity_is_refused(text: str) -> None:
+def test_an_invalid_quantity_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="64Mi"):
         parse_bytes(text)
 

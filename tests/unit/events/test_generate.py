@@ -44,7 +44,7 @@ def test_a_channel_has_the_subject_that_is_published_on(spec: EventSpec) -> None
     assert all(parameter["description"] for parameter in channel["parameters"].values())
 
 
-def test_what_was_written_passes_the_check(tmp_path: Path) -> None:
+def test_generated_files_pass_the_check(tmp_path: Path) -> None:
     assert main([str(tmp_path / "events")]) == 0
     assert main(["--check", str(tmp_path / "events")]) == 0
 

@@ -50,7 +50,7 @@ def test_different_names_have_different_tokens(one: str, other: str) -> None:
 
 
 @given(st.text(alphabet="=0123456789ABCDEFabcdef.-_xyz*>"))
-def test_only_what_escape_makes_is_unescaped(token: str) -> None:
+def test_only_output_of_escape_is_unescaped(token: str) -> None:
     try:
         name = unescape(token)
     except ValueError:

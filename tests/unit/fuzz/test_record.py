@@ -12,7 +12,7 @@ from fuzz.run import parts
 PAGE = Path(__file__).parents[3] / "docs" / "reliability.md"
 
 
-def test_what_is_added_is_read_again_and_shown(tmp_path: Path) -> None:
+def test_appended_lines_are_read_back_and_shown(tmp_path: Path) -> None:
     lines = [Line("nkeys", 0, 1000, 0, "abc"), Line("nkeys", 5000, 500, 0, "abc")]
     for line in lines:
         append(tmp_path / "record", [line])

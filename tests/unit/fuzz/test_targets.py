@@ -35,7 +35,7 @@ def test_no_case_is_answered_wrongly_and_the_generator_makes_no_noise(target: Ta
 @all_targets
 @settings(max_examples=25, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 @given(rng=st.randoms(use_true_random=False))
-def test_what_hypothesis_draws_is_answered_too(target: Target[Any], rng: random.Random) -> None:
+def test_inputs_drawn_by_hypothesis_are_answered_too(target: Target[Any], rng: random.Random) -> None:
     case = target.make(rng)
     note(shown(case))
     target.judge(case)

@@ -87,7 +87,7 @@ async def test_only_an_accepted_eviction_starts_the_pause_before_the_next_one(
 
 
 @pytest.mark.parametrize("changed", [False, True], ids=["as it was read", "changed meanwhile"])
-async def test_what_runs_refused_pods_is_annotated_as_it_was_read(
+async def test_a_deployment_of_refused_pods_is_annotated_only_if_unchanged(
     kube: FakeKube, effects: Effects, *, changed: bool
 ) -> None:
     read = kube.put(DEPLOYMENTS, {"metadata": {"name": "group", "namespace": "g"}, "spec": {"replicas": 1}})

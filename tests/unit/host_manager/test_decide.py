@@ -231,7 +231,7 @@ def test_a_managed_workload_without_its_annotations_keeps_the_revision_of_the_st
     assert label.revision == revision
 
 
-def test_what_a_group_lacks_keeps_its_children_from_being_made() -> None:
+def test_a_group_with_missing_inputs_gets_no_children() -> None:
     problem = Problem("SecretMissing", "Secret g/x is missing")
     actions = decide(snapshot(problems=(problem,)))
     assert kinds(actions) == []
@@ -245,7 +245,7 @@ def test_an_invalid_optional_field_is_reported_and_the_group_created() -> None:
     assert condition(actions, "Degraded")["reason"] == "RegistriesLeftOut"
 
 
-def test_what_is_only_wrong_does_not_hide_why_hosts_do_not_run() -> None:
+def test_a_problem_that_does_not_block_does_not_hide_failing_hosts() -> None:
     problem = Problem("RegistriesLeftOut", "one of two", blocks=False)
     troubled = settled(problems=(problem,), pods=(pod("p", Trouble("ImagePullBackOff", "no such image")),))
     assert condition(decide(troubled), "Degraded")["reason"] == "ImagePullBackOff"
@@ -366,7 +366,7 @@ def test_no_disruption_budget_is_created_beside_that_of_another_owner() -> None:
     assert action.found["kind"] == "PodDisruptionBudget"
 
 
-def test_what_the_group_does_not_own_is_not_deleted() -> None:
+def test_an_object_that_the_group_does_not_own_is_not_deleted() -> None:
     known = settled(foreign_budget=True)
     known.children["PodDisruptionBudget", "group"]["metadata"]["ownerReferences"] = []
     assert decide(known) == []

@@ -218,7 +218,7 @@ def test_a_pod_that_is_being_deleted_is_not_ready() -> None:
     ("waiting", "reason"),
     [("ContainerCreating", None), ("PodInitializing", None), ("ImagePullBackOff", "ImagePullBackOff")],
 )
-def test_only_what_does_not_pass_by_itself_is_trouble(waiting: str, reason: str | None) -> None:
+def test_only_a_lasting_problem_is_reported(waiting: str, reason: str | None) -> None:
     status = {"containerStatuses": [{"name": "h", "state": {"waiting": {"reason": waiting}}}]}
     trouble = view_pod(raw_pod(**status)).trouble
     assert (trouble.reason if trouble else None) == reason

@@ -136,7 +136,7 @@ def test_a_host_gets_the_first_of_several_registries() -> None:
         ({"podTemplateAdditions": {"containers": "x"}}, "podTemplateAdditions.containers"),
     ],
 )
-def test_what_no_pod_can_have_is_named(options: dict[str, Any], place: str) -> None:
+def test_an_option_that_no_pod_can_have_is_named(options: dict[str, Any], place: str) -> None:
     with pytest.raises(TemplateError, match=place):
         pod(LATEST, schedulingOptions=options)
 

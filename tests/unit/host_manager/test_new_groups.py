@@ -120,5 +120,5 @@ def test_a_status_that_is_due_gives_way_no_more(monkeypatch: pytest.MonkeyPatch)
         ({"certificates": {"authorities": [{"name": "ca", "secret": {"secretName": "ca"}}]}}, True),
     ],
 )
-def test_only_what_users_write_into_pods_is_tried_first(spec: dict[str, Any], tried: bool) -> None:
+def test_only_options_that_users_write_into_pods_are_tried_first(spec: dict[str, Any], tried: bool) -> None:
     assert may_be_refused(fresh(group=with_spec(**spec))) == tried

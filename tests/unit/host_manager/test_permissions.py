@@ -111,7 +111,7 @@ def test_a_key_that_lacks_the_next_right_has_the_former_one_by_now() -> None:
         ("team-a", Right(ME, "list", "pods", ""), "TRELLIS_WATCH_NAMESPACES"),
     ],
 )
-def test_what_is_missing_is_given_by_one_command(confined: str, right: Right, advice: str) -> None:
+def test_a_missing_permission_is_granted_by_one_command(confined: str, right: Right, advice: str) -> None:
     assert advice in Advice(Settings.model_validate({"watch_namespaces": confined})).remedy(right)
 
 

@@ -256,7 +256,7 @@ async def test_a_deleted_group_blocks_no_event() -> None:
     assert changes.of("shop/a") == ()
 
 
-def test_what_changes_again_while_a_group_looks_is_not_over() -> None:
+def test_a_change_during_a_run_stays_pending() -> None:
     changes = Changes()
     changes.add_pending(change("7"), ["shop/a"])
     seen = changes.of("shop/a")

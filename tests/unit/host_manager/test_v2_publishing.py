@@ -98,7 +98,7 @@ def lists_of_v2(kube: FakeKube) -> set[str]:
     return {request.path for request in kube.api.requests if "runtime.wasmcloud.dev/" in request.path}
 
 
-async def test_what_is_there_is_published_once_and_nothing_is_written() -> None:
+async def test_existing_objects_are_published_once_and_nothing_is_written() -> None:
     world = World(kube_of("03", 2.1))
     async with world.running():
         await until(lambda: "workload_deployment.ready" in world.bus.facts, "it is published")

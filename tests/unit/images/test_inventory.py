@@ -55,7 +55,7 @@ def test_a_component_has_all_hashes_of_its_lock() -> None:
     ],
     ids=["missing", "another version", "one more", "no licence"],
 )
-def test_what_differs_from_the_lock_fails_the_build(components: list[dict[str, Any]], named: str) -> None:
+def test_a_component_that_differs_from_the_lock_fails_the_build(components: list[dict[str, Any]], named: str) -> None:
     with pytest.raises(SystemExit, match=rf"\b{named}\b"):
         inventory.with_hashes(bom(*components), inventory.pins(LOCK))
 
@@ -188,14 +188,14 @@ def npm(**packages: dict[str, Any]) -> str:
     )
 
 
-def test_what_is_bundled_into_the_page_is_a_part_of_the_image() -> None:
+def test_packages_bundled_into_the_page_are_components_of_the_image() -> None:
     found = inventory.page_components((PAGE / "package-lock.json").read_text(encoding="utf-8"))
     assert [item["name"] for item in found] == ["@preact/signals", "@preact/signals-core", "preact"]
     assert found[0]["purl"].startswith("pkg:npm/%40preact/signals@")
     assert all(len(item["hashes"][0]["content"]) == 128 for item in found)
 
 
-def test_what_only_builds_the_page_is_not() -> None:
+def test_build_dependencies_of_the_page_are_no_components() -> None:
     found = inventory.page_components(
         npm(tool={"version": "1", "dev": True}, maybe={"version": "1", "devOptional": True})
     )

@@ -15,7 +15,7 @@ NO_NUMBERS = ["", "²", "٣", "1²", "-1", "+1", " 1", "1\n", "1_0", "1.0", "9" 
 
 
 @pytest.mark.parametrize("text", [*NO_NUMBERS, None])
-def test_what_is_no_plain_number_is_none(text: str | None) -> None:
+def test_text_that_is_no_plain_number_is_none(text: str | None) -> None:
     assert whole(text) is None
 
 

@@ -169,7 +169,9 @@ async def test_the_guard_is_asked_again_before_a_repeated_write(kube: FakeKube, 
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
-async def test_what_is_asked_elsewhere_is_guarded_reads_too(kube: FakeKube, waits: list[float], method: str) -> None:
+async def test_each_other_call_is_guarded_before_a_retry_reads_too(
+    kube: FakeKube, waits: list[float], method: str
+) -> None:
     kube.put(CONFIGMAPS, configmap("default", "a"))
     kube.answer_next(1, busy)
 
@@ -355,6 +357,6 @@ async def test_a_write_is_not_kept_waiting_beyond_its_budget_by_a_server_that_as
     assert len(kube.writes) == 1
 
 
-def test_what_a_path_cannot_have_is_escaped_and_the_rest_is_as_it_is() -> None:
+def test_characters_that_a_path_cannot_have_are_escaped() -> None:
     assert CONFIGMAPS.path("team-a", "a.b_c~d") == "/api/v1/namespaces/team-a/configmaps/a.b_c~d"
     assert CONFIGMAPS.path("team-a", "a/b c%é") == "/api/v1/namespaces/team-a/configmaps/a%2Fb%20c%25%C3%A9"

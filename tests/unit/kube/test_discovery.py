@@ -59,7 +59,7 @@ async def test_concurrent_requests_share_one_even_if_the_first_is_cancelled() ->
     assert world.requested == ["/apis/batch/v1"]
 
 
-async def test_what_is_forgotten_as_its_answer_comes_is_answered_all_the_same() -> None:
+async def test_a_kind_forgotten_during_its_request_is_still_answered() -> None:
     world = World()
     asking = asyncio.create_task(world.discovery.resource("batch/v1", "Job"))
     await asyncio.sleep(0)
@@ -102,7 +102,7 @@ async def test_an_answer_that_is_no_json_is_an_outage() -> None:
         await world.discovery.resource("v1", "Pod")
 
 
-async def test_what_is_kept_is_bounded() -> None:
+async def test_cached_versions_are_bounded() -> None:
     world = World()
     for number in range(MOST_VERSIONS + 5):
         with pytest.raises(UnknownKind):

@@ -53,7 +53,7 @@ HANDED_OVER = [lead("a"), record("a"), lead("a"), lead("b"), record("b")]
         "a follower sees to its namespace",
     ],
 )
-def test_what_is_allowed_is_no_violation(after: list[dict[str, Any]]) -> None:
+def test_permitted_writes_are_no_violation(after: list[dict[str, Any]]) -> None:
     assert late_writes([*HANDED_OVER, *after], LEASE) == []
 
 

@@ -185,9 +185,7 @@ ANSWERS_OF_OTHERS = {
 
 
 @pytest.mark.parametrize("body", ANSWERS_OF_OTHERS.values(), ids=ANSWERS_OF_OTHERS)
-async def test_what_answers_a_list_with_something_else_deletes_nothing_and_is_survived(
-    kube: FakeKube, body: bytes
-) -> None:
+async def test_an_unexpected_answer_to_a_list_deletes_nothing_and_is_survived(kube: FakeKube, body: bytes) -> None:
     kube.put(CONFIGMAPS, configmap("default", "a"))
     timings = WatchTimings(relist=0.2, backoff_first=0.01, backoff_most=0.05)
     async with Watched(kube, "default", timings=timings) as watched:
@@ -380,7 +378,7 @@ async def test_an_idle_informer_queries_the_server_itself(kube: FakeKube) -> Non
         assert time.monotonic() - began >= 0.05 * 5
 
 
-async def test_what_the_account_may_not_read_is_done_without_and_tried_again(kube: FakeKube) -> None:
+async def test_a_list_that_the_account_may_not_read_is_skipped_and_retried(kube: FakeKube) -> None:
     kube.put(CONFIGMAPS, configmap("default", "a"))
     kube.answer_next(2, lambda _: status_reply(403, "Forbidden", "no"), when=is_list)
     timings = WatchTimings(refused=0.05, backoff_first=0.01)
@@ -445,7 +443,7 @@ async def test_a_kind_that_is_not_served_is_unknown_and_a_need_for_it_is_not_rea
         assert kube.health.readiness().ok
 
 
-async def test_what_must_be_read_and_may_not_is_not_ready(kube: FakeKube) -> None:
+async def test_a_required_list_that_is_forbidden_is_not_ready(kube: FakeKube) -> None:
     kube.answer_next(10**6, lambda _: status_reply(403, "Forbidden", "no"), when=is_list)
     informer = Watched(kube, "default", timings=QUICK).informer
     task = asyncio.create_task(informer.run())

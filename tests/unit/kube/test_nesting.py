@@ -20,7 +20,7 @@ def nested(levels: int, last: bytes = b"1") -> bytes:
     return b'{"a":' * levels + last + b"}" * levels
 
 
-async def test_what_one_object_nests_too_deep_does_not_cost_the_others() -> None:
+async def test_an_object_nested_too_deep_does_not_affect_the_others() -> None:
     deep = b'{"metadata":{"name":"deep"},"spec":%b}' % nested(9000)
     body = b'{"items":[%b,{"metadata":{"name":"plain"},"spec":{"say":"}]\\"["}},%b]}' % (deep, deep)
     found = await parse(body)
@@ -28,24 +28,24 @@ async def test_what_one_object_nests_too_deep_does_not_cost_the_others() -> None
     assert found["items"][1]["spec"] == {"say": '}]"['}
 
 
-async def test_what_was_cut_cannot_be_written_as_if_it_were_whole() -> None:
+async def test_a_truncated_object_cannot_be_written() -> None:
     found = await parse(nested(2000))
     with pytest.raises(TypeError):
         orjson.dumps(found)
 
 
-async def test_what_can_be_read_is_read_as_it_is() -> None:
+async def test_permitted_nesting_is_read_unchanged() -> None:
     assert orjson.loads(nested(600)) == await parse(nested(600))
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b'{"a":1', nested(2000)[:-1], b"[" * 5000])
-async def test_what_is_no_json_is_refused(body: bytes) -> None:
+async def test_invalid_json_is_refused(body: bytes) -> None:
     with pytest.raises(orjson.JSONDecodeError):
         await parse(body)
 
 
 @given(value=JSON, before=st.integers(0, MOST_LEVELS - 10))
-def test_only_what_is_too_deep_is_cut(value: object, before: int) -> None:
+def test_only_values_nested_too_deep_are_cut(value: object, before: int) -> None:
     body = b"[" * before + orjson.dumps(value) + b"]" * before
     deep = b'{"whole":%b,"deep":%b}' % (body, nested(MOST_LEVELS + 5, body))
     found = cut(deep)

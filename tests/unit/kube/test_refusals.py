@@ -46,7 +46,7 @@ def error(status: int, body: bytes = DENIED, res: Resource = SERVICES) -> KubeEr
     ],
     ids=lambda item: str(item)[:40],
 )
-def test_what_only_a_person_can_remove_is_a_refusal(found: KubeError, refused: bool) -> None:
+def test_an_error_that_only_a_person_can_resolve_is_a_refusal(found: KubeError, refused: bool) -> None:
     assert is_refused(found) is refused
 
 

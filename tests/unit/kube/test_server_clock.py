@@ -70,7 +70,7 @@ NONSENSE = (None, "", "soon", "Mon, 99 Foo 2026 00:00:00 GMT", "Fri, 01 Jan 9999
 
 
 @pytest.mark.parametrize("nonsense", NONSENSE)
-def test_what_is_no_date_counts_for_nothing(nonsense: str | None) -> None:
+def test_an_invalid_date_is_ignored(nonsense: str | None) -> None:
     clocks = Clocks()
     clock = ServerClock(clocks.wall, clocks.steady)
     clock.answered(nonsense)

@@ -47,7 +47,7 @@ def kube() -> FakeKube:
     return FakeKube(telemetry=setup("test", metrics=Metrics()))
 
 
-async def test_what_is_named_is_decoded_and_nothing_else() -> None:
+async def test_only_named_fields_are_decoded() -> None:
     listing = {"apiVersion": "v1", "kind": "XList", "metadata": {"resourceVersion": "1"}, "items": [WHOLE]}
     assert await parse(orjson.dumps(listing), SHAPE.listing) == listing | {"items": [READ]}
     event = orjson.dumps({"type": "ADDED", "object": WHOLE})
@@ -65,7 +65,7 @@ async def test_what_is_named_is_decoded_and_nothing_else() -> None:
     ],
     ids=["a status", "another type", "no object in it", "a list", "null"],
 )
-async def test_what_does_not_fit_is_decoded_whole(whole: Any) -> None:
+async def test_data_that_does_not_match_the_shape_is_decoded_completely(whole: Any) -> None:
     assert await parse(orjson.dumps(whole), SHAPE.event) == whole
 
 
@@ -75,7 +75,7 @@ async def test_an_object_nested_too_deeply_does_not_hide_others() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b'{"type":"ADDED"} x', b'{"type":"\xff"}'])
-async def test_what_is_no_json_is_refused(body: bytes) -> None:
+async def test_invalid_json_is_refused(body: bytes) -> None:
     with pytest.raises(orjson.JSONDecodeError):
         await parse(body, SHAPE.event)
 

@@ -73,7 +73,7 @@ def test_production_timings() -> None:
     assert asdict(RefusalTimings()) == {"retry": 15.0, "spread": 0.25}
 
 
-def test_what_works_by_a_connection_has_its_timings_unless_it_is_given_others() -> None:
+def test_each_part_uses_the_timings_of_its_connection_unless_it_is_given_others() -> None:
     lease = LeaderTimings(duration=20)
     timings = KubeTimings(
         discovery=DiscoveryTimings(again=7.0),

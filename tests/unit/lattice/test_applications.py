@@ -28,7 +28,7 @@ def at(second: int) -> str:
     return f"2026-11-21T05:00:{second:02}.5Z"
 
 
-def test_what_is_published_is_deployed_at_once() -> None:
+def test_a_published_application_is_deployed_at_once() -> None:
     state = Applications()
     assert state.published(app(), at(1), 0.0)
     assert state.deployed() == {"shop": app()}
@@ -37,7 +37,7 @@ def test_what_is_published_is_deployed_at_once() -> None:
     assert state.published(app(version="v2", port=1), at(2), 0.3)
 
 
-def test_what_is_unpublished_goes_when_wadm_agrees() -> None:
+def test_an_unpublished_application_is_removed_when_wadm_agrees() -> None:
     state = Applications()
     state.published(app(), at(1), 0.0)
     state.unpublished("shop", at(2), 1.0)
@@ -60,7 +60,7 @@ def test_an_unmentioned_application_stays_while_wadm_reports_it_as_deployed() ->
     assert not state.deployed()
 
 
-def test_what_is_unpublished_goes_when_wadm_cannot_be_asked() -> None:
+def test_an_unpublished_application_is_removed_when_wadm_cannot_be_asked() -> None:
     state = Applications()
     state.published(app(), at(1), 0.0)
     state.published(app("other"), at(1), 0.0)

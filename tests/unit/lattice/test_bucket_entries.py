@@ -158,7 +158,7 @@ def test_a_recreated_bucket_lost_the_content_of_the_former() -> None:
     assert bucket.stored.absence("web") is Proof.DELETED
 
 
-def test_what_a_new_reading_does_not_have_is_forgotten_at_its_end() -> None:
+def test_entries_that_a_new_reading_lacks_are_forgotten_at_its_end() -> None:
     bucket = Bucket()
     bucket.take("l-web", model("web"))
     bucket.take("l-api", model("api"))
@@ -365,7 +365,7 @@ def test_a_lattice_with_more_than_is_kept_is_not_known_at_every_pass_until_it_ha
         bucket.take("l-e", model("e"))
 
 
-def test_what_is_deleted_or_is_of_another_lattice_takes_no_room_of_applications(
+def test_deleted_and_foreign_entries_take_no_space_of_applications(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("trellis.lattice.domain.bucket_entries.MODELS_MOST", 1)
@@ -379,7 +379,7 @@ def test_what_is_deleted_or_is_of_another_lattice_takes_no_room_of_applications(
 
 
 @pytest.mark.parametrize("levels", [260, 900])
-def test_what_is_nested_deeper_than_it_can_be_written_changes_nothing_and_is_named(levels: int) -> None:
+def test_a_manifest_nested_too_deep_changes_nothing_and_is_named(levels: int) -> None:
     bucket = Bucket()
     bucket.take("l-web", model("web"))
     nested = b'{"a":' * levels + b"1" + b"}" * levels

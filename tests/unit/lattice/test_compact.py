@@ -8,7 +8,7 @@ from controller_host.domain.views import view_controller
 from trellis.compact import compact
 
 
-def test_what_is_kept_of_many_small_controllers_is_small() -> None:
+def test_many_small_controllers_need_little_memory() -> None:
     manifest = {
         "metadata": {"namespace": "team", "name": "ring", "uid": "u"},
         "spec": {"serviceAccountName": "ring"},

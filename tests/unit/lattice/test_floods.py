@@ -70,7 +70,7 @@ async def test_a_link_that_was_flooded_is_there_again_later() -> None:
         await until(lambda: link.since is not None and not link.reason)
 
 
-async def test_what_waits_unread_is_bounded_and_ends_the_connection_too(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_too_many_unread_messages_end_the_connection_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """As when the loop has something else to do: the library keeps what it cannot hand over."""
     monkeypatch.setattr("trellis.lattice.connection.subscriptions.PENDING_MESSAGES", 50)
     async with met(Liar(SMALL * 1000, 1)) as link:

@@ -56,13 +56,13 @@ def test_every_recorded_heartbeat_can_be_read() -> None:
         ({"host_id": "N1", "components": [{"annotations": {"wasmcloud.dev/appspec": 1}}]}, "annotations"),
     ],
 )
-def test_what_describes_no_host_is_refused_by_the_name_of_the_field(data: object, names: str) -> None:
+def test_data_that_describes_no_host_is_refused_by_field(data: object, names: str) -> None:
     with pytest.raises(LatticeDataError, match=names):
         read_host(data)
 
 
 @pytest.mark.parametrize("payload", [b"", b"\xff", b"{", b"[]", b"1", b'{"data": []}', b'{"data": null}'])
-def test_what_is_no_event_is_refused(payload: bytes) -> None:
+def test_an_invalid_event_is_refused(payload: bytes) -> None:
     with pytest.raises(LatticeDataError):
         read_event(payload)
 

@@ -26,7 +26,7 @@ def test_numbers_are_leb128(value: int, written: bytes) -> None:
 
 
 @given(st.integers(0, 2**64 - 1), st.text())
-def test_what_is_written_is_read(value: int, text: str) -> None:
+def test_written_text_and_numbers_are_read_back(value: int, text: str) -> None:
     data = write_text(text) + write_number(value)
     read, at = read_text(data, 0)
     assert (read, read_number(data, at)) == (text, (value, len(data)))

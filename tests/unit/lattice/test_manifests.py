@@ -59,7 +59,7 @@ def test_an_address_is_read(address: str, port: str, expected: ListenAddress) ->
 @pytest.mark.parametrize(
     "address", ["", "0.0.0.0", "0.0.0.0:0", "0.0.0.0:65536", "0.0.0.0:http", "[::", "[::]80", "x.org:80", "::1:80:"]
 )
-def test_what_is_no_address_is_refused_with_a_reason(address: str) -> None:
+def test_an_invalid_address_is_refused_with_a_reason(address: str) -> None:
     with pytest.raises(AddressError):
         read_address(address)
 

@@ -39,7 +39,7 @@ def test_the_other_form_of_the_list_is_read_the_same() -> None:
         (b'{"result": "error"}', "message"),
     ],
 )
-def test_what_is_no_list_is_refused_with_the_reason(payload: bytes, says: str) -> None:
+def test_an_invalid_list_is_refused_with_the_reason(payload: bytes, says: str) -> None:
     with pytest.raises(LatticeDataError, match=says):
         read_models(payload)
 

@@ -41,7 +41,7 @@ def test_a_vague_reason_gives_way_to_the_next_at_once_and_only_that() -> None:
     assert not outage.unavailable(SILENT, 0.2)
 
 
-def test_what_a_person_has_to_act_on_is_news_at_once_but_not_by_turns() -> None:
+def test_an_urgent_reason_is_reported_at_once_but_not_alternately() -> None:
     outage = Outage("")
     outage.unavailable(REFUSES, 0.0)
     assert outage.unavailable(REFUSED, 1.0, urgent=True)

@@ -41,7 +41,7 @@ def shop(**changes: Any) -> dict[str, Any]:
     return manifest
 
 
-def test_what_wadm_gives_back_has_the_digest_of_what_was_put() -> None:
+def test_a_model_returned_by_wadm_has_the_digest_of_the_model_that_was_put() -> None:
     put, given_back = recorded()
     assert put["spec"] != given_back["spec"]
     assert project(put).digest == project(given_back).digest
@@ -77,7 +77,7 @@ def test_annotations_for_trellis_reach_the_service_reflector() -> None:
     assert project(shop(metadata__annotations=requested)).manifest["metadata"]["annotations"] == requested
 
 
-def test_what_wadm_does_not_take_is_left_out_and_named() -> None:
+def test_a_field_that_wadm_does_not_accept_is_omitted_and_named() -> None:
     found = project(
         shop(
             metadata__annotations={"1password.com/item": "x", "ok.example.com/item": "y"},
@@ -127,7 +127,7 @@ def test_a_former_field_beside_the_present_one_is_left_out_and_named(trait: dict
     ],
     ids=["scaler with more", "spread with more", "link to nowhere", "of their own", "text", "none"],
 )
-def test_what_a_trait_of_another_type_has_is_kept_as_wadm_keeps_it(properties: Any) -> None:
+def test_properties_of_another_trait_type_are_kept_as_by_wadm(properties: Any) -> None:
     found = project(shop(spec__components__0__traits=[{"type": "autoscaler", "properties": properties}]))
     assert found.ignored == ()
     assert found.manifest["spec"]["components"][0]["traits"] == [{"type": "autoscaler", "properties": properties}]
@@ -211,7 +211,7 @@ def test_the_name_may_be_another_and_does_not_count() -> None:
         (shop(metadata__labels={"a": 1}), "`metadata.labels.a`"),
     ],
 )
-def test_what_is_no_manifest_is_refused_and_the_field_is_named(manifest: Any, named: str) -> None:
+def test_an_invalid_manifest_is_refused_and_the_field_is_named(manifest: Any, named: str) -> None:
     with pytest.raises(ManifestError) as refused:
         project(manifest)
     assert named in str(refused.value)

@@ -288,7 +288,7 @@ class TestAnswering:
     @pytest.mark.parametrize(
         "error", [NatsUnavailableError("this user may not publish"), WadmRefusedError(Refusal.FAILED, "no storage")]
     )
-    async def test_what_is_no_silence_is_not_taken_for_it(self, error: Exception) -> None:
+    async def test_another_error_is_not_taken_for_silence(self, error: Exception) -> None:
         lattice = Lattice()
         lattice.error = error
         async with self.asking(lattice) as (_, received_at):
@@ -296,7 +296,7 @@ class TestAnswering:
         assert received_at == []
 
 
-async def test_of_what_is_no_application_nothing_is_kept_and_of_one_that_comes_it_is_asked() -> None:
+async def test_no_status_is_kept_without_an_application_and_a_new_application_is_asked_about() -> None:
     async with known(StatusTimings(unconfirmed=0.2)) as lattice:
         for number in range(1000):
             lattice.publishes(f"made-up-{number}", Status("deployed", "x" * 1000))
@@ -332,7 +332,7 @@ async def test_the_status_of_an_undeployed_application_is_not_requested_and_of_a
         assert lattice.requested == ["silent"]
 
 
-async def test_what_is_undeployed_while_in_doubt_is_not_looked_at_again_because_of_that() -> None:
+async def test_an_application_undeployed_while_unconfirmed_is_not_checked_again_for_that() -> None:
     async with known(StatusTimings(unconfirmed=0.1, every=600.0)) as lattice:
         lattice.stores("silent", "v1", v1=ONE)
         lattice.stores("silent", "", v1=ONE)
@@ -365,7 +365,7 @@ async def test_a_status_unknown_to_wadm_is_requested_with_backoff_without_delayi
         await eventually(lambda: lattice.statuses.find("unreadable") == Status("undeployed"))
 
 
-async def test_of_what_was_not_answered_it_is_asked_again_soon_and_of_nothing_else_for_its_sake() -> None:
+async def test_an_unanswered_application_is_asked_about_again_soon_and_no_other_for_its_sake() -> None:
     async with known(StatusTimings(again=0.05, unconfirmed=0.0)) as lattice:
         lattice.errors["slow"] = SilenceError("no answer")
         lattice.stores("slow", "v1", v1=ONE)

@@ -72,9 +72,7 @@ def test_a_control_prefix_that_is_no_subject_is_refused(prefix: str) -> None:
         ("", None),
     ],
 )
-def test_what_is_copied_for_others_has_no_secrets_and_does_not_come_by_the_second(
-    subject: str, event: str | None
-) -> None:
+def test_only_events_without_secrets_and_not_every_second_are_forwarded(subject: str, event: str | None) -> None:
     assert copied_event(subject) == event
 
 

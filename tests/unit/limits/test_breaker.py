@@ -154,7 +154,7 @@ def test_a_clock_that_was_ahead_holds_and_permits_no_longer_than_meant() -> None
     assert settled(now, NOW + 600, LIMITS).admissions == ()
 
 
-def test_what_cannot_be_read_is_open_for_ten_minutes() -> None:
+def test_an_unreadable_record_is_open_for_ten_minutes() -> None:
     state = unreadable(NOW, LIMITS)
     assert asking(state, 1, 100)[1] == 0
     assert asking(state, 1, 100, NOW + 600)[1] == 1

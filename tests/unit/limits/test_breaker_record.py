@@ -37,7 +37,7 @@ json_values = st.recursive(
 
 
 @given(states)
-def test_what_was_encoded_decodes_to_the_same(state: State) -> None:
+def test_an_encoded_state_decodes_to_the_same(state: State) -> None:
     assert decode(encode(state)) == state
 
 

@@ -88,7 +88,9 @@ def test_a_build_that_fails_leaves_nothing_that_looks_built(
 @pytest.mark.parametrize(
     ("deaf", "grace"), [("", 60.0), ("trap '' TERM; ", 0.1)], ids=["", "a command that hears no SIGTERM"]
 )
-def test_what_a_command_started_ends_with_it_when_asked_to_stop(tmp_path: Path, deaf: str, grace: float) -> None:
+def test_processes_started_by_a_command_end_with_it_when_the_build_is_aborted(
+    tmp_path: Path, deaf: str, grace: float
+) -> None:
     abort = threading.Event()
     build = LoggedBuild(tmp_path, tmp_path / "log", abort, dict(os.environ), "", grace)
     noted: list[BaseException] = []

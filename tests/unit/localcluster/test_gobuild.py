@@ -96,7 +96,7 @@ def test_another_folder_becomes_the_module_of_the_products_version() -> None:
     assert "\texample.com/m/api => example.com/m/api v1.9.0\n" in text
 
 
-def test_what_is_downloaded_is_compared_with_the_products_own_sums(root: Path) -> None:
+def test_downloads_are_verified_with_the_checksums_of_the_product(root: Path) -> None:
     (root / "go.sum").write_text("example.com/a v1.0.0 h1:sum\n")
     pretend(root, before=f"cp go.sum {root}/used")
     build("kubernetes", targets(root, "kubectl"), Quiet(), threading.Event())

@@ -105,7 +105,7 @@ def test_without_rust_wadm_and_the_host_name_the_missing_tool(monkeypatch: pytes
         lattice_servers.lattice_servers(None)  # type: ignore[arg-type]
 
 
-def test_what_is_built_needs_nothing_to_build_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_existing_builds_need_no_build_tools(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     lattice_servers._path().mkdir(parents=True)

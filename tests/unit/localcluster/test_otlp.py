@@ -66,7 +66,7 @@ async def test_only_the_newest_spans_are_kept(receiver: OtlpReceiver) -> None:
     await asyncio.to_thread(provider.shutdown)
 
 
-async def test_what_is_no_export_request_is_refused(receiver: OtlpReceiver) -> None:
+async def test_an_invalid_export_request_is_refused(receiver: OtlpReceiver) -> None:
     endpoint = await receiver.start()
 
     def post() -> None:
@@ -106,7 +106,7 @@ async def test_received_spans_are_forwarded_too(receiver: OtlpReceiver) -> None:
         await between.stop()
 
 
-async def test_what_cannot_go_on_is_not_taken_so_that_it_is_sent_again(receiver: OtlpReceiver) -> None:
+async def test_spans_that_cannot_be_forwarded_are_refused_so_that_they_are_sent_again(receiver: OtlpReceiver) -> None:
     nobody = await receiver.start()
     await receiver.stop()
     between = OtlpReceiver(onward=nobody)

@@ -176,7 +176,7 @@ def test_with_cgroup_v2_alone_the_group_starts_at_the_top(groups: Path) -> None:
     assert made.directories == (groups / "unified/trellis-abc/real-0",)
 
 
-def test_where_no_group_can_be_made_the_place_is_named(groups: Path) -> None:
+def test_a_cgroup_that_cannot_be_created_is_named(groups: Path) -> None:
     (groups / "memory/ours/trellis-abc").write_text("in the way")
     with pytest.raises(StartError, match=r"memory/ours/trellis-abc/real-0"):
         cgroups.make_groups("abc", "real-0")

@@ -95,7 +95,7 @@ def test_a_sparse_file_whose_list_of_holes_has_no_end_is_refused(version: str, t
     assert "sparse" in refused(tmp_path / "tar", content)
 
 
-def test_what_is_passed_over_counts_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_skipped_entries_count_towards_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archive, "_MAX_UNPACKED_BYTES", 1 << 20)
     content = b"".join(a_header(tarfile.REGTYPE, 1 << 19, f"{number}") + bytes(1 << 19) for number in range(3))
     assert "more than" in refused(tmp_path / "tar", gzip.compress(content + EMPTY_BLOCKS))
@@ -107,7 +107,7 @@ def test_many_long_names_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "names" in refused(tmp_path / "tar", content + EMPTY_BLOCKS)
 
 
-def test_what_was_read_of_an_archive_is_not_kept(tmp_path: Path) -> None:
+def test_entries_that_were_read_are_not_kept_in_memory(tmp_path: Path) -> None:
     path = tmp_path / "tar"
     path.write_bytes(b"".join(a_header(tarfile.REGTYPE, 0, f"{number}") for number in range(50)) + EMPTY_BLOCKS)
     with archive.opened_tar(path) as tar:

@@ -62,7 +62,7 @@ def test_a_target_is_restored_from_its_json() -> None:
     assert not wanted.allow_http
 
 
-def test_what_it_does_not_know_is_ignored() -> None:
+def test_unknown_fields_are_ignored() -> None:
     assert spec(future={"x": 1}) == spec()
 
 
@@ -184,7 +184,7 @@ def removal(**fields: Any) -> InstallSpec:
     return parse_spec(json.dumps({"shims": [fields]}), removal=True)
 
 
-def test_what_is_to_go_is_known_by_name_and_owner_alone() -> None:
+def test_a_shim_to_remove_is_identified_by_name_and_owner_alone() -> None:
     assert removal(name="spin", owner="shim/spin").shims == (removal_of("spin", shim_owner("spin")),)
     assert removal(name="spin", owner="shim/spin", handler="wasm").shims[0].handler == "wasm"
     assert removal(name="spin").shims[0].owner == "trellis"

@@ -139,7 +139,7 @@ def test_a_plan_names_what_would_end_and_ends_nothing(world: World, start: Start
     assert not has_ended(process)
 
 
-def test_what_runs_a_former_version_in_the_same_place_ends_too(world: World, start: Started) -> None:
+def test_processes_of_a_former_version_in_the_same_place_end_too(world: World, start: Started) -> None:
     process = start(world.root / SHIM)
     assert world.install(shell_shim(world, b"another version")).ok
     assert os.readlink(f"/proc/{process.pid}/exe").endswith(" (deleted)")  # noqa: PTH115
@@ -148,14 +148,14 @@ def test_what_runs_a_former_version_in_the_same_place_ends_too(world: World, sta
     assert has_ended(process)
 
 
-def test_what_runs_a_shim_whose_file_was_lost_keeps_it_and_ends_by_force(world: World, start: Started) -> None:
+def test_processes_of_a_shim_whose_file_was_lost_keep_it_and_end_by_force(world: World, start: Started) -> None:
     process = start(world.root / SHIM)
     (world.root / SHIM).unlink()
     assert world.uninstall({"name": "spin", "owner": "shim/spin"}).reason is FailureReason.SHIMS_IN_USE
     assert [item.pid for item in forced(world).ended] == [process.pid]
 
 
-def test_what_does_not_heed_sigterm_is_killed(world: World, start: Started) -> None:
+def test_a_process_that_ignores_sigterm_is_killed(world: World, start: Started) -> None:
     world.timings = Timings(ending=EndingTimings(term=0.1, kill=60.0))
     process = start(world.root / SHIM, DEAF)
     result = forced(world)
@@ -164,7 +164,7 @@ def test_what_does_not_heed_sigterm_is_killed(world: World, start: Started) -> N
     assert process.wait(10) == -signal.SIGKILL
 
 
-def test_what_is_started_after_the_node_was_read_ends_too(world: World, start: Started) -> None:
+def test_a_process_started_after_the_node_was_read_ends_too(world: World, start: Started) -> None:
     first = start(world.root / SHIM)
     again: list[subprocess.Popen[str]] = []
     at_restart(world, lambda: again.append(start(world.root / SHIM)))

@@ -162,7 +162,7 @@ def test_each_version_has_its_plugin(document: dict[str, Any], plugin: str) -> N
 
 
 @pytest.mark.parametrize("text", ["version = ", "a = 1\na = 2", "[x\n", "version = 2\n\ufeff"])
-def test_what_containerd_cannot_read_is_refused(text: str) -> None:
+def test_a_configuration_that_containerd_cannot_read_is_refused(text: str) -> None:
     with pytest.raises(InstallError, match=r"\bTOML\b"):
         config.merged(text, [Entry("spin", "/x")], path="/etc/containerd/config.toml")
 

@@ -106,7 +106,7 @@ def test_a_runtime_reports_its_version_and_handlers(tmp_path: Path) -> None:
     "answers",
     [{}, {"Version": VERSION}, {"Version": b"\xff\xff", "Status": b""}],
 )
-def test_what_is_no_answer_is_none(answers: dict[str, bytes], tmp_path: Path) -> None:
+def test_an_invalid_answer_is_none(answers: dict[str, bytes], tmp_path: Path) -> None:
     with listening(tmp_path / "s", answers):
         assert cri.ask(tmp_path / "s", 0.5) is None
 

@@ -16,7 +16,7 @@ TEXTS = ["nan", "inf", "-inf", "1e400", "9" * 30, "-9223372036854775809", "9" * 
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_what_is_no_value_of_containerds_is_a_text(text: str) -> None:
+def test_a_value_that_containerd_does_not_have_is_a_text(text: str) -> None:
     assert option_value(text) == text
     new = config.merged("version = 2\n", [Entry("spin", "/x", {"A": text})], path="f")
     assert tomllib.loads(new)["plugins"]["io.containerd.grpc.v1.cri"]["containerd"]["runtimes"]["spin"]["options"] == {
@@ -28,7 +28,7 @@ def test_what_is_no_value_of_containerds_is_a_text(text: str) -> None:
     ("text", "value"),
     [("9223372036854775807", 2**63 - 1), ("-9223372036854775808", -(2**63)), ("1.5", 1.5), ("[1]", [1])],
 )
-def test_what_is_one_stays_one(text: str, value: object) -> None:
+def test_a_value_of_containerd_keeps_its_type(text: str, value: object) -> None:
     assert option_value(text) == value
 
 

@@ -208,7 +208,7 @@ def test_runtime_class_managers_books_are_kept_right(tmp_path: Path) -> None:
     assert set(world.runtime.runtimes()) == {"runc", "spin", "wws"}
 
 
-def test_what_kwasm_copied_into_a_template_is_taken_over(tmp_path: Path) -> None:
+def test_entries_that_kwasm_copied_into_a_template_are_taken_over(tmp_path: Path) -> None:
     world = a_world(tmp_path, "k3s-v2")
     kwasm_on(world)
     folder = world.root / "var/lib/rancher/k3s/agent/etc/containerd"

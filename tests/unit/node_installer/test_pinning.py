@@ -48,11 +48,11 @@ def verdicts(source: Source, *, required: bool) -> tuple[bool, bool]:
 
 
 @pytest.mark.parametrize("source", PINNED.values(), ids=PINNED)
-def test_what_is_known_beforehand_is_planned_and_taken(source: Source) -> None:
+def test_a_pinned_source_is_planned_and_accepted(source: Source) -> None:
     assert verdicts(source, required=True) == (True, True)
 
 
 @pytest.mark.parametrize("source", LOOSE.values(), ids=LOOSE)
-def test_what_could_be_anything_is_neither_planned_nor_taken_unless_that_is_allowed(source: Source) -> None:
+def test_an_unpinned_source_is_neither_planned_nor_accepted_unless_that_is_allowed(source: Source) -> None:
     assert verdicts(source, required=True) == (False, False)
     assert verdicts(source, required=False) == (True, True)

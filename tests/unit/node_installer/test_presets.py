@@ -113,7 +113,7 @@ def test_it_stays_correct_if_the_runtime_reports_nothing(fixture: str, tmp_path:
 
 @pytest.mark.parametrize("fixture", REFUSED)
 @pytest.mark.parametrize("operation", ["install", "uninstall"])
-def test_what_cannot_be_changed_is_refused_with_advice(fixture: str, operation: str, tmp_path: Path) -> None:
+def test_an_unsupported_node_is_refused_with_advice(fixture: str, operation: str, tmp_path: Path) -> None:
     world = a_world(tmp_path, fixture)
     before = snapshot(world.root)
     wanted = a_wanted_shim(world.image)

@@ -41,7 +41,7 @@ def test_the_same_is_not_tried_again(tmp_path: Path) -> None:
     assert snapshot(world.root) == before
 
 
-def test_what_was_rolled_back_ends_its_job_and_what_may_help_does_not(tmp_path: Path) -> None:
+def test_a_rolled_back_installation_ends_its_job_and_a_retryable_failure_does_not(tmp_path: Path) -> None:
     world = a_world(tmp_path)
     world.runtime.refuses = "spin"
     assert exit_code(install(world)) == 2

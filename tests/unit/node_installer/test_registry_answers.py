@@ -66,5 +66,5 @@ def test_no_part_of_a_repository_leads_elsewhere(repository: str) -> None:
 
 
 @pytest.mark.parametrize("repository", ["a", "a/b", "a-b/c__d/e.f_g--h"])
-def test_what_registries_allow_is_a_repository(repository: str) -> None:
+def test_a_repository_that_registries_allow_is_parsed(repository: str) -> None:
     assert parse_reference(f"oci://r.example/{repository}").repository == repository

@@ -45,7 +45,7 @@ def test_name_and_owner_select_every_handler_of_the_others(tmp_path: Path) -> No
     assert snapshot(world.root) == before
 
 
-def test_what_others_have_stays(tmp_path: Path) -> None:
+def test_other_shims_stay(tmp_path: Path) -> None:
     world = a_world(tmp_path)
     installed(world, "spin")
     installed(world, "wws")
@@ -117,7 +117,9 @@ def test_the_removal_of_one_of_several_owners_is_reported(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("named", [{}, {"handler": "spin"}], ids=["by name", "by handler"])
-def test_what_a_migration_took_over_goes_without_ever_being_installed(named: dict[str, str], tmp_path: Path) -> None:
+def test_a_shim_taken_over_by_a_migration_is_removed_without_an_installation(
+    named: dict[str, str], tmp_path: Path
+) -> None:
     world = a_world(tmp_path)
     before = snapshot(world.root)
     rcm_on(world, "spin")
@@ -160,7 +162,7 @@ def remove_with_force(world: World) -> InstallResult:
     return world.uninstall({"name": "spin", "owner": "shim/spin"}, force=True)
 
 
-def test_what_k3s_finds_by_itself_goes_with_its_program_and_a_restart(tmp_path: Path) -> None:
+def test_a_shim_that_k3s_finds_by_itself_is_removed_with_its_program_and_a_restart(tmp_path: Path) -> None:
     world = a_world(tmp_path, "k3s-v2")
     main = world.root / "var/lib/rancher/k3s/agent/etc/containerd/config.toml"
     binary = world.root / "opt/kwasm/bin/containerd-shim-spin-v2"
@@ -217,7 +219,7 @@ def test_a_directory_that_was_there_before_stays(tmp_path: Path) -> None:
     assert snapshot(world.root) == before
 
 
-def test_what_a_link_leads_to_stays_also_where_a_killed_run_left_it_empty(tmp_path: Path) -> None:
+def test_the_target_of_a_link_stays_although_a_killed_run_left_it_empty(tmp_path: Path) -> None:
     world = a_world(tmp_path)
     (world.root / "opt").mkdir(exist_ok=True)
     (world.root / "opt/trellis").symlink_to("/home/trellis")
@@ -228,7 +230,7 @@ def test_what_a_link_leads_to_stays_also_where_a_killed_run_left_it_empty(tmp_pa
     assert not any((world.root / "home/trellis").iterdir())
 
 
-def test_what_a_link_of_the_node_leads_to_stays(tmp_path: Path) -> None:
+def test_the_target_of_a_link_of_the_node_stays(tmp_path: Path) -> None:
     world = a_world(tmp_path)
     (world.root / "home/trellis").mkdir(parents=True)
     (world.root / "opt").mkdir(exist_ok=True)

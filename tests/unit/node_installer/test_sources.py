@@ -147,7 +147,7 @@ def of_a_large_dictionary(content: bytes) -> bytes:
     [(of_a_large_window, "zstd -19"), (of_a_large_dictionary, "xz -9")],
     ids=["zstd", "xz"],
 )
-def test_what_takes_more_memory_than_the_job_has_is_refused_before_it_is_killed(
+def test_an_archive_that_needs_more_memory_than_the_job_has_is_refused(
     pack: Callable[[bytes], bytes], advice: str, tmp_path: Path
 ) -> None:
     body = pack(a_tar((NAME, a_shim()), mode="w"))
@@ -252,7 +252,7 @@ def test_a_missing_checksum_is_refused_before_anything_is_fetched(tls: Path, tmp
         "oci://registry.example/team/shim:latest",
     ],
 )
-def test_what_only_looks_like_a_digest_is_no_checksum(location: str, tmp_path: Path) -> None:
+def test_a_location_that_only_looks_like_a_digest_is_no_checksum(location: str, tmp_path: Path) -> None:
     assert refused(tmp_path, {"location": location}).reason is FailureReason.CHECKSUM_MISSING
 
 
@@ -412,7 +412,7 @@ def test_the_topmost_layer_wins_as_in_a_container(tls: Path, tmp_path: Path) -> 
     assert registry_world(registry, tls, tmp_path, ":1.0").ok
 
 
-def test_what_an_upper_layer_removed_is_not_found(tls: Path, tmp_path: Path) -> None:
+def test_a_file_that_an_upper_layer_removed_is_not_found(tls: Path, tmp_path: Path) -> None:
     registry = layered(a_tar((f"assets/{NAME}", a_shim())), a_tar((f"assets/.wh.{NAME}", b"")))
     assert registry_world(registry, tls, tmp_path, ":1.0").reason is FailureReason.SHIM_NOT_IN_ARCHIVE
 

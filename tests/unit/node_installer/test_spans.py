@@ -93,7 +93,7 @@ def test_a_refusal_of_a_collector_is_reported_with_its_answer(tls: Path) -> None
 
 
 @pytest.mark.parametrize("endpoint", ["http://127.0.0.1:1", "nonsense", "http://[", "gopher://x"])
-def test_what_is_no_collector_is_a_sentence_never_an_error(endpoint: str) -> None:
+def test_an_unreachable_or_invalid_collector_is_a_message_and_no_error(endpoint: str) -> None:
     assert sent(endpoint)
 
 

@@ -396,7 +396,7 @@ def test_a_removal_that_failed_stands_on_the_node_once() -> None:
 BLAMED = f"annotations/{names.ANNOTATION_BLAMED}"
 
 
-def test_what_a_failure_is_blamed_on_stands_on_the_node_until_it_goes_well() -> None:
+def test_a_blamed_shim_stays_on_the_node_until_it_succeeds() -> None:
     job = shim_job(POOLED, {"spin": "d1", "slight": "d2"}, JobState.FAILED, failure="x: y", blamed="spin=d1")
     assert written(deciding(POOLED, job, IN, shims=(SPIN, SLIGHT)))[BLAMED] == "spin=d1"
     # The others alone failed next: it was not tried, so it stays.

@@ -66,7 +66,7 @@ def written(actions: list[Action]) -> dict[str, Any]:
 # --- what could not be taken back ---
 
 
-def test_what_is_still_there_stands_on_the_node_with_the_failure_and_without_a_label() -> None:
+def test_a_remaining_shim_is_recorded_on_the_node_with_the_failure_and_without_a_label() -> None:
     actions = deciding(a_node(handlers=frozenset({"spin"})), undo(a_node(), "spin=1"), SPIN)
     assert [type(action) for action in actions] == [PatchNode, RecordEvent]
     patch = written(actions)
@@ -100,14 +100,14 @@ def test_a_version_that_replaced_another_in_vain_costs_the_label_and_the_breaker
     assert not {"slight", names.LABEL_PROVISIONED, names.LABEL_WASM_READY} & patch.keys()
 
 
-def test_what_was_brought_back_keeps_its_label() -> None:
+def test_a_restored_shim_keeps_its_label() -> None:
     node = having(spin="1")
     actions = deciding(node, undo(node, "spin=2", JobState.COMPLETE, spin="1"), SPIN)
     assert [type(action) for action in actions] == [PatchNode, RecordEvent]
     assert not {"spin", names.ANNOTATION_SHIMS} & written(actions).keys()
 
 
-def test_what_was_taken_back_at_last_leaves_nothing_but_the_failure() -> None:
+def test_a_completed_rollback_leaves_only_the_failure() -> None:
     node = having(spin="?")
     patch = written(deciding(node, undo(node, "spin=2", JobState.COMPLETE), SPIN))
     for deleted in (names.ANNOTATION_SHIMS, names.ANNOTATION_DIGEST, names.ANNOTATION_VERIFIED):
@@ -126,7 +126,7 @@ def test_a_node_with_nothing_proved_is_not_ready_and_nothing_more_is_written() -
     assert [type(getattr(event, "event", None)) for event in events] == [NodeReady]
 
 
-def test_what_was_never_proved_is_not_missed_when_its_handler_goes() -> None:
+def test_an_unverified_shim_is_not_missed_when_its_handler_disappears() -> None:
     node = replace(having(spin="?1", slight="1"), handlers=frozenset({"runc", "slight"}))
     assert deciding(node, None, SPIN, SLIGHT) == []
 
@@ -174,7 +174,7 @@ def test_a_node_that_loses_its_opt_in_is_counted_by_the_breaker(node: NodeView, 
 # --- the circuit breaker is asked only when a label goes ---
 
 
-def test_what_a_job_left_of_a_deleted_shim_is_recorded_on_a_ready_node_without_the_breaker() -> None:
+def test_remains_of_a_deleted_shim_are_recorded_on_a_ready_node_without_the_breaker() -> None:
     node = having(slight="1")
     job = a_job(node, JobState.COMPLETE, digest="both", installs="slight=1 spin=1", handlers=frozenset({"spin"}))
     [patch] = deciding(node, job, replace(SPIN, deleting=True), SLIGHT)

@@ -101,7 +101,7 @@ def test_the_failed_job_of_another_attempt_hides_no_deletion() -> None:
     assert written(deciding(NODE, failed))[f"annotations/{names.ANNOTATION_SHIMS}"] is None
 
 
-def test_what_is_to_go_anyhow_is_left_to_its_removal() -> None:
+def test_a_shim_to_remove_is_left_to_its_removal() -> None:
     actions = deciding(NODE, wanted=frozenset({"slight"}))
     [destroy] = actions
     assert isinstance(destroy, GuardedDeletion)

@@ -56,7 +56,7 @@ def test_a_manifest_is_requested_from_its_registry(location: str, url: str) -> N
 @pytest.mark.parametrize(
     "image", ["user@r.example/a", "r.example?x=/a", "r.example", "r.example/a@sha256:ab", "oci://r/a"]
 )
-def test_what_is_on_another_host_or_half_a_digest_is_no_image(image: str) -> None:
+def test_a_reference_with_an_invalid_host_or_digest_is_no_image(image: str) -> None:
     with pytest.raises(ValueError, match="reference"):
         parse_image(image)
 
@@ -75,7 +75,7 @@ def test_hosts_are_compared_in_lower_case_and_without_default_ports() -> None:
 
 
 @pytest.mark.parametrize("host", ["", "http://r", "r/a", "r:", "r:port", "me@r", "*.r", "-r", "r:5000\n"])
-def test_what_is_no_host_of_a_registry_is_an_error(host: str) -> None:
+def test_an_invalid_registry_host_is_an_error(host: str) -> None:
     with pytest.raises(ValueError, match="registry"):
         registry_host(host)
 
@@ -108,7 +108,7 @@ def test_docker_hub_has_several_names(name: str, by_path: bool) -> None:
     "content",
     [b"[]", b"", b'{"auths": 5}', config(r=5), config(r={"auth": "%"}), config(r=login("\ud800"))],
 )
-def test_what_is_no_docker_configuration_is_an_error(content: bytes) -> None:
+def test_an_invalid_docker_configuration_is_an_error(content: bytes) -> None:
     with pytest.raises(ValueError, match="Docker configuration"):
         credentials_for(parse_image("r/a"), content)
 

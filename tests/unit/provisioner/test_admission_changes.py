@@ -69,7 +69,7 @@ def test_defaults_and_additions_are_no_difference() -> None:
         (lambda _job, pod, _one: pod.update(serviceAccountName="default"), Changed.SERVICE_ACCOUNT),
     ],
 )
-def test_what_admission_changed_is_named(change: Change, what: Changed) -> None:
+def test_a_change_by_admission_is_named(change: Change, what: Changed) -> None:
     assert after(change) == {what}
 
 

@@ -105,7 +105,9 @@ def only(actions: list[Action], kind: type[Any]) -> Any:
         pytest.param("spin", Verification(canary=False, canary_image="x/y:1"), None, id="not wanted at all"),
     ],
 )
-def test_which_shims_are_tried(handler: str, verification: Verification, image: str | None) -> None:
+def test_handler_and_verification_determine_the_canary(
+    handler: str, verification: Verification, image: str | None
+) -> None:
     canary = canary_of(a_shim("s", handler=handler, verification=verification), OURS)
     assert (canary and canary.image) == image
     assert canary is None or canary.command == (("/canary.wasm",) if image == OURS else ())
@@ -200,7 +202,7 @@ def test_an_evicted_pod_is_recreated() -> None:
 # --- taking back ---
 
 
-def test_what_failed_is_taken_back_before_it_is_judged() -> None:
+def test_a_failed_shim_is_rolled_back_before_it_is_judged() -> None:
     job = a_shims_job(LISTS)
     pod = a_pod(job, "Failed", trouble="exit code 1 (Error): this shim is broken")
     actions = decide(a_snapshot(LISTS, job, pods=(pod,)))

@@ -103,7 +103,7 @@ def test_a_slot_for_what_is_no_longer_wanted_makes_no_job() -> None:
 
 
 @pytest.mark.parametrize("recorded", [proved(NODE), failed(NODE)], ids=["proof", "failure"])
-def test_what_is_recorded_is_not_done_again(recorded: NodeView) -> None:
+def test_a_recorded_result_is_not_processed_again(recorded: NodeView) -> None:
     assert deciding(recorded, entry=SLOT) == []
 
 
@@ -144,7 +144,7 @@ def test_a_retry_clears_the_failed_job_away_first() -> None:
     assert kinds(actions) == ["DeleteJob", "CreateJob"]
 
 
-def test_what_an_earlier_job_did_never_outlives_a_newer_one() -> None:
+def test_an_earlier_job_never_outlives_a_newer_one() -> None:
     """While the bus is unavailable the fact of an ended Job stays unsaid, the Job stays for it, and work goes on."""
     earlier = a_job(NODE, JobState.COMPLETE, uid="earlier", name="earlier", digest=OTHER_DIGEST, created_at=900)
     newer = a_job(NODE, JobState.COMPLETE, uid="newer", name="newer", created_at=1000)
@@ -158,7 +158,7 @@ def test_a_failed_job_of_a_verified_target_is_deleted_without_evaluation() -> No
     assert deciding(proved(NODE), again) == [DeleteJob(again, Reason.SUPERSEDED, foreground=False)]
 
 
-def test_what_an_earlier_job_left_is_recorded_before_the_next_one_is_made() -> None:
+def test_remains_of_an_earlier_job_are_recorded_before_the_next_job_is_created() -> None:
     left = a_job(NODE, JobState.COMPLETE, digest=OTHER_DIGEST, installs="slight=ab")
     assert "DeleteJob" not in kinds(deciding(NODE, left, entry=SLOT))
     assert "CreateJob" not in kinds(deciding(NODE, left, entry=SLOT))

@@ -254,7 +254,7 @@ async def test_of_a_job_that_could_not_be_cleared_away_it_is_not_certain_what_it
     assert doubtful.cache._certain == set()
 
 
-async def test_what_is_certain_is_forgotten_with_its_slot(doubtful: Provisioner) -> None:
+async def test_confirmed_attempts_are_forgotten_with_their_slot(doubtful: Provisioner) -> None:
     tried = (doubtful.node.uid, DIGEST, 1)
     doubtful.cache.left_nothing(tried)
     doubtful.cache.left_nothing(("another", DIGEST, 1))

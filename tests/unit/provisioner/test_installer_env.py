@@ -97,7 +97,7 @@ def test_the_installer_gets_the_services_endpoint_unless_it_means_something_else
         ("PULL_SECRETS", "mirror,Other Mirror", "Secrets"),
     ],
 )
-def test_what_cannot_be_used_is_refused_and_no_password_is_shown(
+def test_an_unusable_value_is_refused_and_no_password_is_shown(
     variable: str, value: str, needs: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(f"TRELLIS_INSTALLER_{variable}", value)

@@ -58,7 +58,7 @@ def test_a_job_that_ended_or_was_never_seen_is_not_stuck() -> None:
     assert not clock.since
 
 
-def test_how_long_a_job_is_done_is_measured_from_when_it_was_seen() -> None:
+def test_the_age_of_a_finished_job_counts_from_its_observation() -> None:
     time, job = Time(), a_job(NODE)
     clock = JobClock(DEADLINE, GRACE, time)
     assert clock.done_for(job) == 0

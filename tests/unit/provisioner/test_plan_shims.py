@@ -229,7 +229,7 @@ def test_a_removal_that_is_done_frees_the_slot_though_the_shim_is_wanted_again()
     assert outcome.ledger.entries[node.uid].digest == target(spin="1").digest
 
 
-def test_what_a_job_left_holds_its_slot_until_the_node_names_it() -> None:
+def test_remains_of_a_job_hold_its_slot_until_the_node_names_them() -> None:
     [node] = fleet(1)
     job = a_job(node, JobState.COMPLETE, digest=target(spin="1").digest, installs="spin=1")
     held = Ledger({node.uid: Entry(job.digest, 1, 1000, ("spin",))})

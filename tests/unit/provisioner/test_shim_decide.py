@@ -187,7 +187,7 @@ def test_a_stopped_rollout_states_the_reason(changes: dict[str, Any], reason: st
         pytest.param({"runtime_class": ours(owner="", handler="x")}, "RuntimeClassConflict", id="a person's class"),
     ],
 )
-def test_what_keeps_a_shim_off_is_degraded_and_an_event_once(changes: dict[str, Any], reason: str) -> None:
+def test_a_blocked_shim_is_degraded_and_recorded_as_an_event_once(changes: dict[str, Any], reason: str) -> None:
     actions = deciding(a_node(), **changes)
     assert condition(actions, "Degraded") == ("True", reason)
     [event] = [action for action in actions if isinstance(action, RecordShimEvent)]

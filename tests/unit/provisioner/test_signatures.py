@@ -106,11 +106,11 @@ def test_a_signature_of_any_accepted_key_permits_the_installation(signature: str
         pytest.param(shim(image={"path": "/shims/spin", "sha256": "ab" * 32}), id="in the installer's image"),
     ],
 )
-def test_what_no_key_signed_is_not_installed(manifest: Manifest) -> None:
+def test_a_shim_that_no_key_signed_is_not_installed(manifest: Manifest) -> None:
     assert not installed(manifest, EC, RSA)
 
 
-def test_what_has_no_checksum_cannot_be_signed() -> None:
+def test_a_source_without_a_checksum_cannot_be_signed() -> None:
     manifest = archive(by_ec(ARCHIVE))
     del manifest["spec"]["fetchStrategy"]["anonHttp"]["sha256"]
     assert not installed(manifest, EC, require_checksum=False)
@@ -165,7 +165,7 @@ def cosigned(manifest: Manifest) -> bool:
     )
 
 
-def test_what_cosign_3_signed_is_installed() -> None:
+def test_a_shim_signed_by_cosign_3_is_installed() -> None:
     """By the commands of docs/shims.md; the blob is ``hello`` and a newline."""
     bundle = json.loads((COSIGN / "blob.bundle.json").read_bytes())
     signature = bundle["messageSignature"]["signature"]

@@ -124,7 +124,7 @@ async def test_one_that_was_added_and_one_that_was_changed_both_go_back() -> Non
     assert task.removed_handlers == ("slight",)
 
 
-async def test_what_an_option_made_another_version_goes_back_to_the_one_without_it() -> None:
+async def test_a_shim_changed_by_an_option_is_restored_without_that_option() -> None:
     history = History()
     old = history.keep("spin", "ab" * 32)
     new = history.keep("spin", "ab" * 32, containerdRuntimeOptions={"SystemdCgroup": "true"})
@@ -153,7 +153,7 @@ async def test_a_version_that_is_not_preserved_is_not_reported_as_present() -> N
     assert lacking(task.reason, "spin") == []
 
 
-async def test_what_was_added_beside_what_failed_is_not_forgotten() -> None:
+async def test_a_shim_added_beside_the_failed_one_is_recorded() -> None:
     history = History()
     spin, slight = history.keep("spin", "ab" * 32), history.keep("slight", "ef" * 32)
     task = await history.undo(a_node(), tried(a_node(), spin=spin, slight=slight), "slight")
@@ -162,7 +162,7 @@ async def test_what_was_added_beside_what_failed_is_not_forgotten() -> None:
 
 
 @pytest.mark.parametrize(("had", "operation"), [("?", "uninstall"), ("?{old}", "install")])
-async def test_what_was_not_taken_back_before_is_tried_again(had: str, operation: str) -> None:
+async def test_a_failed_rollback_is_retried(had: str, operation: str) -> None:
     history = History()
     old, new = history.keep("spin", "ab" * 32), history.keep("spin", "cd" * 32)
     node = having(spin=had.format(old=old))

@@ -117,7 +117,7 @@ def test_the_legacy_image_gets_no_arguments() -> None:
     assert task(node) == Task(Target(((KWASM, DIGEST),)), handlers=("crun-wasm",))
 
 
-def test_what_a_job_added_is_taken_back_by_name() -> None:
+def test_a_shim_that_a_job_added_is_removed_by_name() -> None:
     tried = a_job(a_node(), installs="spin=2")
     of = undo_of(a_node(), tried, ("spin",), "why", Former(shims={"spin": SPIN}))
     assert (of.removes, of.force, summary(of), of.removed_handlers) == (True, True, {"spin": ()}, ("spin",))

@@ -57,12 +57,12 @@ def test_the_next_try_leaves_out_what_the_last_one_was_blamed_on() -> None:
     assert failing_on(node, BOTH, requested(node, BOTH)) == ("bad",)
 
 
-def test_what_a_node_has_of_the_shim_stays_meanwhile() -> None:
+def test_the_installed_version_of_a_blamed_shim_stays_meanwhile() -> None:
     node = blamed(having(bad="0"), BOTH, bad="1")
     assert requested(node, BOTH) == target(good="1", bad="0")
 
 
-def test_once_the_others_are_there_what_failed_is_tried_again_as_a_further_attempt() -> None:
+def test_a_failed_shim_is_retried_as_a_further_attempt_once_the_others_are_installed() -> None:
     node = blamed(having(good="1"), BOTH, 3, bad="1")
     assert requested(node, BOTH) == BOTH
     assert next_attempt(node, BOTH) == 4

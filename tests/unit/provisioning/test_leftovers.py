@@ -55,7 +55,7 @@ def target(**digests: str) -> Target:
         ),
     ],
 )
-def test_what_a_job_left_that_no_mark_names(of: JobView | None, left: dict[str, str]) -> None:
+def test_remains_of_a_job_are_the_shims_that_no_mark_names(of: JobView | None, left: dict[str, str]) -> None:
     assert left_by(of, NODE) == left
 
 
@@ -77,7 +77,7 @@ def test_what_a_job_left_that_no_mark_names(of: JobView | None, left: dict[str, 
         ),
     ],
 )
-def test_what_the_marks_name_after_a_failure(node: NodeView, of: JobView, named: dict[str, str]) -> None:
+def test_the_marks_after_a_failure_name_the_remaining_shims(node: NodeView, of: JobView, named: dict[str, str]) -> None:
     assert marks_after(of, node) == named
 
 
@@ -89,7 +89,7 @@ def test_shims_named_by_the_labels_are_no_leftovers_in_any_version() -> None:
     assert left_by(job(spin="2", slight="1"), having(spin="1")) == {"slight": "?"}
 
 
-def test_what_is_wanted_waits_for_its_proof() -> None:
+def test_a_wanted_shim_waits_for_its_verification() -> None:
     assert unwanted_left(job(spin="1", slight="1"), NODE, {"spin"}) == {"slight": "?"}
 
 

@@ -50,7 +50,7 @@ def test_a_heartbeat_changes_no_view() -> None:
     assert view_node(later) == view_node(NODE)
 
 
-def test_what_many_nodes_have_alike_is_in_memory_once() -> None:
+def test_equal_values_of_many_nodes_are_in_memory_once() -> None:
     item, other = (view_node(json.loads(json.dumps(NODE))) for _ in range(2))
     assert all(first is second for first, second in zip(item.labels, other.labels, strict=True))
     assert item.handlers is other.handlers

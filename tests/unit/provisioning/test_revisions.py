@@ -41,7 +41,7 @@ def test_a_version_is_what_nodes_get_and_not_how_it_is_rolled_out() -> None:
     assert version_of({}) == {}
 
 
-def test_what_is_written_reads_back_by_number_and_only_of_this_very_shim() -> None:
+def test_revisions_are_read_back_by_number_and_only_of_the_same_shim() -> None:
     manifests = [stored(3, {"fetchStrategy": {}}), stored(1, VERSION), stored(2, VERSION, "a former one's uid")]
     found = revisions_of("uid-1", manifests)
     assert [(item.number, item.version) for item in found] == [(1, VERSION), (3, {"fetchStrategy": {}})]
@@ -70,7 +70,7 @@ def test_back_is_to_the_newest_version_that_is_another() -> None:
     assert former_of(revisions[1:], VERSION) is None
 
 
-def test_what_nodes_still_have_is_kept_beyond_the_limit() -> None:
+def test_revisions_that_nodes_still_have_are_kept_beyond_the_limit() -> None:
     revisions = revisions_of("uid-1", [stored(number, {"runtimeClass": number}) for number in range(1, KEPT + 4)])
     assert [item.number for item in surplus(revisions, VERSION)] == [1, 2, 3, 4]
     assert [item.number for item in surplus(revisions, VERSION, {revisions[1].name})] == [1, 3, 4]

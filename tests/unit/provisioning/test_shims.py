@@ -110,7 +110,7 @@ def test_a_shim_is_refused_for(sources: tuple[Source, ...], expected: Refusal) -
         "oci://r/x@sha256:" + "ab" * 32 + "@sha256:1",
     ],
 )
-def test_what_only_looks_like_a_digest_pins_nothing(location: str) -> None:
+def test_a_location_that_only_looks_like_a_digest_pins_nothing(location: str) -> None:
     assert (
         wanted_shim_for(a_shim(sources=(Source(location),)), "amd64", require_checksum=True) is Refusal.CHECKSUM_MISSING
     )

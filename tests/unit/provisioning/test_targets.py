@@ -46,7 +46,7 @@ def test_a_node_is_to_have_all_shims_that_are_for_it() -> None:
     assert targeting(a_node(), SPIN, SLIGHT) == {"spin": digest_of(SPIN), "slight": digest_of(SLIGHT)}
 
 
-def test_what_is_to_go_goes_first() -> None:
+def test_removals_come_first() -> None:
     node = having(a_node(), {"spin": "old", "slight": "kept"})
     assert targeting(node, SLIGHT) == {"slight": "kept"}
     assert targeting(node) == {}

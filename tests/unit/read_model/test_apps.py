@@ -129,7 +129,7 @@ def test_two_objects_of_one_application_are_both_shown() -> None:
     assert [row.app.namespace for row in rows if row.app] == ["apps", "other"]
 
 
-def test_what_could_not_be_asked_is_no_difference() -> None:
+def test_an_application_without_an_answer_has_no_differences() -> None:
     [row] = without_reply("default", [app()], "wadm does not answer")
     assert row.differences == ()
     assert row.document(NOW)["unknown"] == "wadm does not answer"

@@ -37,7 +37,7 @@ NEVER = [
 
 
 @pytest.mark.parametrize("address", NEVER)
-def test_what_only_this_machine_reaches_is_forbidden(address: str) -> None:
+def test_an_address_that_only_this_machine_reaches_is_forbidden(address: str) -> None:
     assert forbidden(address, ()).startswith(f"{address} is ")
 
 
@@ -46,7 +46,7 @@ def test_the_internet_is_not(address: str) -> None:
     assert forbidden(address, ()) == ""
 
 
-def test_what_is_allowed_is_only_what_was_named() -> None:
+def test_only_named_networks_are_allowed() -> None:
     allowed = [ipaddress.ip_network("10.0.0.0/8"), ipaddress.ip_network("fd00:1::/64")]
     assert forbidden("10.1.2.3", allowed) == ""
     assert forbidden("::ffff:10.1.2.3", allowed) == ""

@@ -23,7 +23,7 @@ def test_before_the_period_starts_all_of_it_remains() -> None:
     assert Grace(20).left(REPORTED, most=5) == 5
 
 
-def test_what_is_left_shrinks_from_the_signal_on_and_never_below_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_remaining_time_shrinks_from_the_signal_on_and_is_never_negative(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, grace = Clock(monkeypatch), Grace(20)
     grace.begin()
     clock.now += 4
@@ -38,7 +38,7 @@ def test_the_default_leaves_kubernetes_ten_seconds_and_each_part_some_time() -> 
     assert 0 < DRAINED < CLOSED < RELEASED < REPORTED < 1
 
 
-async def test_what_ends_is_waited_for_and_what_does_not_is_left_behind() -> None:
+async def test_a_task_that_ends_is_waited_for_and_another_is_left_behind() -> None:
     ended: list[str] = []
 
     async def quick() -> None:

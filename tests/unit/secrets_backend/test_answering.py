@@ -388,7 +388,7 @@ async def test_a_cache_keeps_few_secrets_and_no_large_one() -> None:
     assert ("u", "n", "large") not in lookup._kept
 
 
-async def test_what_one_user_was_given_is_not_given_to_another_out_of_the_cache() -> None:
+async def test_a_cached_secret_is_not_given_to_another_user() -> None:
     server = Server()
     lookup = Lookup(cast("Kube", server), keep_seconds=60.0)
     for user in ("system:serviceaccount:shop:reader", "system:serviceaccount:shop:other"):

@@ -52,7 +52,7 @@ def opened(made: dict[str, Any]) -> Request:
     return open_request({HOST_KEY_HEADER: made["header"]}, bytes.fromhex(made["payload"]), KEYS, NOW).request()
 
 
-def test_what_was_recorded_is_about_the_keys_and_tokens_of_these_tests() -> None:
+def test_the_recorded_requests_use_the_keys_and_tokens_of_these_tests() -> None:
     assert RECORDED["server_seed"] == SERVER_SEED
     assert {ENTITY_JWT, HOST_JWT} <= {token["token"] for token in TOKENS if token["case"] == "good"}
 
@@ -89,7 +89,7 @@ def test_an_answer_of_trellis_is_decoded_by_the_rust_crates(sent: dict[str, Any]
 @pytest.mark.parametrize(
     "sent", [answer for answer in ANSWERS if "value" in answer], ids=lambda sent: f"{sent['value'][:16]}…"
 )
-def test_what_is_sealed_now_is_what_the_crates_have_read(sent: dict[str, Any]) -> None:
+def test_a_sealed_answer_equals_the_answer_that_the_crates_have_read(sent: dict[str, Any]) -> None:
     """The recorded box holds byte for byte what ``success`` writes today."""
     value = base64.b64encode(bytes.fromhex(sent["value"])).decode()
     secret = {"metadata": {"resourceVersion": "4711"}, "data": {"f": value}}

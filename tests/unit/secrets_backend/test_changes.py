@@ -139,7 +139,7 @@ async def test_replicas_with_equal_knowledge_publish_under_one_dedup_id_and_othe
     assert marks[0] == marks[1] != marks[2]
 
 
-async def test_what_is_remembered_is_bounded(world: World) -> None:
+async def test_remembered_versions_are_bounded(world: World) -> None:
     for number in range(MOST_SECRETS + 10):
         world.give(name=f"s{number}")
     assert len(world.changes) == MOST_SECRETS

@@ -112,7 +112,7 @@ def test_an_account_may_be_named_as_the_user_that_it_is() -> None:
         " reader",
     ],
 )
-def test_what_is_no_name_of_an_account_is_never_made_one(name: str) -> None:
+def test_an_invalid_account_name_is_refused_unchanged(name: str) -> None:
     assert refusal(SHOP, "shop", name).reason is Reason.INVALID_ACCOUNT_NAME
 
 

@@ -82,7 +82,7 @@ def judged(status: dict[str, Any]) -> tuple[State, str]:
         ),
     ],
 )
-def test_what_keeps_a_grant_from_having_an_effect(
+def test_the_reason_that_a_grant_has_no_effect_is_reported(
     spec: dict[str, Any], groups: frozenset[tuple[str, str]], accounts: list[Access], expected: tuple[State, str]
 ) -> None:
     assert judged(status_of(view_grant(a_grant(spec)), groups, accounts, {}, (3, NOW))) == expected
@@ -158,7 +158,7 @@ async def test_a_user_has_to_be_in_the_setting_and_may_be_a_service_account() ->
     assert (await World({"from": [{"namespace": "shop"}], "users": ["joe"]}).run())[1] == "UserNotAllowed"
 
 
-async def test_what_may_not_be_read_is_unknown_and_what_may_not_be_written_changes_no_readiness() -> None:
+async def test_an_unreadable_account_is_unknown_and_a_forbidden_write_changes_no_readiness() -> None:
     world = World()
     world.refused = "/serviceaccounts/reader"
     assert (await world.run())[1] == "AccessNotChecked"

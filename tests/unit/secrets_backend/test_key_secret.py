@@ -32,7 +32,7 @@ def test_keys_are_read_back_as_they_were_written(ring: KeyRing) -> None:
     assert read_ring({"data": data_of(ring)}) == ring
 
 
-def test_what_a_person_wrote_by_hand_is_read_with_its_blanks() -> None:
+def test_keys_that_a_person_wrote_are_read_with_their_blanks() -> None:
     found = a_secret(seed=f"{NEW.seed()}\n", previous=f"\n {OLD.seed()} \n\n{OLDER.seed()}")
     assert read_ring(found) == KeyRing(NEW, (OLD, OLDER))
     assert read_ring(a_secret(seed=NEW.seed(), previous="")) == KeyRing(NEW)
@@ -89,7 +89,7 @@ BROKEN: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_what_holds_no_keys_is_refused_without_a_word_of_what_it_holds(name: str) -> None:
+def test_a_secret_without_keys_is_refused_without_showing_its_data(name: str) -> None:
     with pytest.raises(KeySecretError) as refused:
         read_ring(BROKEN[name])
     message = repr(refused.value) + str(refused.value)

@@ -48,7 +48,7 @@ NOT_AN_OBJECT: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("case", NOT_AN_OBJECT)
-def test_what_is_no_json_object_is_an_invalid_payload(case: str) -> None:
+def test_a_payload_that_is_no_json_object_is_invalid(case: str) -> None:
     refused = refusal(message(NOT_AN_OBJECT[case]), NOT_AN_OBJECT[case])
     assert refused.error is ErrorName.INVALID_PAYLOAD
     assert refused.body() == b'{"error":"InvalidPayload"}'
@@ -71,7 +71,7 @@ UNUSUAL: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("case", UNUSUAL)
-def test_what_is_unusual_but_right_is_read(case: str) -> None:
+def test_an_unusual_but_valid_payload_is_read(case: str) -> None:
     request = accepted(message(UNUSUAL[case]))
     assert (request.secret, request.field, request.application) == ("app-secrets", "password", "shop")
 

@@ -17,7 +17,7 @@ from secrets_backend.permissions import roles_hint
         ("https://login.example.com#jane", "--user 'https://login.example.com#jane'"),
     ],
 )
-def test_what_is_missing_is_given_by_one_command(user: str, who: str) -> None:
+def test_a_missing_permission_is_granted_by_one_command(user: str, who: str) -> None:
     hint = roles_hint(Identity(user, "shop", ""), "db")
     assert hint == f"`trellis secrets roles -n shop {who} -s db | kubectl apply -f -`"
 

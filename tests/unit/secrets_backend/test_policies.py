@@ -133,7 +133,7 @@ REFUSED: dict[str, str] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_is_no_policy_is_a_policy_error_with_words(case: str) -> None:
+def test_an_invalid_policy_is_a_policy_error_with_a_message(case: str) -> None:
     with pytest.raises(Refusal) as caught:
         read_policy(REFUSED[case])
     assert caught.value.error is ErrorName.POLICY

@@ -56,7 +56,7 @@ def test_no_case_is_there_twice() -> None:
         (bare({"error": {"PolicyError": "why"}}), Refusal("PolicyError", "why")),
     ],
 )
-def test_what_a_host_reads_is_read(reply: Reply, outcome: Value | Refusal) -> None:
+def test_a_reply_that_a_host_reads_is_read(reply: Reply, outcome: Value | Refusal) -> None:
     assert read(WORLD, reply, HOST) == outcome
 
 
@@ -81,7 +81,7 @@ def test_what_a_host_reads_is_read(reply: Reply, outcome: Value | Refusal) -> No
         Reply(b"", ()),
     ],
 )
-def test_what_a_host_cannot_read_is_no_answer(reply: Reply) -> None:
+def test_a_reply_that_a_host_cannot_read_is_no_answer(reply: Reply) -> None:
     with pytest.raises(UnreadableError):
         read(WORLD, reply, HOST)
 
@@ -92,7 +92,7 @@ def test_a_key_comes_alone() -> None:
         read_key(Reply(SERVERS.encode(), (("X-Other", "1"),)))
 
 
-def test_only_what_is_expected_will_do() -> None:
+def test_only_the_expected_value_is_accepted() -> None:
     assert granted("a").allows(Value(text="a"), SERVERS)
     assert not granted("a").allows(Value(text="b"), SERVERS)
     assert not granted("a").allows(Value(binary=b"a"), SERVERS)

@@ -36,7 +36,7 @@ def request(serving: Serving, payload: bytes) -> None:
     serving._take(IncomingRequest(subject, payload, None, time.monotonic(), "r", cast("UserClient", SimpleNamespace())))
 
 
-async def test_what_is_asked_over_a_new_connection_waits_until_its_account_is_known() -> None:
+async def test_requests_over_a_new_connection_wait_until_its_account_is_known() -> None:
     world = World()
     serving = Serving(ADDRESS, cast("Environment", cast("Any", world)))
     for since in (1.0, 2.0):
@@ -56,7 +56,7 @@ async def test_what_is_asked_over_a_new_connection_waits_until_its_account_is_kn
         assert sorted(world.worked) == [b"0", b"1", b"2", b"3"]
 
 
-async def test_what_came_before_the_connection_is_there_waits_for_it() -> None:
+async def test_a_request_before_the_connection_exists_waits_for_it() -> None:
     world = World()
     serving = Serving(ADDRESS, cast("Environment", cast("Any", world)))
     request(serving, b"early")

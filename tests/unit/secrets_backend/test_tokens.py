@@ -163,7 +163,7 @@ def test_a_provider_is_an_entity_too() -> None:
     assert request.entity == Token(ACCOUNT.public, PROVIDER.public, "shop")
 
 
-def test_what_is_known_of_a_token_is_issuer_subject_and_name() -> None:
+def test_a_token_is_known_by_issuer_subject_and_name() -> None:
     request = accepted(message(asking_with({})))
     assert request.entity == Token(ACCOUNT.public, COMPONENT.public, "shop")
     assert request.host == Token(HOST_ISSUER.public, HOST.public, "blue-sky-1")

@@ -112,7 +112,7 @@ def service_of_other_controller(**metadata: Any) -> ServiceView:
     return view_service(stored(made, **metadata))
 
 
-def test_what_listens_gets_a_service_and_endpoints_and_then_nothing_is_left_to_do() -> None:
+def test_a_listening_application_gets_a_service_and_endpoints_once() -> None:
     world = snapshot(claim())
     assert kinds(decide(world)) == ["CreateService", "WriteSlice"]
     assert decide(after(world)) == []
@@ -128,7 +128,7 @@ def test_what_listens_gets_a_service_and_endpoints_and_then_nothing_is_left_to_d
     ],
     ids=["loopback", "no link", "not wanted"],
 )
-def test_what_cannot_be_reached_gets_none_and_loses_the_one_it_had(application: Application) -> None:
+def test_an_unreachable_application_gets_no_service_and_loses_an_existing_one(application: Application) -> None:
     assert not [item for item in decide(snapshot(claim(application))) if not isinstance(item, Warn)]
     had = after(snapshot(claim()))
     assert "RemoveService" in kinds(decide(replace(had, claims=(claim(application),))))
@@ -159,7 +159,7 @@ def test_a_port_keeps_its_name_when_another_comes_before_it() -> None:
     assert named == {"http": 80, "http-admin": 81}
 
 
-def test_what_is_not_deployed_goes_and_what_is_not_known_stays() -> None:
+def test_an_undeployed_application_loses_its_service_and_an_unknown_one_keeps_it() -> None:
     had = after(snapshot(claim()))
     (removed,) = decide(replace(had, claims=()))
     assert isinstance(removed, RemoveService)
@@ -415,7 +415,7 @@ def test_former_endpoints_of_a_service_are_known_to_the_next_leader(pods: tuple[
     assert (spec["clusterIP"], spec["ports"][0]["nodePort"]) == ("10.96.7.7", 30123)
 
 
-def test_what_is_kept_goes_with_the_application_and_waits_for_its_lattice() -> None:
+def test_preserved_addresses_are_deleted_with_the_application_but_not_while_it_is_unknown() -> None:
     had = after(snapshot(claim()))
     world = preserved(had)
     (piece,) = world.slices["shop"]
@@ -468,7 +468,7 @@ def test_preserved_services_may_be_edited(text: str) -> None:
     assert create.former is None
 
 
-def test_what_was_kept_for_another_lattices_service_is_not_taken() -> None:
+def test_addresses_preserved_for_another_lattice_are_not_used() -> None:
     world = preserved(after(snapshot(claim())))
     (create, *_) = decide(replace(world, claims=(claim(lattice="west/2"),)))
     assert isinstance(create, CreateService)
@@ -508,7 +508,7 @@ def test_an_unsatisfiable_request_is_reported() -> None:
     ] == ["InvalidAnnotation"]
 
 
-def test_what_an_application_asks_for_is_on_its_service_and_goes_again() -> None:
+def test_settings_of_an_application_are_applied_to_its_service_and_removed_again() -> None:
     asks = {
         names.ANNOTATION_SERVICE_TYPE: "LoadBalancer",
         names.ANNOTATION_SERVICE_AFFINITY: "ClientIP",

@@ -73,7 +73,7 @@ def test_a_port_that_moves_changes_slices_and_makes_none() -> None:
     assert piece.differs(OWNER)
 
 
-def test_what_is_written_differs_no_more_unless_the_service_is_another() -> None:
+def test_a_written_slice_differs_only_for_another_service() -> None:
     pods = [a_pod(number) for number in range(150)]
     again = pack("shop", [endpoint_set(pods)], stored(pack("shop", [endpoint_set(pods)], [])))
     assert not any(piece.differs(OWNER) for piece in again)

@@ -25,7 +25,7 @@ def test_it_is_not_ready_until_each_expected_part_was_once() -> None:
     assert health.readiness() == Verdict(ok=True)
 
 
-def test_what_was_ready_before_it_was_expected_stays_ready() -> None:
+def test_a_part_that_was_ready_before_it_was_expected_stays_ready() -> None:
     health = Health("node_watcher")
     health.ready("bus")
     health.expect("bus")

@@ -114,7 +114,7 @@ def test_a_password_of_a_url_is_hidden_wherever_it_stands(log_format: Literal["j
 
 
 @pytest.mark.parametrize("log_format", ["json", "text"])
-def test_what_json_does_not_know_is_still_logged(log_format: Literal["json", "text"], capsys: Capture) -> None:
+def test_values_that_json_does_not_support_are_logged(log_format: Literal["json", "text"], capsys: Capture) -> None:
     setup_logging(log_format=log_format, level="info")
     log.info("odd", thing={1: object()}, huge=2**70, raw=b"\xff", bad="\ud800", chosen={3}, keys={(1, 2): "x"})
     err = capsys.readouterr().err

@@ -177,9 +177,7 @@ def test_work_with_two_causes_is_the_newest_ones_and_linked_with_the_other(
     assert dict(work.attributes or {}) == {"a": 1}
 
 
-def test_what_no_trace_caused_is_a_root_that_leads_to_those_it_is_about(
-    telemetry: Telemetry, spans: InMemorySpanExporter
-) -> None:
+def test_a_span_without_a_cause_is_a_root_with_links(telemetry: Telemetry, spans: InMemorySpanExporter) -> None:
     with (
         telemetry.tracer.start_as_current_span("around"),
         linked(telemetry, "plan", [cause(1), cause(2)], {}),

@@ -81,7 +81,7 @@ def test_the_final_stage_is_what_an_image_has() -> None:
         "LABEL a=$NOTHING",
     ],
 )
-def test_what_a_release_would_not_do_is_refused(line: str) -> None:
+def test_an_instruction_that_a_release_does_not_support_is_refused(line: str) -> None:
     with pytest.raises(ReleaseError, match=line.split(" ", maxsplit=1)[0] if "$" not in line else "NOTHING"):
         stage(line)
 

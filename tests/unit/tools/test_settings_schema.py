@@ -38,7 +38,7 @@ def test_ranges_are_the_narrowest_and_exclude_zero_as_text_too() -> None:
     assert "not" in schema
 
 
-def test_what_is_optional_or_has_a_pattern_keeps_its_form() -> None:
+def test_optional_fields_and_patterns_keep_their_form() -> None:
     schema = setting_schema("wait", Model.model_fields["wait"])
     assert (schema["type"], schema["exclusiveMinimum"]) == (["number", "string"], 0)
     assert setting_schema("name", Model.model_fields["name"])["pattern"] == "^[a-z]+$"

@@ -56,7 +56,7 @@ def done(ops: Any, item: Manifest) -> Manifest:
 OLD = manifest("shop", "v1", labels={"team": "a"})
 
 
-def test_what_is_written_is_exactly_the_version_and_names_it() -> None:
+def test_a_rollback_writes_exactly_the_version_and_names_it() -> None:
     item = stored(annotations={"version": "v2", "note": "new"}, labels={"tier": "web"})
     plan = plan_rollback(item, OLD, "v1")
     assert plan.is_met_by(done(plan.ops, item))
@@ -112,12 +112,12 @@ def test_it_is_written_with_the_field_manager_of_the_applier(managers: tuple[Man
     assert plan_rollback(stored(*managers), OLD, "v1").manager == manager
 
 
-def test_where_it_has_that_manifest_already_nothing_changes() -> None:
+def test_a_rollback_to_the_present_manifest_changes_nothing() -> None:
     item = stored(version="v1", image="example.com/a:1")
     assert plan_rollback(item, manifest("shop", "v1"), "v1").changes == ()
 
 
-def test_what_only_kept_a_change_gets_a_version_of_its_own() -> None:
+def test_an_overridden_version_gets_a_version_of_its_own() -> None:
     kept = manifest("shop", "overridden-abc", "example.com/a:9")
     item = stored()
     plan = plan_rollback(item, kept, "overridden-abc")

@@ -65,7 +65,7 @@ async def test_no_seed_is_where_the_servers_read(kube: FakeKube) -> None:
     assert not [seed for seed in seeds for key in (ACCOUNTS_FILE, KEYS_FILE, ROUTES_FILE) if seed in found[key]]
 
 
-async def test_what_is_there_stays_and_a_second_run_changes_nothing(kube: FakeKube) -> None:
+async def test_existing_users_stay_and_a_second_run_changes_nothing(kube: FakeKube) -> None:
     await write_users(kube, HOME, BUS, THREE)
     before, writes = texts(kube), len(kube.writes)
     assert (await write_users(kube, HOME, BUS, THREE)).status is Outcome.UNCHANGED

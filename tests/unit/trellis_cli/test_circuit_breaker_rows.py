@@ -14,7 +14,7 @@ OPENING = Opening(NOW, NOW + 600, "more than 5 of 40 nodes were to go within 60 
 OPEN = row_of("node-watcher", "nodes", State(opening=OPENING), NOW + 1)
 
 
-def test_every_known_breaker_has_a_row_and_so_has_what_else_a_record_holds() -> None:
+def test_every_known_breaker_and_every_further_entry_of_a_record_has_a_row() -> None:
     kinds = {"node-watcher": ("nodes",), "provisioner": ("jobs",)}
     rows = rows_of(kinds, {"node-watcher": {"nodes": State(opening=OPENING), "later": State()}}, NOW)
     assert [(row.service, row.kind, row.position) for row in rows] == [

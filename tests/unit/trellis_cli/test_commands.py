@@ -47,7 +47,7 @@ def test_a_former_name_is_refused_with_the_present_one(former: str, present: str
 
 
 @pytest.mark.parametrize("asked", [["demo", "--nodes", "3"], ["dev", "up"]])
-def test_what_is_of_the_other_distribution_names_it(asked: list[str]) -> None:
+def test_a_command_of_the_other_distribution_names_it(asked: list[str]) -> None:
     done = run(*asked)
     assert (done.returncode, done.stdout) == (1, "")
     assert "pip install trellis-wasm-dev" in done.stderr

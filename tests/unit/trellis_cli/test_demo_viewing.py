@@ -55,7 +55,7 @@ def test_the_permissions_are_those_of_that_account_alone() -> None:
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": HOME}]
 
 
-def test_what_is_printed_leads_to_a_token_and_is_none() -> None:
+def test_the_printed_command_creates_a_token_and_contains_none() -> None:
     page = Page("http://127.0.0.1:1", log_in(Path("/some where/kubectl"), Path("/kubeconfig"), HOME))
     words = "'/some where/kubectl' --kubeconfig /kubeconfig --namespace trellis-system create token demo-viewer"
     outcome = Outcome([], 1, 1.0, 1, "n", [], None, None, page)

@@ -147,7 +147,7 @@ REASONS: dict[str, tuple[AppSnapshot, str, list[str]]] = {
 
 
 @pytest.mark.parametrize(("world", "about", "named"), REASONS.values(), ids=REASONS)
-def test_what_is_not_well_is_named(world: AppSnapshot, about: str, named: list[str]) -> None:
+def test_each_problem_is_named(world: AppSnapshot, about: str, named: list[str]) -> None:
     shown = [line.shown for line in explain_application(world).lines if line.about == about and line.well is False]
     assert [lacking(item, *named) for item in shown] == [[]]
 

@@ -59,6 +59,6 @@ async def test_groups_are_read_together_and_reported_in_their_order() -> None:
     assert server.calls == GROUPS * 6
 
 
-async def test_what_cannot_be_read_ends_it() -> None:
+async def test_an_unreadable_group_ends_the_reading() -> None:
     with pytest.raises(Unavailable, match="went away"):
         await read_groups(cast("Kube", Slow(broken="g-30")), groups())

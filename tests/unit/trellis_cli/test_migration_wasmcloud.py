@@ -286,7 +286,7 @@ def test_an_operator_that_runs_is_no_leftover_and_needs_its_parts() -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_belongs_to_groups_is_no_part_of_the_operator(case: str) -> None:
+def test_objects_of_groups_are_no_part_of_the_operator(case: str) -> None:
     found = {child["kind"]: child for child in children(case).values()}
     objects = (found["ServiceAccount"],)
     assert plan_rest(Former(services=(found["Service"], of_operator("service")), objects=objects)) == []

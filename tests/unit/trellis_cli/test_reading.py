@@ -55,7 +55,7 @@ async def test_a_right_that_is_lacking_is_a_note_once(kube: FakeKube) -> None:
     assert note.trouble is False
 
 
-async def test_where_only_one_namespace_may_be_read_that_one_is(kube: FakeKube) -> None:
+async def test_a_forbidden_cluster_wide_list_is_replaced_by_that_of_the_namespace(kube: FakeKube) -> None:
     refuse_all(kube)
     reading = Reading(kube, "trellis-system")
     assert [item["metadata"]["name"] for item in await reading.wide(PODS, "team")] == ["p"]

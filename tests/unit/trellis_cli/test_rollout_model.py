@@ -305,7 +305,7 @@ def test_a_failure_beside_a_paused_shim_is_shown() -> None:
     assert node.stage is NodeStage.FAILED
 
 
-def test_what_stays_of_a_shim_that_cannot_be_read_is_not_leaving() -> None:
+def test_a_node_with_a_shim_that_cannot_be_read_is_blocked_and_not_leaving() -> None:
     [node] = standing(OLD, shim=replace(SPIN, invalid="spec: bad")).nodes
     assert (node.stage, node.message) == (NodeStage.BLOCKED, "InvalidShim")
 

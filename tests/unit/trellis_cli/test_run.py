@@ -22,7 +22,7 @@ def test_a_confined_service_runs_alone_and_not_beside_one_that_works_on_the_whol
         refuse_half_confined([wide, confined])
 
 
-def test_what_is_not_installed_whole_is_left_out_of_all_and_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_service_without_its_packages_is_left_out_of_all_and_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "controller-host" in choose([])
     monkeypatch.setitem(NAMED, "controller-host", replace(NAMED["controller-host"], needs="no_such_package"))
     assert choose([]) == [name for name, item in NAMED.items() if name != "controller-host" and not item.only_if_named]

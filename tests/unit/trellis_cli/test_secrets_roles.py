@@ -36,7 +36,7 @@ def test_without_secrets_no_right_to_read_is_given(capsys: RolesOutput) -> None:
     ]
 
 
-def test_where_trellis_is_installed_is_its_setting(capsys: RolesOutput, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_namespace_of_trellis_is_its_setting(capsys: RolesOutput, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRELLIS_NAMESPACE", "wasm")
     roles("payments", None, ["jane"], None, Format.JSON)
     _, binding = json.loads(capsys.readouterr().out)["items"]

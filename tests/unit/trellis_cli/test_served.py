@@ -39,7 +39,7 @@ async def test_a_kind_that_is_defined_and_not_served_is_unknown(kube: FakeKube) 
     ("status", "reason", "error"),
     [(404, "NotFound", NotFound), (403, "Forbidden", Forbidden), (500, "InternalError", KubeError)],
 )
-async def test_what_the_api_server_refuses_of_a_kind_that_it_has_is_an_error(
+async def test_a_refused_list_of_a_kind_that_exists_is_an_error(
     kube: FakeKube, status: int, reason: str, error: type[KubeError]
 ) -> None:
     define(kube, served=True)

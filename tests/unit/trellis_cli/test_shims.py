@@ -135,7 +135,7 @@ def test_a_release_is_found_by_name_and_version(wanted: str, release: Release) -
         ("spin@", ["spin", "NAME"]),
     ],
 )
-def test_what_is_not_in_the_catalogue_is_refused_with_what_is(wanted: str, words: list[str]) -> None:
+def test_a_release_that_is_not_in_the_catalogue_is_refused_with_the_known_ones(wanted: str, words: list[str]) -> None:
     with pytest.raises(CatalogueError) as error:
         find_release(SMALL, wanted)
     assert lacking(str(error.value), *words) == []

@@ -781,7 +781,7 @@ def test_an_application_that_is_not_deployed_is_reported() -> None:
         {"metadata": {"name": "x"}, "spec": {"components": [{"name": "a", "type": "component", "x": 10**40}]}},
     ],
 )
-def test_what_wadm_does_not_accept_is_one_line_and_no_object(spoilt: Any) -> None:
+def test_a_manifest_that_wadm_does_not_accept_is_one_line_and_no_object(spoilt: Any) -> None:
     found = convert(Source(spoilt, "", "shop"))
     assert not found.valid
     assert found.objects == ()

@@ -161,7 +161,7 @@ def test_every_entity_of_the_console_is_in_a_sheet_and_every_part_in_one() -> No
     assert parts == {*PARTS, *V2_PARTS, *WASM_PARTS, INSTALLED, HEARTBEATS}
 
 
-def test_the_worst_comes_first_and_what_has_no_value_last() -> None:
+def test_the_worst_rows_come_first_and_rows_without_a_value_last() -> None:
     entities = world()
     assert ids(Kind.NODES, entities) == ["node/n3", "node/n1", "node/n2"]
     assert ids(Kind.NODES, entities, reverse=True) == ["node/n2", "node/n1", "node/n3"]
@@ -185,7 +185,7 @@ def test_a_filter_is_words_that_are_all_in_a_line_or_in_why() -> None:
     assert ids(Kind.NODES, entities, terms=entities["node/n3"]["message"].split()[0]) == ["node/n3"]
 
 
-def test_what_may_not_be_read_is_a_note_and_not_empty() -> None:
+def test_a_forbidden_list_is_a_note_and_not_empty() -> None:
     entities = world(nodes=REFUSED)
     assert notes(Kind.NODES, entities) == [": ".join(REFUSED)]
     assert notes(Kind.APPLICATIONS, entities) == []
@@ -198,7 +198,7 @@ def test_what_may_not_be_read_is_a_note_and_not_empty() -> None:
     assert note.endswith(": `trellis crds apply`")
 
 
-def test_what_was_not_read_yet_is_known() -> None:
+def test_unread_lists_are_known() -> None:
     entities = world()
     assert unread(entities) == []
     entities["part/pods"] = entities["part/pods"] | {"synced": False}
@@ -305,7 +305,7 @@ def test_sizes_have_units(value: int | None, text: str) -> None:
 # --- keys ---
 
 
-def test_what_a_terminal_sends_has_names() -> None:
+def test_key_sequences_of_a_terminal_have_names() -> None:
     sent = "q\x1b[A\x1bOB\x1b[5~\t\x1b\x1b[200~ö\x7f\r"
     assert keys(sent) == ["q", "up", "down", "page up", "right", "escape", "ö", "backspace", "enter"]
 

@@ -364,7 +364,7 @@ def test_the_caller_is_informed_that_a_slice_was_left_alone(
     assert (found["removed"], kube.objects(ENDPOINT_SLICES)) == ([], [before])
 
 
-async def test_what_is_put_back_is_named_when_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_finalizer_that_is_added_again_is_named_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     kube = FakeKube()
     guard = guard_of("Shim")
     kube.put(SHIMS, {"metadata": {"name": "spin", "finalizers": [names.FINALIZER]}})
@@ -394,7 +394,7 @@ async def test_a_kind_that_cannot_be_listed_is_not_let_go(*, served: bool) -> No
         await uninstall._look(kube, guard_of("Shim"), None, Row(guard_of("Shim")))
 
 
-async def test_what_is_refused_of_one_kind_holds_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_refusal_for_one_kind_does_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     kube = FakeKube()
     kube.put(SHIMS, {"metadata": {"name": "spin", "finalizers": [names.FINALIZER]}})
     kube.put(HOST_CONFIGS, made([names.FINALIZER_HOSTS], namespace="default"))

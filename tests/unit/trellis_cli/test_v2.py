@@ -116,7 +116,7 @@ async def test_an_account_of_one_namespace_gets_a_page_of_it() -> None:
 
 
 @pytest.mark.parametrize("part", [Part.HOSTS, Part.SERVICES, Part.SLICES, Part.WORKLOADS, Part.REPLICA_SETS])
-async def test_what_is_forbidden_is_a_note_and_no_absence(part: Part) -> None:
+async def test_a_forbidden_list_is_a_note_and_no_absence(part: Part) -> None:
     kube = kube_of("02", 6)
     forbid(kube, RESOURCES[part].plural)
     page = await explained(kube, "workloaddeployment", "hello")
@@ -396,7 +396,7 @@ async def test_answers_of_registries(answers: dict[str, Answer | Exception], sta
     assert found.types is None
 
 
-async def test_what_is_no_reference_is_invalid() -> None:
+async def test_text_that_is_no_reference_is_invalid() -> None:
     found, web = await answer({}, ImageKey("apps", "Not A Reference"))
     assert found.state is ImageState.INVALID
     assert web.sent == []

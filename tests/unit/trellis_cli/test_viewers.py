@@ -98,7 +98,7 @@ def deny(kube: FakeKube, res: Resource) -> None:
 
 
 @pytest.mark.parametrize(("name", "res"), READ, ids=[f"{name}, {res.plural}" for name, res in READ])
-async def test_what_an_account_may_not_read_is_unknown_and_no_problem(kube: FakeKube, name: str, res: Resource) -> None:
+async def test_a_forbidden_list_is_unknown_and_no_problem(kube: FakeKube, name: str, res: Resource) -> None:
     part = await status._guarded(name, ROWS[name](kube))
     assert (part.ok, part.unread) == (True, ""), part.problem
     deny(kube, res)

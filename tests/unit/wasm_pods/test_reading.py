@@ -141,7 +141,7 @@ async def test_a_log_that_cannot_be_read_is_named() -> None:
 
 
 @pytest.mark.parametrize("res", [NODES, RUNTIME_CLASSES, SHIMS, EVENTS])
-async def test_what_is_forbidden_is_named_and_no_absence(res: Resource) -> None:
+async def test_a_forbidden_list_is_named_and_no_absence(res: Resource) -> None:
     for state, expected in ((pod(), None), (pod("hello", crashing(3)), Reason.EXITED)):
         kube = kube_of(*WORLD, (PODS, state))
         forbid(kube, res)
@@ -267,7 +267,7 @@ FORBIDDEN = {
 
 
 @pytest.mark.parametrize(("kind", "res"), [(kind, res) for kind, each in FORBIDDEN.items() for res in each])
-async def test_what_is_forbidden_for_an_owner_is_named_and_no_absence(kind: str, res: Resource) -> None:
+async def test_a_forbidden_list_of_owners_is_named_and_no_absence(kind: str, res: Resource) -> None:
     cron = {"jobTemplate": {"spec": {"template": workload()["spec"]["template"]}}}
     app = ("SpinApp", "hello", "uid-app-hello")
     kube = kube_of(

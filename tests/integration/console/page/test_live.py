@@ -29,7 +29,7 @@ async def test_a_change_by_kubectl_is_on_the_page_within_a_second_of_being_made(
 
 
 @pytest.mark.thorough
-async def test_what_is_deleted_goes_from_the_page(visit: Visit, chrome: Chrome) -> None:
+async def test_a_deleted_object_disappears_from_the_page(visit: Visit, chrome: Chrome) -> None:
     async with visit.console() as console, chrome.window(console.url, visit.token) as window:
         await window.page.get_by_role("searchbox").fill(visit.own)
         cell = f'[data-id="service/{visit.world.namespace}/shop"]'
@@ -42,7 +42,7 @@ async def test_what_is_deleted_goes_from_the_page(visit: Visit, chrome: Chrome) 
 
 
 @pytest.mark.thorough
-async def test_a_lost_connection_is_reported_and_what_changed_meanwhile_is_there_when_it_is_back(
+async def test_a_lost_connection_is_reported_and_later_changes_are_there_when_it_is_back(
     visit: Visit, chrome: Chrome
 ) -> None:
     async with (

@@ -216,7 +216,7 @@ class Failing(wat.RecordingHost):
         raise LookupError("a secret of the host")
 
 
-def test_what_the_host_raises_ends_its_own_guest_and_no_other(modules: Modules) -> None:
+def test_an_exception_of_the_host_ends_only_the_guest_that_called(modules: Modules) -> None:
     asks = wat.guest("(drop (call $call (i32.const 8) (i32.const 2))) i64.const 0", imports=CALL)
     failing = boot(modules, asks, host=Failing())
     with pytest.raises(GuestFault, match="LookupError") as fault:

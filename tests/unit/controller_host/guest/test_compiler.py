@@ -52,7 +52,7 @@ def test_a_process_compiles_what_is_not_small(compiler: Callable[..., Compiler],
     assert modules.load(LARGE).exports == {"alloc", "reconcile"}
 
 
-def test_what_is_refused_there_is_refused_in_the_same_words(compiler: Callable[..., Compiler]) -> None:
+def test_a_module_refused_by_the_compiler_process_has_the_same_reason(compiler: Callable[..., Compiler]) -> None:
     wasm = LARGE.replace(b"reconcile", b"reconcilf")
     with pytest.raises(ModuleRefused, match=r"\breconcile\b") as refused:
         compiler().compile(wasm)

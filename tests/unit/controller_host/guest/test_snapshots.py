@@ -154,7 +154,7 @@ def test_pages_of_two_generations_never_pass_as_one(module: Module, snapshots: S
     assert snapshots.find(identity(module)) is None
 
 
-def test_what_a_run_wrote_that_ended_cleanly_is_trusted_and_else_read(module: Module, tmp_path: Path) -> None:
+def test_a_snapshot_is_trusted_only_if_its_writer_ended_cleanly(module: Module, tmp_path: Path) -> None:
     def found_changed(*, cleanly: bool) -> bool:
         directory = tmp_path / f"cleanly-{cleanly}"
         first = Snapshots(directory)
@@ -205,7 +205,7 @@ def test_sweeping_keeps_the_controllers_that_are_there(module: Module, snapshots
 
 
 @pytest.mark.parametrize("uid", ["", "../x", "a/b", "a\0b", "x" * 64])
-def test_what_is_no_uid_names_no_file(uid: str, snapshots: Snapshots) -> None:
+def test_an_invalid_uid_names_no_file(uid: str, snapshots: Snapshots) -> None:
     with pytest.raises(ValueError, match=re.escape(repr(uid))):
         snapshots.forget(uid)
 

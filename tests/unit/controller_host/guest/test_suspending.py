@@ -138,7 +138,7 @@ def test_a_page_that_became_zero_again_is_zero(modules: Modules, snapshots: Snap
     assert guest.guest.memory.read(40000, 4) == bytes(4)
 
 
-def test_only_changed_pages_are_written_and_what_was_never_touched_takes_no_room(
+def test_only_changed_pages_are_written_and_untouched_pages_take_no_space(
     modules: Modules, snapshots: Snapshots
 ) -> None:
     module = tape.module(modules, pages=100)
@@ -157,7 +157,7 @@ def test_only_changed_pages_are_written_and_what_was_never_touched_takes_no_room
     assert guest.suspend(snapshots, identity(module)).pages <= 4
 
 
-def test_initial_data_far_up_in_memory_is_kept_and_what_was_written_on_both_sides_of_it(
+def test_initial_data_far_up_in_memory_is_kept_and_so_are_writes_on_both_sides_of_it(
     modules: Modules,
     snapshots: Snapshots,
     reports_pages: bool,  # noqa: ARG001

@@ -137,7 +137,7 @@ async def test_a_server_that_does_not_end_tls_keeps_no_connection(tls: Path, tmp
             held.set()
 
 
-async def test_what_comes_fast_enough_has_more_time(tls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_fast_transfer_has_more_time(tls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfers, "LEAST_SPEED", 10)
     held = threading.Event()
     asyncio.get_running_loop().call_later(1.5, held.set)

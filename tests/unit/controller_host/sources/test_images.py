@@ -104,7 +104,7 @@ async def test_an_image_without_one_module_is_named_with_what_it_has(
         assert (refused.reason, lacking(refused.message, "MiB")) == (SourceReason.NO_MODULE, [])
 
 
-async def test_what_a_registry_gives_by_digest_has_that_digest(tls: Path, tmp_path: Path) -> None:
+async def test_content_of_a_registry_that_does_not_match_its_digest_is_refused(tls: Path, tmp_path: Path) -> None:
     registry = Registry()
     async with world(tls, tmp_path, registry.respond) as here:
         digest = registry.manifest("1", registry.blob(WASM, "application/wasm"))

@@ -25,7 +25,7 @@ from trellis_dev.fakes.fake import status_reply
     [{"url": "https://example.com/x.wasm"}, {"path": "x"}, {"oci": {"image": "ghcr.io/team/ttl:1"}}],
     ids=["an address", "a file", "a tag"],
 )
-async def test_what_nothing_pins_is_not_run(tls: Path, tmp_path: Path, module: dict[str, Any]) -> None:
+async def test_an_unpinned_module_is_not_run(tls: Path, tmp_path: Path, module: dict[str, Any]) -> None:
     async with world(tls, tmp_path, files()) as here:
         assert (await here.refusal(**module)).reason is SourceReason.NOT_PINNED
 
@@ -48,7 +48,9 @@ async def test_a_module_in_a_config_map_is_read_as_the_account(tls: Path, tmp_pa
         assert wrong.reason is SourceReason.CHECKSUM_MISMATCH
 
 
-async def test_what_the_account_may_not_read_is_forbidden_and_an_outage_is_not(tls: Path, tmp_path: Path) -> None:
+async def test_a_read_that_the_account_may_not_make_is_forbidden_and_an_outage_is_not(
+    tls: Path, tmp_path: Path
+) -> None:
     async with world(tls, tmp_path, files()) as here:
         for expected_text, advice in {
             f'User "{USER}" cannot get resource "configmaps" in API group "" in the namespace "team"': (
