@@ -1,4 +1,4 @@
-"""What people and kubelets ask of the API server: directly, past all proxies, again and again until it is taken.
+"""Requests of users and kubelets to the API server: directly, past all proxies, and repeated until one is accepted.
 
 In: method, path, object. Out: status and answer. Called by every side of a run. Invariant: the event loop, in which
 the proxies run, is never held up by a server that does not answer.

@@ -1,4 +1,4 @@
-"""What came of a run: the end compared with the model, the history judged, the bus and the finalizers looked at.
+"""Judge a run: compare the end with the model, and check the history, the bus and the finalizers.
 
 In: a ``World`` whose schedule is over. Out: an ``Outcome``. Called by ``run``. Everything has a deadline: what does
 not come about in time is a violation as much as what must not be.

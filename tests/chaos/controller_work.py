@@ -1,4 +1,4 @@
-"""What people do to the objects that a controller in Wasm mirrors, and what has to come of it.
+"""Steps of users on the objects that a controller in Wasm mirrors, and the expected copies.
 
 Pure. In: a random generator and a length; or steps. Out: steps; or the data of each copy at the end. Called by
 ``schedule`` and ``model``.
@@ -20,7 +20,7 @@ _DELETES: Final = 0.25
 
 
 class Act(StrEnum):
-    """What a step does. ``on`` is an object, ``value`` what it is to say."""
+    """The action of a step. ``on`` is an object, ``value`` what it is to say."""
 
     SET = "set"
     DELETE = "delete-object"

@@ -1,4 +1,4 @@
-"""Whether all that a lattice said came to the bus, once each: heard on one side, read on the other.
+"""Compare the events of a lattice with the events on the bus: each of them once.
 
 In: a lattice's NATS, the bus. Out: sentences about what is missing or there twice. Called by ``crashes``. It is heard
 while it is said, as wadm keeps it for 70 s only.

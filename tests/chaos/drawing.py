@@ -19,7 +19,7 @@ TAKEN_SECONDS: Final = 90.0
 
 
 class Model(Protocol):
-    """What people asked for so far."""
+    """The steps of users so far."""
 
     def do(self, step: Step) -> None:
         """Let a step have happened."""
@@ -33,7 +33,7 @@ AModel = TypeVar("AModel", bound=Model)
 
 @dataclass(frozen=True, slots=True)
 class Habits:
-    """How people of a part go about it.
+    """The habits of the users of a part.
 
     ``weights``: how likely each act is, in their order; ``takes``: those that take away, ``most_taken`` of them at a
     time; ``every_seconds``: the mean between two steps.

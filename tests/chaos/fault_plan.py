@@ -1,4 +1,4 @@
-"""What goes wrong in a run: which fault befalls whom, when, for how long.
+"""The faults of a run: the kind, the target, the time and the duration of each.
 
 Pure. In: a random generator, a length, how many servers NATS has. Out: steps of the part ``faults``. Called by
 ``schedule``. Invariants: each fault is over when the run's time is; nobody has two faults of one kind of place (a
@@ -23,7 +23,7 @@ _FIRST_SECONDS: Final = 2.0
 
 
 class Fault(StrEnum):
-    """What befalls. ``on``: a replica, a server, the lattice, or a service's lease."""
+    """A kind of fault. ``on``: a replica, a server, the lattice, or a service's lease."""
 
     KILL = "kill"
     KILL_BEFORE_WRITE = "kill-before-its-next-write"
@@ -68,7 +68,7 @@ class Fault(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """How often a fault is drawn, how long it lasts, on whom, and with whose others it does not meet (``place``)."""
+    """The frequency, the duration and the targets of a fault, and the faults that it must not meet (``place``)."""
 
     weight: float
     seconds: tuple[float, float]

@@ -1,4 +1,4 @@
-"""Whether what processes hold grows: the rule of a soak.
+"""The rule of a soak: decide if a process grows.
 
 Pure. In: samples of processes over time. Out: a verdict with the figures that it comes from. Called by ``soak``.
 The rule: the first part of the time is not looked at, as caches fill and both replicas lead for the first time; of what
@@ -30,7 +30,7 @@ _LEAST: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What a process held at a time, in seconds since the beginning."""
+    """The resources of a process at a time, in seconds since the start."""
 
     at: float
     memory: int

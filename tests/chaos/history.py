@@ -1,4 +1,4 @@
-"""Has the API server forget its history for good: what watches ask to go on from is not to be had any more.
+"""Compact the history of the API server for good: watches cannot continue from their former resource version.
 
 In: a local cluster. Out: a compaction of its etcd, and an API server that begins to remember now: the old one has some
 history in its memory. What is asked for by a resource version of before is answered with 410, as after a long outage.

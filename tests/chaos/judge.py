@@ -1,4 +1,4 @@
-"""What a run must never have done, whatever its end looks like: judged from the API server's history.
+"""Find forbidden actions of a run in the API server's history, whatever its end is.
 
 Pure. In: audit records of a run in their order, its schedule. Out: violations as sentences. Called by ``check``.
 """

@@ -1,4 +1,4 @@
-"""What people do to applications and groups of hosts in a run, with kubectl and with wash, and what there is of them.
+"""Carry out the steps of users on applications and host groups with kubectl and with wash, and read the result.
 
 In: steps of the part ``lattice``. Out: calls to the API server and to wadm; what is not as it has to be, in sentences.
 Called by ``world``. One lattice on the control plane's NATS, with a real wadm; the services reach it through a proxy.

@@ -1,4 +1,4 @@
-"""What people do to applications with kubectl and with wash, and to groups of hosts; and what has to come of it.
+"""Steps of users on applications, with kubectl and with wash, and on host groups; and the expected end.
 
 Pure. In: a random generator and a length; or steps. Out: steps; or what there has to be at the end. Called by
 ``schedule`` and ``model``. Invariants: each application is one side's for the whole run, so that no wish of one is
@@ -26,7 +26,7 @@ _REPLICAS_MAX: Final = 4
 
 
 class Act(StrEnum):
-    """What a step does. ``on`` is an application, or a group; ``value`` a version, or how many hosts."""
+    """The action of a step. ``on`` is an application, or a group; ``value`` a version, or how many hosts."""
 
     APPLY = "apply"
     MARK = "mark-undeployed"
@@ -64,7 +64,7 @@ class App:
 
 @dataclass
 class LatticeModel:
-    """What people asked for so far. ``groups``: how many hosts each is to have."""
+    """The steps of users so far. ``groups``: how many hosts each is to have."""
 
     apps: dict[str, App] = field(default_factory=dict)
     groups: dict[str, int] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What there has to be after a run, from its schedule alone.
+"""Derive the expected end of a run from its schedule alone.
 
 Pure. In: a ``Schedule``. Out: ``Expected``. Called by ``check`` and by tests. Faults have no say in it: whatever went
 wrong, the end is what people asked for, in the order in which they asked for it of each object.

@@ -1,4 +1,4 @@
-"""What people do to nodes and Shims in a run, and what there is of them afterwards.
+"""Carry out the steps of users on nodes and Shims, and read the result.
 
 In: steps of the part ``nodes``. Out: calls to the API server; sentences about what is not as it has to be. Called by
 ``world``. The names of a schedule (``n0``, ``spin``) become names of this run alone.

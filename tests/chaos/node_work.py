@@ -1,4 +1,4 @@
-"""What people do to nodes and Shims, and what has to come of it.
+"""Steps of users on nodes and Shims, and the expected end.
 
 Pure. In: a random generator and a length; or steps. Out: steps; or what each node and Shim has to be at the end.
 Called by ``schedule`` and ``model``. Invariants: a step is possible where it stands in its order; no more nodes lose
@@ -25,7 +25,7 @@ _EVERY_SECONDS: Final = 1.2
 
 
 class Act(StrEnum):
-    """What a step does. ``on`` is a node; for the Shims' own steps a Shim."""
+    """The action of a step. ``on`` is a node; for the Shims' own steps a Shim."""
 
     OPT_IN = "opt-in"
     OPT_OUT = "opt-out"
@@ -57,7 +57,7 @@ _HABITS: Final = Habits(PART, _WEIGHTS, TAKES, MOST_TAKEN, _EVERY_SECONDS)
 
 @dataclass(frozen=True, slots=True)
 class NodeEnd:
-    """What a node has to be. ``shims``: versions by the names of the Shims that it has, and no others."""
+    """The expected end of a node. ``shims``: versions by the names of the Shims that it has, and no others."""
 
     labelled: bool
     shims: dict[str, str]
@@ -65,7 +65,7 @@ class NodeEnd:
 
 @dataclass
 class NodeModel:
-    """What people asked for so far. ``shims``: the version of each Shim that there is."""
+    """The steps of users so far. ``shims``: the version of each Shim that there is."""
 
     annotated: set[str] = field(default_factory=set)
     selected: set[tuple[str, str]] = field(default_factory=set)

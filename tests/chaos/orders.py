@@ -1,4 +1,4 @@
-"""How a replica is told to die of its next write. Pure. Written by ``faults``, carried out by ``mortal``."""
+"""The orders by which a replica ends at its next write. Pure. Written by ``faults``, carried out by ``mortal``."""
 
 from __future__ import annotations
 

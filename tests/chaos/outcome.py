@@ -1,4 +1,4 @@
-"""What came of a run. Pure. Made by ``check``; printed by ``run``, kept by ``record``."""
+"""The outcome of a run. Pure. Made by ``check``; printed by ``run``, kept by ``record``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Outcome:
 
     @property
     def good(self) -> bool:
-        """Whether everything is seen to be right."""
+        """Return whether the run shows no error and was decided."""
         return not self.wrong and not self.undecided
 
     @property

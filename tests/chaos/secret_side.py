@@ -1,4 +1,4 @@
-"""What people do to Secrets, permissions and grants in a run, and a host that asks for all of them all the time.
+"""Carry out the steps of users on Secrets, permissions and grants, with a host that requests all of them all the time.
 
 In: steps of the part ``secrets``. Out: calls to the API server, requests over the lattice's NATS; sentences about
 answers that must not have been, and about what is not answered as it has to be. Called by ``world``. The host has a

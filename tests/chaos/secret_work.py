@@ -1,4 +1,4 @@
-"""What people do to Secrets, to the rights of accounts and to grants, and what components have to be told at the end.
+"""Steps of users on Secrets, permissions of accounts and grants, and the expected answers at the end.
 
 Pure. In: a random generator and a length; or steps. Out: steps; or the value that each account is given of each Secret.
 Called by ``schedule``, ``model`` and ``secret_side``. Invariant: a value is of one step alone, so that an answer says
@@ -23,7 +23,7 @@ _EVERY_SECONDS: Final = 1.2
 
 
 class Act(StrEnum):
-    """What a step does. ``on`` is a Secret with its new value, or an account with the Secret that it may read."""
+    """The action of a step. ``on`` is a Secret with its new value, or an account with the Secret that it may read."""
 
     SET = "set-secret"
     DELETE = "delete-secret"
@@ -39,7 +39,7 @@ _HABITS: Final = Habits(PART, _WEIGHTS, frozenset(), 0, _EVERY_SECONDS)
 
 @dataclass
 class SecretModel:
-    """What people asked for so far. ``values``: of each Secret; ``readers``: which account may read which Secret.
+    """The steps of users so far. ``values``: of each Secret; ``readers``: which account may read which Secret.
 
     ``granted``: the accounts as which the lattice may be given something.
     """

@@ -1,4 +1,4 @@
-"""What a part of the workload is to a run: somebody who does its steps and knows what there is of them."""
+"""The interface of a part of the workload: it carries out its steps and reads their result."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ async def sample(made: World, samples: dict[str, list[Sample]]) -> None:
 
 
 async def soak(schedule: Schedule, directory: Path, samples: dict[str, list[Sample]]) -> Outcome:
-    """Carry it out; return what came of it. What was held is in ``samples``."""
+    """Carry out a soak and return its outcome. What was held is in ``samples``."""
     async with run.control_plane("", WORK) as cluster:
         await asyncio.to_thread(run.define, cluster)
         with run.births() as made_by, (directory / "said").open("w", encoding="utf-8", buffering=1) as log:

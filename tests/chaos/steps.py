@@ -1,4 +1,4 @@
-"""What a run of chaos is made of: steps of people and of faults, each at its time, as plain data.
+"""The steps of a run of chaos, of users and of faults, each with its time, as plain data.
 
 Pure. In: nothing. Out: ``Step`` and ``Schedule``. Invariant: a schedule says everything that a run does to the system;
 who reads it knows what the end has to be without having seen the run.

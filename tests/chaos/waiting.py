@@ -30,7 +30,7 @@ class NoProcessorError(TimeoutError):
 
 @dataclass
 class Patience:
-    """The seconds that some processes have had: those in which one of them waited for a processor do not count.
+    """A clock of some processes: seconds in which one of them waits for a processor do not count.
 
     ``processes`` returns their numbers; they may be others each time. Where the kernel does not say how long they
     waited, all seconds count. ``pause`` and ``rest``: seconds between two looks, at least and at most.
@@ -63,9 +63,10 @@ def waited_of(pid: int) -> float:
 async def none_of(
     look: Callable[[], Awaitable[list[str]]], seconds: float, say: Callable[[str], None], patience: Patience
 ) -> list[str]:
-    """Wait until nothing is found; return what still is after so many seconds. What is found, ``say`` is told.
+    """Wait until nothing is found; return the rest after so many seconds.
 
-    As long as it comes nearer it is waited for, up to three times as long: how fast a machine is, is no promise.
+    ``say`` gets the findings of each look. While the number of findings falls, the wait is extended up to three times:
+    the speed of a machine is not part of the test.
 
     Raises:
         NoProcessorError: in ten minutes by the clock the processes did not have so many seconds.

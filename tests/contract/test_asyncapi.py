@@ -1,4 +1,4 @@
-"""What FastStream says of the services' own subscriptions is what deploy/events and the subject table say."""
+"""The subscriptions that FastStream documents are those of deploy/events and of the table of subjects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What docs/bus.md tells outsiders is what the code does; tests/integration/bus/test_page.py runs its programs."""
+"""docs/bus.md matches the code; tests/integration/bus/test_page.py runs its programs."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ CERTIFIED = {
 
 
 def found(*, mode: str = "services", more: dict[str, Any] | None = None, **values: Any) -> dict[Any, Manifest]:
-    """Return what the chart has with a console that is told this; ``more``: of the chart."""
+    """Return the objects of the chart with these values of the console; ``more``: of the chart."""
     return of(rendered(mode=mode, services={"console": {"enabled": True, **values}}, **(more or {})))
 
 

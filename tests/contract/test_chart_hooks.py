@@ -1,4 +1,4 @@
-"""What the chart does around an installation: values of KWasm's, hooks of `helm test` and `helm uninstall`, NOTES."""
+"""The chart around an installation: values of KWasm, hooks of `helm test` and `helm uninstall`, NOTES."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def environment(component: str, **values: Any) -> dict[str, str]:
 
 
 def pod_of(found: list[Manifest]) -> Manifest:
-    """The pod that a hook runs, whatever runs it."""
+    """The pod that a hook runs, of any kind of owner."""
     [item] = [item for item in found if item["kind"] in {"Job", "Pod"}]
     return dict(item["spec"]["template"]["spec"] if item["kind"] == "Job" else item["spec"])
 

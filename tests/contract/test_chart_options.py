@@ -1,4 +1,4 @@
-"""What the values of the chart change in its objects: images, names and labels, pods, and the metadata of the chart."""
+"""Options of the chart: images, names and labels, pods, and the metadata of the chart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The optional parts of the chart: what they are told, who sends spans where, and what watches them."""
+"""The optional parts of the chart: their settings, the targets of spans, and monitors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The chart gives what deploy/rbac and the commands give: the same objects, and nobody the right to be anybody."""
+"""The chart gives what deploy/rbac and the commands give: the same objects, and no impersonation of all users."""
 
 from __future__ import annotations
 
@@ -220,6 +220,6 @@ def added(**values: Any) -> dict[tuple[str, str, str], Manifest]:
 
 
 def impersonations(found: list[Manifest]) -> list[tuple[str, Manifest]]:
-    """Return the rules by which somebody may be another user, with the kind of their role."""
+    """Return the rules that permit impersonation, with the kind of their role."""
     rules = [(item["kind"], rule) for item in found for rule in item.get("rules", ())]
     return [(kind, rule) for kind, rule in rules if "impersonate" in rule["verbs"]]

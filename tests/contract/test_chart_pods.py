@@ -1,4 +1,4 @@
-"""What the chart runs: settings that exist, pods that Kubernetes calls restricted, a bus that knows who connects."""
+"""Pods of the chart: existing settings, restricted pods as Kubernetes defines them, a bus that knows its clients."""
 
 from __future__ import annotations
 

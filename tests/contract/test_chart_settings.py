@@ -56,7 +56,7 @@ def accepts(schema: dict[str, Any], value: object) -> bool:
 
 
 def takes(model: type[ServiceSettings], name: str, text: str) -> bool:
-    """Whether a service takes a text for a setting, as from its environment."""
+    """Return whether a service accepts a text for a setting, as from its environment."""
     try:
         model(**{name: text})
     except ValidationError:

@@ -79,7 +79,7 @@ def every_kind() -> dict[str, dict[str, Any]]:
 
 
 def documented() -> dict[str, set[str]]:
-    """Return by kind the fields that the page tells: what stands in code, outside of brackets."""
+    """Return by kind the fields that the page lists: what stands in code, outside of brackets."""
     rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| (.*) \|$", section("Entities"), re.MULTILINE)
     found: dict[str, set[str]] = {}
     for kinds, text in rows:

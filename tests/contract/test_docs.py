@@ -1,4 +1,4 @@
-"""What the README and pages say exists: commands, settings, files, figures."""
+"""Commands, settings, files and figures that the README and pages name exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the image of the services installs is all that the services import, whatever extra it comes from."""
+"""The image of the services installs all packages that the services import, from any extra."""
 
 from __future__ import annotations
 

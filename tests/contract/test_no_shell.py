@@ -42,7 +42,7 @@ def _is_false(value: ast.expr) -> bool:
 
 
 def wrongs(text: str, allowed: frozenset[str] = frozenset()) -> Iterator[str]:
-    """Yield what gives a shell a line that could hold a value. ``allowed``: names that are said to be constants."""
+    """Yield what gives a shell a line that could hold a value. ``allowed``: names that are declared as constants."""
     tree = ast.parse(text)
     fixed = constants(tree) | allowed
     for node in ast.walk(tree):

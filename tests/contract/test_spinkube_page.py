@@ -1,4 +1,4 @@
-"""What docs/spinkube.md shows is so: its Shim is that of the command, samples are installed or refused as it says."""
+"""docs/spinkube.md is correct: its Shim is that of the command, samples are installed or refused as described."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What docs/tracing.md says a flow is made of is what the tests look for in Jaeger; its commands exist."""
+"""The flows of docs/tracing.md are those that tests find in Jaeger; its commands exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What docs/wasm-pods.md shows is so: its example, permissions, commands and reasons."""
+"""docs/wasm-pods.md is correct: its example, permissions, commands and reasons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one case may take: processor time and memory.
+"""Limits of one case: processor time and memory.
 
 A hang is found by the process's own timer, which counts only while it computes: a busy machine makes no finding.
 Memory is the growth of the process's peak, which Linux sets back on request.

@@ -25,7 +25,7 @@ SECTION: Final = Section("tests/fuzz/record.jsonl")
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What came of one target in one run: cases of the numbers from ``seed`` on, and how many were wrong."""
+    """The result of one target in one run: cases of the numbers from ``seed`` on, and the number of wrong ones."""
 
     target: str
     seed: int

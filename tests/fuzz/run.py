@@ -33,7 +33,7 @@ HUNG_SECONDS = 300.0
 
 @dataclass(slots=True)
 class Came:
-    """What came of some cases of one target."""
+    """The result of some cases of one target."""
 
     target: str
     outcomes: Counter[str] = field(default_factory=Counter)
@@ -42,7 +42,7 @@ class Came:
 
     @property
     def cases(self) -> int:
-        """How many there were."""
+        """Return the number of cases."""
         return self.outcomes.total() + len(self.findings)
 
     def add(self, other: Came) -> None:
@@ -85,7 +85,7 @@ def parts(names: list[str], first: int, cases: int) -> Iterator[tuple[str, range
 
 
 def results(jobs: int, todo: Iterable[tuple[str, range]]) -> Iterator[Came]:
-    """Yield what comes of each part, in whatever order.
+    """Yield the result of each part, in any order.
 
     Raises:
         multiprocessing.TimeoutError: nothing came for :data:`HUNG_SECONDS`.

@@ -24,8 +24,8 @@ class Target(Generic[C]):
     """A parser that meets the outside.
 
     ``reads`` and ``oracle`` are for people: what is parsed, and what is a wrong answer. ``make`` draws a case from a
-    generator and from nothing else; ``judge`` returns its outcome in few words, and raises whatever is wrong.
-    ``must``: outcomes that a thousand cases have, else the generator makes noise. ``share``: of all cases that are run.
+    generator and from nothing else; ``judge`` returns its outcome in few words, and raises on an error. ``must``:
+    outcomes that a thousand cases have, else the generator makes noise. ``share``: of all cases that are run.
     ``mebibytes``: by which the process may grow for one case; ``seconds`` of processor for one.
     """
 

@@ -1,4 +1,4 @@
-"""What holds of every test that has real servers: it leaves nothing behind."""
+"""Rules of every test that has real servers: it leaves nothing behind."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Attempt:
 
     @property
     def output(self) -> Path:
-        """Where its output goes."""
+        """Return the file for its output."""
         return Path(self.folder.name) / "output"
 
     def begin(self) -> None:

@@ -1,4 +1,4 @@
-"""What each unit test leaves open fails that test."""
+"""A unit test fails if it leaves a resource open."""
 
 from __future__ import annotations
 

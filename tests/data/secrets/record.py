@@ -1,4 +1,4 @@
-"""Records what the crates of a wasmCloud host (nkeys, wascap, wasmcloud-secrets-types) make of our side, and theirs.
+"""Records messages between Trellis and the crates of a wasmCloud host (nkeys, wascap, wasmcloud-secrets-types).
 
 `python tests/data/secrets/record.py` writes both_ways.json beside it. Needs a Rust toolchain; builds rust/ once, into
 the cache. To be done again when a crate, the wire format or a table of tokens changes; fresh keys are then new ones.

@@ -1,4 +1,4 @@
-"""What tests of a real lattice need besides: time, because the first one builds."""
+"""Fixtures for tests of a real lattice, and more time, because the first test builds."""
 
 from __future__ import annotations
 

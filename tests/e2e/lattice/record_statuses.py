@@ -60,7 +60,7 @@ class Recorder:
             await client.close()
 
     async def step(self, what: str, deed: Callable[[], Awaitable[object]] | None = None, *names: str) -> None:
-        """Do something, wait until nothing is said any more, and ask about applications."""
+        """Do something, wait until no message comes any more, and ask about applications."""
         self._row(step=what)
         if deed is not None:
             await deed()

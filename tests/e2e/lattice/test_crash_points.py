@@ -1,6 +1,6 @@
 """Services die at each boundary between a message and its acknowledgement, one crash in each telling, and all in one.
 
-Beside a real wadm, of which the services of a lattice are told as much as of the API server.
+Beside a real wadm, from which the services of a lattice receive as much as from the API server.
 """
 
 from __future__ import annotations

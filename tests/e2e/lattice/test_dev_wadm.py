@@ -48,7 +48,7 @@ def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def trellis(*arguments: str, status: int = 0) -> str:
-    """Run a command; return its standard output, or what it said of its failure."""
+    """Run a command; return its standard output, or its error message."""
     done = subprocess.run(
         [sys.executable, "-m", "trellis_cli", *arguments], capture_output=True, text=True, check=False, timeout=2400
     )

@@ -52,7 +52,7 @@ class Kubectl:
         return str(path)
 
     async def __call__(self, *arguments: str) -> tuple[int, str]:
-        """Run it; return its exit status and what it said."""
+        """Run it; return its exit status and its output."""
         process = await self.start(*arguments)
         output, _ = await asyncio.wait_for(process.communicate(), PATIENCE)
         assert process.returncode is not None

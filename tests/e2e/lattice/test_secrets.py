@@ -46,7 +46,7 @@ class Backed:
 
     @property
     def world(self) -> World:
-        """What it has, and who may read it."""
+        """The Secrets of the backend, and the accounts that may read them."""
         return self.backend.world
 
     def manifest(self, name: str, **entries: str) -> dict[str, Any]:

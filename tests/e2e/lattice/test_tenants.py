@@ -71,7 +71,7 @@ class FromATenantsAccount(OfATenant):
 
 
 class TestFromATenantsAccount(FromATenantsAccount):
-    """East hears what wadm says."""
+    """East receives wadm's events."""
 
     async def test_an_applied_application_runs_on_the_hosts_of_the_tenant(
         self, kept: KeptWorld, wadm: Wadm, tenant_lattice: TenantLattice

@@ -1,4 +1,4 @@
-"""Whatever people do with kubectl and with wash, and whatever dies meanwhile: both sides end equal, and as asked."""
+"""Both sides end equal and as requested after changes with kubectl and wash during which servers are killed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COUNT = 50
 
 
 class Servers:
-    """What is killed: each returns when it runs again."""
+    """The servers that are killed: each returns when it runs again."""
 
     def __init__(self, hosts: HostWorld, lattice: RealLattice, log: Path) -> None:
         self._hosts = hosts

@@ -1,4 +1,4 @@
-"""What tests of others' operators need besides: the operators, and time, because the first one builds them."""
+"""Fixtures for tests with other operators: the operators, and time, because the first test builds them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["hello", "kubectl"]
 
 @pytest.fixture
 def operators(cluster: ClusterInfo, cluster_api: Api, tmp_path: Path) -> Iterator[Operators]:
-    """Whom the examples are for; what they said is shown with a test that fails."""
+    """Provide the operators of the examples; their output is shown with a test that fails."""
     with Operators(cluster, cluster_api, tmp_path / "operators") as made:
         yield made
         sys.stderr.write(made.output())

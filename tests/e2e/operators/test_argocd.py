@@ -39,7 +39,7 @@ GONE_SECONDS = 110
 
 
 class ArgoCD:
-    """What is asked of Argo CD, and what it says of its one Application."""
+    """Requests to Argo CD and the status of its one Application."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -52,7 +52,7 @@ class ArgoCD:
 
     @property
     def verdict(self) -> tuple[str, str]:
-        """Whether it is in git as in the cluster, and how it is."""
+        """Return the sync status and the health of the Application."""
         status = self.status
         return status.get("sync", {}).get("status", ""), status.get("health", {}).get("status", "")
 

@@ -1,6 +1,6 @@
 """The chart's bus with certificates of cert-manager itself: issued, renewed while services go on, or not to be had.
 
-cert-manager runs with its webhooks. Helm installs the chart; its NATS servers, the containers that tell them of other
+cert-manager runs with its webhooks. Helm installs the chart; its NATS servers, the containers that reload their
 certificates and a service run as processes, and where a kubelet would put a Secret's files, the test does.
 """
 
@@ -89,7 +89,7 @@ class Pods:
         return self.authority / "ca.crt"
 
     def receiving(self, operators: Operators) -> None:
-        """Have the containers that tell the servers of other certificates."""
+        """Have the containers that reload the certificates of the servers."""
         for number, (pod, command) in enumerate(zip(self.servers.pods, self.servers.reloaders, strict=True)):
             name = f"reloader-{number}"
             log = operators.log(name)
@@ -244,7 +244,7 @@ async def complains(running: Running, what: str) -> bool:
 
 
 async def goes_on(made: Pods, fleet: Fleet, watcher: Running) -> None:
-    """Assert that a service hears of a node and says so on the bus, and runs."""
+    """Assert that a service sees a node, publishes that on the bus, and runs."""
     [node] = fleet.add("node")
     await eventually(lambda: any(node in subject for subject in made.received))
     assert watcher.process.returncode is None

@@ -42,7 +42,7 @@ GONE_SECONDS = 110
 
 
 class Flux:
-    """What is asked of Flux, and what it says."""
+    """Requests to Flux and the status of its objects."""
 
     def __init__(self, api: Api) -> None:
         self._api = api

@@ -29,7 +29,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def machine() -> dict[str, str]:
-    """What this machine's /etc and /opt held before any node was there."""
+    """Return the contents of /etc and /opt of this machine before any node exists."""
     return fingerprint("/etc", "/opt")
 
 

@@ -1,4 +1,4 @@
-"""The chart on three real nodes, as somebody installs it and takes it away again: pods run, and nothing is left."""
+"""The chart on three real nodes, as a user installs and uninstalls it: pods run, and nothing is left."""
 
 from __future__ import annotations
 

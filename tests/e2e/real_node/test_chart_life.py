@@ -233,7 +233,7 @@ def test_its_helm_test_passes_as_its_notes_document(life: Life) -> None:
 
 
 def test_a_changed_value_disturbs_nothing_either(life: Life) -> None:
-    """All services are replaced, as they are told of a Jaeger, and prepare the next node."""
+    """All services are replaced, as they get the address of a Jaeger, and prepare the next node."""
     running = life.running()
     life.cluster.install(CHART, **ONE_SERVER, jaeger={"enabled": True, "image": image_of(JAEGER)})
     assert life.running() == running

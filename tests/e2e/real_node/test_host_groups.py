@@ -1,4 +1,4 @@
-"""Groups of hosts on a real node: pods with a real NATS leaf in the cluster's lattice, and what befalls them.
+"""Groups of hosts on a real node: pods with a real NATS leaf in the cluster's lattice, and their faults.
 
 The hosts are stubs: they are in their lattice and run nothing. host_manager is a process beside the cluster.
 """
@@ -93,7 +93,7 @@ class World:
         return status
 
     async def reported(self, name: str, count: int, version: str = OLD_VERSION) -> dict[str, str]:
-        """Wait until a group has so many hosts, each in its pod and heard of; return their ids by pod."""
+        """Wait until a group has so many hosts, each in its pod and with heartbeats; return their ids by pod."""
 
         def all_received(status: Status) -> bool:
             hosts = status.get("hosts") or []
@@ -247,7 +247,7 @@ async def test_messages_do_not_cross_between_the_bus_and_the_nodes(world: World)
 
 
 def _others(status: Status, pods: list[str]) -> list[str]:
-    """Return what is heard of the hosts in other pods than these."""
+    """Return the heartbeats of the hosts in other pods than these."""
     return [host["reported"] for host in status.get("hosts") or () if host["pod"] not in pods]
 
 

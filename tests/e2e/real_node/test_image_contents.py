@@ -1,4 +1,4 @@
-"""What our images hold, file by file: the locks, this program, what they say of themselves, and not how they came."""
+"""The contents of the images, file by file: the locks, this program and their own metadata, but not their origin."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class World:
     url: str
 
     def spec(self, file: str, **fields: Any) -> dict[str, Any]:
-        """Return a wish for the shim in one form, whose digest is the form's name."""
+        """Return a spec for the shim in one form, whose digest is the form's name."""
         source = {"location": f"{self.url}/{file}", "arch": architecture(), "sha256": self.digest(file)}
         source = {key: value for key, value in {**source, **fields}.items() if value is not None}
         wanted = {"name": "wasi", "handler": "wasi", "digest": file, "owner": "shim/wasi", "sources": [source]}
@@ -68,12 +68,12 @@ class World:
         return hashlib.sha256((self.files / file).read_bytes()).hexdigest()
 
     def serves(self) -> bool:
-        """Whether the web server answers."""
+        """Return whether the web server answers."""
         ask = ["busybox", "wget", "-q", "-O", "/dev/null", f"{self.url}/no-shim"]
         return run_in(self.info.name, NODE, ask).returncode == 0
 
     def handlers(self) -> bool:
-        """Whether the node lists the handler, as far as its containerd tells."""
+        """Return whether the node lists the handler, as far as its containerd reports handlers."""
         return "wasi" in self.kubectl.handlers(NODE)
 
     def install(self, name: str, file: str = "shim") -> None:
@@ -82,7 +82,7 @@ class World:
         assert ended.result.outcome is Outcome.INSTALLED, ended.log
 
     def uninstall(self, name: str) -> None:
-        """Take the shim away, and see that it is gone."""
+        """Uninstall the shim, and check that it is removed."""
         ended = self.jobs.run(name, "uninstall", spec=self.spec("shim"))
         assert ended.result.outcome is Outcome.REMOVED, ended.log
 

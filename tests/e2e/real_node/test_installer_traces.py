@@ -18,7 +18,7 @@ Named = tuple[str, str]
 
 @pytest.fixture(scope="module")
 def world(machine: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """One real node, and a collector by https whose CA only the installers' Jobs are told."""
+    """One real node, and a collector by https whose CA only the installers' Jobs get."""
     assert machine
     settings = {"installer_otlp_endpoint": "{collector}", "installer_ca_config_map": "collector/root.pem"}
     with rollout_world(tmp_path_factory.mktemp("world"), real_nodes=1, collector=True, **settings) as world:

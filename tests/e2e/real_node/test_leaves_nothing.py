@@ -1,4 +1,4 @@
-"""Whatever ends a cluster with real nodes, nothing is left: no process, mount, namespace, interface, control group."""
+"""A cluster with real nodes leaves nothing at any end: no process, mount, namespace, interface, control group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the proofs of installers rest on: files by HTTPS, a node's changes, counted restarts, shims that do not work."""
+"""Tools of the installer tests: files by HTTPS, changes of a node, counted restarts, shims that do not work."""
 
 from __future__ import annotations
 

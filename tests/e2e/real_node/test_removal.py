@@ -124,7 +124,7 @@ def executing(world: World, shim: str) -> set[str]:
 
 
 def removals(pods: Path) -> list[InstallResult]:
-    """Return what the installers said at their end that removed something, by a watch of their pods."""
+    """Return the termination messages of the installers that removed something, by a watch of their pods."""
     found: dict[str, InstallResult] = {}
     for event in events(pods):
         for status in event["object"].get("status", {}).get("containerStatuses", []):

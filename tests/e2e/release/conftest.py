@@ -19,7 +19,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def storage(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the registry keeps its data."""
+    """Return the data directory of the registry."""
     return tmp_path_factory.mktemp("registry")
 
 

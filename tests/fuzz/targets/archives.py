@@ -226,7 +226,7 @@ def _chain(rng: random.Random) -> bytes:
 
 
 def _laid(expected: list[Layer]) -> dict[str, bytes]:
-    """What a container would see of modules, laid down by hand."""
+    """Return the files of modules as a container would see them, unpacked by hand."""
     seen: dict[str, bytes] = {}
     for layer in expected:
         added: dict[str, bytes] = {}

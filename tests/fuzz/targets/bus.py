@@ -1,4 +1,4 @@
-"""What stands on the bus: events, dead letters, subjects, headers."""
+"""Data on the bus: events, dead letters, subjects, headers."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def _delivered(rng: random.Random) -> tuple[bytes, str, bytes, int]:
 
 
 def _judge_letter(case: tuple[bytes, str, bytes, int]) -> str:
-    """What a subscriber gives up on, whatever its headers, becomes a letter, and is read back as it came."""
+    """Check that a failed message with any headers becomes a dead letter and is read back unchanged."""
     raw, subject, body, max_bytes = case
     client = RobustNatsClient()
     client._error_cb = _swallow

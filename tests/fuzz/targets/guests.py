@@ -1,4 +1,4 @@
-"""What controllers in Wasm ask and answer, and what registries and the API server answer us."""
+"""Requests and answers of controllers in Wasm, and answers of registries and the API server."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def _judge_reference(case: tuple[str, bytes]) -> str:
 
 
 def _is_of(config: bytes, login: str) -> bool:
-    """Whether a login without a colon is one that somebody wrote so."""
+    """Return whether a login without a colon was written that way."""
     return isinstance(login, str) and config != b""
 
 

@@ -1,4 +1,4 @@
-"""What the installer reads on a node and in its Job: containerd's configuration, wishes, its own books, the CRI."""
+"""Inputs of the installer on a node and in its Job: containerd's configuration, specs, its own records, the CRI."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _entries(rng: random.Random) -> list[Entry]:
 
 
 def _loaded(raw: str) -> dict[str, Any] | None:
-    """What a text means, if it does to one reader; the other one has to agree where it can tell."""
+    """Return the meaning of a text if one reader accepts it; the other one has to agree where it can."""
     try:
         found = tomllib.loads(raw.removeprefix("\ufeff"))
     except (ValueError, RecursionError):
@@ -161,7 +161,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def _check_other_reader(before: str, new: str) -> None:
-    """What another library reads still reads: what we write is no speciality of one."""
+    """Check that text which another library reads stays readable: no writer of ours produces a form of its own."""
     try:
         tomlkit.parse(before.removeprefix("\ufeff"))
     except (TOMLKitError, ValueError):

@@ -1,4 +1,4 @@
-"""What a lattice says: wadm's replies and bucket, events and heartbeats of hosts, manifests, addresses, subjects."""
+"""Data of a lattice: wadm's replies and bucket, events and heartbeats of hosts, manifests, addresses, subjects."""
 
 from __future__ import annotations
 

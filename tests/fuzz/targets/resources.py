@@ -1,4 +1,4 @@
-"""What stands in Kubernetes: custom resources, marks on Nodes and Jobs, and our own books in ConfigMaps."""
+"""Data in Kubernetes: custom resources, annotations of Nodes and Jobs, and records of Trellis in ConfigMaps."""
 
 from __future__ import annotations
 

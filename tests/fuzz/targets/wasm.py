@@ -27,7 +27,7 @@ _FRAGMENTS = (
 
 @dataclass
 class Module:
-    """A module as it is drawn, by its parts; ``whole`` are its bytes, ``good``: nobody spoilt them."""
+    """A module as it is drawn, by its parts; ``whole`` are its bytes, ``good``: they are unmodified."""
 
     whole: bytes
     good: bool

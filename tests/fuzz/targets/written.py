@@ -1,4 +1,4 @@
-"""What people write into settings, annotations and manifests: durations, counts, quantities, selectors, addresses."""
+"""Text of users in settings, annotations and manifests: durations, counts, quantities, selectors, addresses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people change and take back while wadm is being told of it, and what wash does while nobody looks."""
+"""Changes that users take back before wadm has them, and changes by wash while no controller runs."""
 
 from __future__ import annotations
 

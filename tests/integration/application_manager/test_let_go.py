@@ -1,4 +1,4 @@
-"""What was let go while wadm had it is remembered, by whoever leads next; with the permissions of ``deploy/rbac``."""
+"""An object whose finalizer was removed before its model stays recorded, with the permissions of ``deploy/rbac``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What there is to see of lattices whose applications are kept: a real API server, a real NATS, a stand-in for wadm."""
+"""Metrics of lattices whose applications are kept: a real API server, a real NATS, a stand-in for wadm."""
 
 from __future__ import annotations
 

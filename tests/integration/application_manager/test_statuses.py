@@ -1,4 +1,4 @@
-"""What wadm says of an application, at the limits of what can be said and stored: a stand-in for wadm."""
+"""Statuses of wadm at the limits of size and storage: a stand-in for wadm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two clusters under one name on one bus: the second is kept out, and gets in when the first is gone."""
+"""Two clusters under one name on one bus: the second is kept out, and admitted when the first is deleted."""
 
 from __future__ import annotations
 

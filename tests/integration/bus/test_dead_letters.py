@@ -1,4 +1,4 @@
-"""Dead letters: listed, looked at, replayed, and gone only when their message is stored again."""
+"""Dead letters: listed, shown, replayed, and deleted only when their message is stored again."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def letters(buses: Buses, **wanted: Any) -> list[DeadLetter]:
 
 
 async def one_letter(buses: Buses) -> DeadLetter:
-    """The letter of this test, with its body, once there is one."""
+    """Return the dead letter of this test, with its body, once there is one."""
     await eventually_async(lambda: letters(buses))
     (listed,) = await letters(buses)
     async with dead_letters(buses.url) as box:
@@ -51,7 +51,7 @@ async def published_events(buses: Buses) -> list[TailedEvent]:
 
 
 async def a_poison(buses: Buses, jetstream: JetStreamContext, body: bytes = b"poison", **headers: str) -> DeadLetter:
-    """The letter of a message that the reader cannot understand."""
+    """Return the dead letter of a message that the reader cannot decode."""
     await buses.consuming(Listener())
     await jetstream.publish(event_subject(buses.cluster, opted_out("poisoned.node")), body, headers=headers or None)
     return await one_letter(buses)

@@ -1,4 +1,4 @@
-"""Thousands that fail are in nobody's way, are tried for ever, and are no dead letters."""
+"""Thousands of failing messages delay no others, are retried for ever, and are not dead-lettered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""From one reader to the next: in order, in mid-flow, by a crash. Nobody waits, nothing is lost, nobody is blamed."""
+"""From one reader to the next: in order, in mid-flow, by a crash. No replica waits, nothing is lost, no delivery counts
+as a failure.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ async def publish_all(bus: Bus, cluster: str, names: list[str]) -> None:
 
 
 async def crash(bus: Bus) -> None:
-    """End a bus as SIGKILL does: nothing is said to anyone."""
+    """End a bus as SIGKILL does: the clients are not notified."""
     assert bus._supervising is not None
     bus._supervisor.end()
     bus._supervising.cancel()
@@ -173,7 +175,7 @@ async def test_a_message_that_five_readers_crashed_on_is_a_dead_letter_and_its_n
 async def test_deliveries_without_a_reader_count_as_no_failure(
     buses: Buses, jetstream: JetStreamContext, nats_server: NatsServer
 ) -> None:
-    """As a network does that drops connections in mid-fetch: the server counts, and nobody was there."""
+    """As a network does that drops connections in mid-fetch: the server counts deliveries without a reader."""
     silent, listener = Listener(acknowledge=False), Listener()
     bus = await buses.consuming(silent, timings=PATIENT)
     await bus.stop()

@@ -1,4 +1,4 @@
-"""Ten thousand events through whatever happens to the server: in the end the reader knows what is true."""
+"""Ten thousand events during faults of the server: in the end the reader knows what is true."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What NATS does to a bus: away, back, frozen, killed, wiped. Nothing is lost and nobody goes deaf."""
+"""Outages of NATS: unavailable, back, frozen, killed, wiped. Nothing is lost and no subscription stalls."""
 
 from __future__ import annotations
 

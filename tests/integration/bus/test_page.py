@@ -1,4 +1,4 @@
-"""The programs of docs/bus.md, as they stand there, on a real nats-server with events said by a bus."""
+"""The programs of docs/bus.md, as they stand there, on a real nats-server with events published by a bus."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def publish(buses: Buses) -> Callable[[], Awaitable[str]]:
 
 
 async def received_live(started: Running, publish_event: Callable[[], Awaitable[str]], cluster: str) -> None:
-    """Say events until one is heard: when a live subscription begins, only the server knows."""
+    """Publish events until one is received: when a live subscription begins, only the server knows."""
 
     async def is_received() -> bool:
         await publish_event()

@@ -1,4 +1,4 @@
-"""A store of JetStream that is restored from a backup: its sequences go back, and services list and hear again."""
+"""A store of JetStream that is restored from a backup: its sequences go back, and services list and subscribe again."""
 
 from __future__ import annotations
 

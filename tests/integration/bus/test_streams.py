@@ -1,4 +1,4 @@
-"""Streams are made as they should be, changed by nobody but people, and problems are said in full."""
+"""Streams are created as declared, changed only by users, and problems are reported in full."""
 
 from __future__ import annotations
 

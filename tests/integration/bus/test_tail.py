@@ -49,7 +49,7 @@ async def following(events: AsyncIterator[TailedEvent]) -> AsyncIterator[list[Ta
 
 
 async def past(buses: Buses, tally: Tally | None = None, **selection: Any) -> list[TailedEvent]:
-    """What `replay` yields of this test's cluster."""
+    """Return the events of this test's cluster that `replay` yields."""
     wanted = Selection(cluster=buses.cluster, **selection)
     return [event async for event in replay(buses.url, wanted, tally or Tally())]
 
@@ -94,7 +94,7 @@ async def test_a_reader_leaves_no_consumer_behind(buses: Buses, jetstream: JetSt
 
 
 async def readers(buses: Buses, jetstream: JetStreamContext) -> int:
-    """How many consumers read the events of this cluster without a service's name."""
+    """Return the number of consumers that read the events of this cluster without a service's name."""
     found = await jetstream.consumers_info(STREAM_EVENTS)
     return sum(
         info.config.durable_name is None and buses.cluster in (info.config.filter_subject or "") for info in found
@@ -188,7 +188,7 @@ async def test_a_tail_ends_when_its_end_has_come(buses: Buses) -> None:
 
 
 async def swallowed(jetstream: JetStreamContext, cluster: str) -> bool:
-    """Whether the server has sent the newest event of this cluster to a reader of it, within two of its requests.
+    """Return whether the server sends the newest event of this cluster to a reader of it within two seconds.
 
     By the event's sequence in the stream: a reader that creates its consumer again counts messages from one.
     """

@@ -211,7 +211,7 @@ async def publish_until(watcher: Bus, holds: Callable[[], bool]) -> str:
 
 
 async def publish_at_last(watcher: Bus, node: str) -> None:
-    """Say an event as services do: what could not be said is said again."""
+    """Say an event as services do: events that could not be published are published again."""
     while True:
         try:
             await watcher.publish(opted_out(node), dedup=node)

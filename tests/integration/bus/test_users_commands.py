@@ -1,4 +1,6 @@
-"""The command line on a bus with users: people get what they need, others are told what they lack."""
+"""The command line on a bus with users: users get the permissions that they need, and others a message about missing
+ones.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ pytestmark = [pytest.mark.nats]
 
 @dataclass(frozen=True)
 class Commands:
-    """A bus on which one fact was said and one dead letter lies; ``trellis`` runs a command on it as a user."""
+    """A bus with one published event and one dead letter; ``trellis`` runs a command on it as a user."""
 
     server: NatsServer
     users: NatsUsers

@@ -1,4 +1,4 @@
-"""Readers and writers of different age on one stream: nobody is woken for nothing, and nobody raises an alarm."""
+"""Readers and writers of different age on one stream: no reader is woken in vain, and no alert fires."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TYPE = "dev.trellis.node.opted_out"
 
 
 class OptedOutV2(NodeOptedOut):
-    """The same, said in another way."""
+    """The same in another form."""
 
     version: ClassVar[int] = 2
 

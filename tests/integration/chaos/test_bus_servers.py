@@ -1,6 +1,6 @@
-"""The faults of chaos that part one server of NATS from the two others: it really is, both ways, and then no more.
+"""Chaos faults that separate one server of NATS from the two others: it is separated both ways, and then rejoined.
 
-With three real nats-servers. What a server has is read from its own disk: nobody else's word is taken for it.
+With three real nats-servers. What a server has is read from its own disk: no report of another server counts.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def control_plane() -> Iterator[ControlPlane]:
 
 @pytest.fixture(scope="module")
 def made_by() -> Iterator[Forkserver]:
-    """Where replicas are born."""
+    """Provide the forkserver that starts replicas."""
     with run.births() as made:
         yield made
 

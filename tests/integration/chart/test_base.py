@@ -62,7 +62,7 @@ class Kubectl:
 
 @pytest.fixture
 def applications(cluster_api: Api) -> Iterator[ApplicationsKind]:
-    """What is defined is cleared: others define applications too."""
+    """Provide the CRD of Application, removed before and after the test: other tests define it too."""
     kind = ApplicationsKind(cluster_api)
     kind.clear()
     yield kind

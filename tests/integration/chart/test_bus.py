@@ -33,11 +33,11 @@ class ChartBus:
 
     @property
     def url(self) -> str:
-        """Where it is, without a user."""
+        """Return the address of the server, without a user."""
         return self._server.url
 
     async def connected(self, user: str, errors: list[str]) -> Client:
-        """Connect as a pod would, with the seed of its user; what the server refuses is heard."""
+        """Connect as a pod would, with the seed of its user; refusals of the server are recorded."""
         seed = credentials_of(self._users, user, self._directory).path
 
         async def receive(error: Exception) -> None:

@@ -57,7 +57,7 @@ def stand_in(api: Api, running: Running) -> str:
 
 
 async def checked(account: Granted, bus: dict[str, str], *command: str) -> tuple[int, dict[str, Any], str]:
-    """Run it as the account of the hook; return its status, its JSON and what it said."""
+    """Run it as the account of the hook; return its status, its JSON and its output."""
     environment = {"TRELLIS_KUBECONFIG": str(account.kubeconfig), "TRELLIS_NAMESPACE": SYSTEM, **bus}
     done = await typed_meanwhile(bare_environment(**environment), *command, "-o", "json")
     return done.returncode, json.loads(done.stdout), done.stderr

@@ -1,4 +1,4 @@
-"""From a release of KWasm's chart to ours, with the values that were said to it: beside it, and in its place."""
+"""From a release of KWasm's chart to ours, with the values of that release: beside it, and in its place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The chart on a real API server, installed by Helm: who is granted is read as, nobody else, and nothing stays.
+"""The chart on a real API server, installed by Helm: Secrets are read as granted accounts alone, and nothing stays.
 
 Objects only: no kubelet runs pods here. What the services do runs in this process, with the account's own token.
 """

@@ -33,7 +33,7 @@ OTHERS = (
 
 
 class ChartJaeger:
-    """Where a Jaeger takes spans, and where it is asked."""
+    """The addresses at which a Jaeger receives spans and answers queries."""
 
     def __init__(self, otlp: int, query: int, metrics: int) -> None:
         self.otlp, self._query, self._metrics = (f"http://{LOOPBACK}:{port}" for port in (otlp, query, metrics))

@@ -1,4 +1,4 @@
-"""Three servers with the chart's configuration: what was said outlives any one of them, and services go on."""
+"""Three servers with the chart's configuration: published events outlive any one of them, and services continue."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PATIENCE = 60.0
 
 
 class World:
-    """The servers, a service that says events and one that hears them."""
+    """The servers, a service that publishes events and one that receives them."""
 
     def __init__(self, servers: ChartServers) -> None:
         self.servers = servers
@@ -48,7 +48,7 @@ class World:
         return self.buses.new(service, limits=limits_with(3), credentials=self.servers.credentials(service))
 
     async def publish(self, count: int) -> None:
-        """Say so many events, as services do: what could not be said is said again."""
+        """Say so many events, as services do: events that could not be published are published again."""
         for _ in range(count):
             node = f"n{len(self.published)}"
             while True:
@@ -165,7 +165,7 @@ async def test_a_rolling_restart_loses_nothing(world: World) -> None:
 
 
 async def test_a_deleted_stream_is_recreated_with_three_replicas(world: World) -> None:
-    """All disks are lost: services find nothing, make it again and are told to list everything."""
+    """All disks are lost: services find no stream, create it again and list everything."""
     listed: list[int] = []
     world.watcher.on_new_stream.append(lambda: listed.append(1))
     for pod in world.servers.pods:

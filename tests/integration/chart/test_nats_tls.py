@@ -72,7 +72,7 @@ async def test_a_server_of_another_authority_is_not_believed(servers: ChartServe
 async def test_a_server_without_tls_gets_no_tls_options(
     nats_server: NatsServer, servers: ChartServers, authority: Path
 ) -> None:
-    """As somebody between the service and the server would be, who says that there is no TLS."""
+    """As an attacker between the service and the server, who claims that there is no TLS."""
     with pytest.raises(BusUnavailable, match="TRELLIS_NATS_CA_FILE"):
         await dial(nats_server.url, "test", servers.credentials("cli", authority))
 
@@ -90,7 +90,7 @@ async def test_clients_without_tls_and_clients_posing_as_servers_are_refused(ser
 
 
 async def first_byte(port: int, context: ssl.SSLContext) -> None:
-    """Wait for the first word of whoever listens there."""
+    """Wait for the first line of the server."""
     reader, writer = await asyncio.open_connection(LOOPBACK, port, ssl=context)
     try:
         await reader.readexactly(1)

@@ -1,4 +1,4 @@
-"""What an upgrade does to the chart's NATS: what is stored is not dropped without a word."""
+"""An upgrade of the chart's NATS does not drop stored data without a message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real API server takes the optional parts as they are rendered, with everything that can be said about them."""
+"""A real API server takes the optional parts as they are rendered, with all their options."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ async def made(world: World, user: str) -> None:
 
 
 async def works(bus: Bus, service: str) -> None:
-    """Consume with each durable that the service has, and read back what it said."""
+    """Consume with each durable that the service has, and read back its events."""
     models = [spec.model for spec in EVENT_SPECS if spec.owner == service]
     for name in SERVICES[service].subscriptions:
         consumed = [spec.model for spec in EVENT_SPECS if spec.owner != service][:2]

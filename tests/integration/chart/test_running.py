@@ -1,4 +1,4 @@
-"""What the installed Deployments say is enough: their commands become ready, as their accounts and users."""
+"""The installed Deployments are complete: their commands become ready, with their accounts and users."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The console on a real bus with users: it hears its own cluster alone, reads the past, and can change nothing."""
+"""The console on a real bus with users: it receives events of its own cluster only, reads past ones, and can change
+nothing.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two real replicas and one lease: whatever befalls the leader, no work is lost, and nothing is done by it afterwards.
+"""Two real replicas and one lease: no fault of the leader loses work, and a former leader does nothing afterwards.
 
 One of the guests is in the middle of a call all the while, reading and writing as fast as it is let: after the loss of
 the lease nothing of that may reach the API server, neither a write nor a read.

@@ -1,4 +1,4 @@
-"""What a tenant nests deeper than it is read is refused, and costs nobody else anything."""
+"""Data that a tenant nests too deep is refused and affects no other tenant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What admission refuses of controller_host and of the controllers that it runs is reported in the server's words."""
+"""A write that admission refuses to controller_host or to its controllers is reported in the server's words."""
 
 from __future__ import annotations
 

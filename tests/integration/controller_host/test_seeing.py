@@ -1,4 +1,4 @@
-"""What accounts may see is what the real API server says, and a definition that comes later is watched."""
+"""Accounts see the objects that the real API server permits, and a CRD that is created later is watched."""
 
 from __future__ import annotations
 

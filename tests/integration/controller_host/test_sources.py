@@ -1,4 +1,6 @@
-"""Modules from every kind of source, by the whole service: what runs, what is refused, what holds up nobody else."""
+"""Modules from every kind of source, by the whole service: modules that run, modules that are refused, and sources that
+delay no others.
+"""
 
 from __future__ import annotations
 

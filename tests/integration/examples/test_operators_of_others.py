@@ -1,6 +1,6 @@
 """The examples for Argo CD, Flux, KEDA and External Secrets Operator are what these define, by their own definitions.
 
-The operators do not run here (``tests/e2e/operators`` runs them): nobody does what the objects say. A field that the
+The operators do not run here (``tests/e2e/operators`` runs them): no controller acts on the objects. A field that the
 kinds do not have is an error.
 """
 

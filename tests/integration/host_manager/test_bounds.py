@@ -1,4 +1,4 @@
-"""How many hosts of a group are unavailable at a time, when they are rolled and when nodes are drained."""
+"""The number of hosts of a group that are unavailable at a time, when they are rolled and when nodes are drained."""
 
 from __future__ import annotations
 

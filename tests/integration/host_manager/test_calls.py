@@ -1,4 +1,4 @@
-"""What a group costs the API server, and that what is not looked for is found all the same."""
+"""The number of requests for a group, and discovery of changes without polling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A group that is re-created under its name gets children of its own, whatever the collector saw of the former one."""
+"""A group that is re-created under its name gets children of its own, whatever the garbage collector saw of the former
+one.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A group becomes pods, says how they are, and goes without a trace, whatever becomes of the lattice."""
+"""A group creates pods, reports their health, and is deleted completely, whatever the state of the lattice."""
 
 from __future__ import annotations
 

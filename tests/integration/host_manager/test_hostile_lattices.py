@@ -1,4 +1,4 @@
-"""Lattices that say too much, or let nobody in: groups go on, statuses can be written, and no secret is told."""
+"""Lattices that send too much, or refuse connections: groups continue, statuses are written, no secret is shown."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def shown(hosts: HostWorld) -> list[str]:
 
 
 def reported(hosts: HostWorld, caplog: pytest.LogCaptureFixture) -> str:
-    """Return all that is told of the groups: logs, Events, statuses, what runs the pods."""
+    """Return all output about the groups: logs, Events, statuses, what runs the pods."""
     logs = [f"{record.getMessage()} {record.exc_text or ''} {record.msg}" for record in caplog.records]
     groups: list[Any] = [hosts.status(name) for name in ("refused", "unreadable")]
     objects = [hosts.call("GET", EVENTS)["items"], hosts.call("GET", DEPLOYMENTS)["items"]]

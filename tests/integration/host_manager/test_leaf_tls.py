@@ -49,7 +49,7 @@ class Hub:
 
     @contextlib.asynccontextmanager
     async def hearing(self) -> AsyncIterator[asyncio.Event]:
-        """Listen as a client of the servers; the event is set when the leaf was heard."""
+        """Listen as a client of the servers; the event is set when the leaf's message was received."""
         received = asyncio.Event()
 
         async def take(_: object) -> None:
@@ -108,7 +108,7 @@ def log_of(directory: Path, server: str) -> str:
 
 
 async def until_received(received: asyncio.Event, server: NatsServer) -> None:
-    """Say something at the leaf until the hub's client hears it."""
+    """Publish at the leaf until the hub's client receives it."""
     client = await nats.connect(server.url)
     try:
         async with asyncio.timeout(PATIENCE):

@@ -65,7 +65,7 @@ APPLICATIONS: Manifest = {
 
 
 class Former:
-    """What wasmcloud-operator left in the namespace of one test, and the command that hands it over."""
+    """The objects of wasmcloud-operator in the namespace of one test, and the command that takes them over."""
 
     def __init__(self, hosts: HostWorld) -> None:
         self.hosts = hosts

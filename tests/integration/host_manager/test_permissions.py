@@ -81,7 +81,7 @@ async def a_first_term(hosts: HostWorld) -> None:
 
 
 async def a_second_term(hosts: HostWorld, server: NatsServer) -> None:
-    """What is said again, scaled, restarted, replaced by another kind, and deleted."""
+    """Publish again, scale, restart, replace by another kind, and delete."""
     hosts.call("DELETE", SECRETS, "registry")
     await refused_for_a_missing_secret(hosts)
     await eventually(lambda: [event["count"] for event in events(hosts)] == [2], "it is counted", seconds=PATIENCE)
@@ -226,7 +226,7 @@ async def test_without_any_right_it_waits_and_begins_once_it_has_them(hosts: Hos
 
 
 def test_the_rules_of_both_modes_are_the_same() -> None:
-    """What is needed in a namespace does not depend on how many there are."""
+    """The permissions in a namespace do not depend on the number of namespaces."""
     everywhere = {item for item in given(manifests(CLUSTER)) if item[2] == "" and item[1] != "namespaces"}
     definitions = f"{DEFINITIONS.plural}.{DEFINITIONS.group}"
     assert given(manifests(WATCHED)) == everywhere - {("get", definitions, "")}, "a CRD is in no namespace"

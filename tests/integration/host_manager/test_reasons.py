@@ -1,4 +1,4 @@
-"""What keeps a group's hosts from running is said in the words of who knows it; and an autoscaler finds its way."""
+"""Reasons for hosts that do not run are reported in the words of their source; and an autoscaler finds its group."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ async def test_a_crash_is_reported_without_a_log_too(running: HostWorld) -> None
 
 @dataclass
 class Metrics:
-    """What pods use, 300 MiB together. ``pods``: those there are; ``requested``: the queries for them."""
+    """The memory that pods use, 300 MiB together. ``pods``: those there are; ``requested``: the queries for them."""
 
     pods: list[dict[str, Any]] = field(default_factory=list)
     requested: list[dict[str, str]] = field(default_factory=list)

@@ -30,7 +30,7 @@ WANTED = {"annotations": {names.ANNOTATION_RESTART_ON: names.RESTART_ON_CHANGE}}
 
 
 class Publisher:
-    """What secrets_backend would say on the bus of the test's cluster."""
+    """A publisher of the events of secrets_backend on the bus of the test's cluster."""
 
     def __init__(self, bus: Bus, hosts: HostWorld) -> None:
         self.bus, self.hosts = bus, hosts
@@ -74,7 +74,7 @@ def rolls(hosts: HostWorld, group: str) -> int:
 
 
 async def with_a_host(hosts: HostWorld, speaker: LatticeSpeaker, group: str, host: str) -> str:
-    """Wait until a group has one pod, and the host in it is heard; return the pod's name."""
+    """Wait until a group has one pod, and its host sends heartbeats; return the pod's name."""
     await hosts.settled(group)
     await eventually(lambda: len(hosts.pods(group)) == 1, "one pod is left", seconds=PATIENCE)
     pod = hosts.pods(group)[0]["metadata"]["name"]

@@ -56,7 +56,7 @@ class Side:
         return {host["id"] for host in self.world.status("group").get("latticeHosts") or ()}
 
     def beside_pods(self) -> set[tuple[str, str, str]]:
-        """Return pod, id and whether it is heard, of each host that the status shows beside a pod."""
+        """Return pod, id and heartbeat state of each host that the status shows beside a pod."""
         hosts = self.world.status("group").get("hosts") or ()
         return {(host["pod"], host.get("id", ""), host["reported"]) for host in hosts}
 

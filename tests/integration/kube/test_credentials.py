@@ -97,7 +97,7 @@ async def test_a_write_meets_the_new_token_at_its_second_try(
 async def test_an_authority_that_rotated_in_its_file_is_followed_by_calls_and_watches(
     kube: Kube, connect: Connect, account: Account, namespace: str, tmp_path: Path
 ) -> None:
-    """The server's authority is the new one here: what the file held before vouches for nobody any more."""
+    """The server's authority is the new one here: the former content of the file authenticates no server any more."""
     (tmp_path / "other").mkdir()
     write_pki(tmp_path / "other")
     account.authority.write_bytes((tmp_path / "other" / "ca.crt").read_bytes())

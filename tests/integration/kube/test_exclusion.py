@@ -1,4 +1,4 @@
-"""One object, one hand: two replicas of a service in processes of their own, and everything that befalls a leader.
+"""One object, one hand: two replicas of a service in processes of their own, and every fault of a leader.
 
 For each fault: no key is ever in work by both, and on no object does the API server accept a write of the former
 leader after its successor's first (design section 3, rules 3 and 7). Judged by ``support.cluster.exclusion`` from the
@@ -146,7 +146,7 @@ async def renewed(pair: Pair, times: int) -> None:
 
 
 async def late(pair: Pair, directory: Path) -> None:
-    """What the leader had sent before it was stopped arrives when its successor has written every object."""
+    """Check that late writes of a stopped leader, which arrive after all writes of its successor, are refused."""
     await send_late(pair, directory, fenced=True)
     assert pair.codes("first")["configmaps", 409] > 0
 

@@ -1,4 +1,4 @@
-"""Whatever wasmcloud-operator's own definition takes, ours takes too, and stores the same, on a real API server.
+"""The CRD of Trellis accepts and stores every object like the CRD of wasmcloud-operator, on a real API server.
 
 The two stand side by side, the other's under a group of its own; objects are sent to both by server-side dry run.
 """
@@ -192,7 +192,7 @@ def never_ran(spec: Spec) -> bool:
 
 
 def same_where_known(theirs: Any, ours: Any) -> bool:
-    """Say whether all that the other stores is stored by ours; ours may keep more of what it does not know."""
+    """Return whether our CRD stores all that the other stores; ours may keep more unknown fields."""
     if isinstance(theirs, dict) and isinstance(ours, dict):
         return all(key in ours and same_where_known(value, ours[key]) for key, value in theirs.items())
     if isinstance(theirs, list) and isinstance(ours, list):

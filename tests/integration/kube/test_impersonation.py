@@ -21,7 +21,7 @@ def account(namespace: str, name: str = "reader") -> str:
 
 
 async def until_known(ask: Callable[[], Awaitable[object]]) -> None:
-    """Wait until the API server's authorizer has heard of a Role that was made just now: its watch tells it."""
+    """Wait until the API server's authorizer knows a Role that was created just now: its watch tells it."""
     async with asyncio.timeout(20):
         while True:
             try:

@@ -1,4 +1,4 @@
-"""Watches on a real kube-apiserver do not go deaf and do not run hot."""
+"""Watches on a real kube-apiserver do not stall and do not run hot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a former process said of an object is counted up by its successor, with the permissions that a service has."""
+"""A successor counts up the Events of a former process, with the permissions of a service."""
 
 from __future__ import annotations
 

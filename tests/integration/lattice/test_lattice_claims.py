@@ -1,4 +1,4 @@
-"""Clusters that claim a lattice in its own nats-server: one owns it, and another only after it has gone."""
+"""Clusters that claim a lattice in its own nats-server: one owns it, and another only after the first has left."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def lattice() -> str:
 
 @dataclass
 class Cluster:
-    """A cluster's claim on a connection of its own. ``owners``: what it was told, in order."""
+    """A cluster's claim on a connection of its own. ``owners``: its notifications, in order."""
 
     claim: LatticeClaim
     owners: list[str | None]

@@ -98,7 +98,7 @@ async def buses(nats_server: NatsServer) -> AsyncIterator[Buses]:
 
 
 class Mortal:
-    """The bus of somebody who dies when he is about to say an event."""
+    """A bus whose process dies when it is about to publish an event."""
 
     def __init__(self) -> None:
         self.began = asyncio.Event()
@@ -124,7 +124,7 @@ async def connected(buses: Buses) -> Bus:
 
 
 async def copies(buses: Buses, lattice: str) -> list[TailedEvent]:
-    """What `trellis events replay --lattice` shows."""
+    """Return the events that `trellis events replay --lattice` shows."""
     selection = Selection(cluster=buses.cluster, lattice=lattice)
     return [event async for event in replay(buses.url, selection, Tally())]
 

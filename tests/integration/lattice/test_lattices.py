@@ -30,7 +30,7 @@ HOSTS, MODELS = HostWatchTimings(ping=2.0, answer=15.0), ModelWatchTimings(answe
 
 
 class Watched:
-    """Lattices, and every key that was said to have changed."""
+    """Lattices, and every key that was reported as changed."""
 
     def __init__(self, link: ConnectionTimings = LINK) -> None:
         timings = LatticeTimings(connection=link, hosts=HOSTS, models=MODELS)

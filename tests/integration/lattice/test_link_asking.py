@@ -1,4 +1,4 @@
-"""What a link is asked, on a real nats-server: of nobody, of who is silent, and what is too large to be sent."""
+"""Requests over a lattice connection to a real nats-server: without a responder or an answer, or too large to send."""
 
 from __future__ import annotations
 

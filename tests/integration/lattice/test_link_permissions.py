@@ -77,7 +77,7 @@ async def other(permitted: Permitted) -> AsyncIterator[Client]:
 
 @dataclass
 class Used:
-    """A link that hears, takes questions and asks."""
+    """A lattice connection that subscribes, responds and requests."""
 
     link: LatticeConnection
     received: list[bytes] = field(default_factory=list)

@@ -27,7 +27,7 @@ SERVER = "kube-apiserver"
 
 
 class Watched:
-    """One lattice that somebody needs, at an address that may change."""
+    """One lattice in use, at an address that may change."""
 
     def __init__(self, lattices: LatticeWatches[str]) -> None:
         self.lattices = lattices

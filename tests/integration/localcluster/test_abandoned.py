@@ -1,4 +1,4 @@
-"""Whatever ends `trellis dev up`, nothing stays behind: no process, no directory."""
+"""`trellis dev up` leaves no process and no directory at any end."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def unshare() -> list[str]:
 
 
 def can_unshare() -> bool:
-    """Whether this machine lets us have a mount namespace of our own."""
+    """Return whether this machine permits a mount namespace."""
     if shutil.which("unshare") is None:
         return False
     return subprocess.run([*unshare(), "true"], capture_output=True, check=False).returncode == 0

@@ -165,7 +165,7 @@ def test_five_edits_add_a_service(checkout: Checkout, cluster: ClusterInfo, clus
 
 
 def starts_and_becomes_ready(checkout: Checkout, settings: dict[str, str], port: int) -> None:
-    """Run the service until it is ready; it ends when it is told to."""
+    """Run the service until it is ready; it ends on SIGTERM."""
     command = [sys.executable, "-m", "trellis_cli", "run", "greeter"]
     environment = checkout.environment | settings
     with subprocess.Popen(

@@ -1,4 +1,4 @@
-"""A mass of destructions is stopped, by whoever leads, until a person lets it go on."""
+"""A mass deletion is stopped by any leader until a user permits it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What breaks in the night: processes killed, servers away, streams wiped, garbage on the bus. Nothing is lost."""
+"""Killed processes, unavailable servers, deleted streams and invalid messages on the bus lose nothing."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ async def test_work_continues_without_the_bus_and_unpublished_events_are_publish
 
 
 async def eventually_published(url: str, fleet: Fleet, wanted: set[str], nodes: int) -> bool:
-    """Wait until each wanted fact was said of each node."""
+    """Wait until each wanted event was published for each node."""
     client = await nats.connect(url)
     try:
         stream = client.jetstream()

@@ -1,4 +1,4 @@
-"""What could not be taken back from simulated nodes: it is named, has no label, and goes in the end."""
+"""Failed rollbacks on simulated nodes: the remains are named, have no label, and are removed in the end."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ IMAGE = "ghcr.io/kwasm/kwasm-node-installer:main"
 
 
 class Former:
-    """What a retired operator left in one test's cluster, and the command that takes it over."""
+    """The objects of a retired operator in one test's cluster, and the command that takes them over."""
 
     def __init__(self, fleet: Fleet, namespace: str) -> None:
         self.fleet = fleet

@@ -1,4 +1,4 @@
-"""While another operator runs nothing is begun beside it, until it is gone or a person says otherwise."""
+"""While another operator runs nothing is started beside it, until it is deleted or a user permits it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Operator:
 
 @pytest.fixture
 def operators(fleet: Fleet, namespace: str) -> Iterator[dict[str, Operator]]:
-    """Both operators, none of them running yet; gone after the test, which shares its cluster with others."""
+    """Both operators, none of them running yet; deleted after the test, which shares its cluster with others."""
     made = {peer: Operator(fleet, namespace, peer) for peer in ("kwasm", "rcm")}
     yield made
     for operator in made.values():

@@ -1,6 +1,6 @@
 """A Shim is deleted, or a node stops being one of its nodes, while its rollout is somewhere in the middle.
 
-Wherever that is, it is gone within seconds, and nothing of it stays behind.
+At any point, it is deleted within seconds, and nothing of it stays behind.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ async def some_wait_for_a_slot(scene: Scene) -> set[str]:
 
 
 async def a_node_is_claimed_and_has_no_job(scene: Scene) -> set[str]:
-    """Whether a former leader made its Job nobody knows, so the worst is feared."""
+    """Claim a node without a Job: it is unknown if a former leader created one, so remains are assumed."""
     await scene.start()
     scene.shim.apply(paused=True)
     await eventually(lambda: scene.shim.condition("Progressing") == ("False", "Paused"), "paused")

@@ -84,7 +84,7 @@ async def a_version_fails_and_gives_way(shim: Shim, well: str, sick: str) -> Non
 
 
 async def what_is_made_is_kept(shim: Shim) -> None:
-    """Somebody changes the RuntimeClass: it is as it was."""
+    """A user changes the RuntimeClass: it is as it was."""
     path, key = f"{CLASSES}/{shim.name}", shim.name
     patch = {"scheduling": {"nodeSelector": {key: "elsewhere"}}}
     assert shim.fleet.api.call("PATCH", path, patch)[0] == http.HTTPStatus.OK
@@ -107,7 +107,7 @@ async def it_is_drained_and_goes(shim: Shim, node: str) -> None:
 
 
 async def a_mass_of_installers_is_held(fleet: Fleet, nodes: list[str]) -> None:
-    """All opt out while an installer runs on each; what is held is said on its Job."""
+    """All opt out while an installer runs on each; a blocked removal is reported on its Job."""
     await eventually(lambda: len(fleet.jobs()) == len(nodes), "an installer each", seconds=60)
     for name in nodes:
         fleet.annotate(name, None)

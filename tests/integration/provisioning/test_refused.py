@@ -1,4 +1,4 @@
-"""What provisioning needs is refused by admission, quotas or permissions: reported at once, and recovered from."""
+"""Refusals by admission, quotas or permissions are reported at once, and provisioning recovers from them."""
 
 from __future__ import annotations
 

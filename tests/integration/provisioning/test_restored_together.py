@@ -1,4 +1,6 @@
-"""etcd and the store of JetStream are restored from one backup: services go by what there is, and hear again."""
+"""etcd and the store of JetStream are restored from one backup: services act on the present objects, and subscribe
+again.
+"""
 
 from __future__ import annotations
 

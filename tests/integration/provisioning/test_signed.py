@@ -1,4 +1,4 @@
-"""Where the platform names keys, nodes get only what one of them signed."""
+"""With configured keys, nodes get only shims that one of the keys signed."""
 
 from __future__ import annotations
 

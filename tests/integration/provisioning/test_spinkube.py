@@ -41,7 +41,7 @@ def of_page(name: str) -> Manifest:
 
 
 class SpinKube:
-    """What a user of SpinKube has in one test's cluster, and what spin-operator makes of it."""
+    """The objects of a user of SpinKube in one test's cluster, and those that spin-operator creates from them."""
 
     def __init__(self, fleet: Fleet) -> None:
         self.fleet = fleet

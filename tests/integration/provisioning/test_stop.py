@@ -1,4 +1,4 @@
-"""SIGTERM: what is under way is finished or given back, the lease is released, and it ends in time whatever hangs."""
+"""SIGTERM: work in progress ends or is given back, the lease is released, and it ends although parts hang."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def lease_of(fleet: Fleet, service: str) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def frozen(pid: int | None) -> Iterator[None]:
-    """Stop a server for the time of a block: its connections stay open and it says nothing."""
+    """Stop a server for the time of a block: its connections stay open and it sends nothing."""
     assert pid is not None
     os.kill(pid, signal.SIGSTOP)
     try:
@@ -49,7 +49,7 @@ def frozen(pid: int | None) -> Iterator[None]:
 
 
 async def ends(process: Process, number: signal.Signals = signal.SIGTERM) -> int:
-    """Ask the process to stop and return its exit status; it must be gone within the grace period."""
+    """Ask the process to stop and return its exit status; it must end within the grace period."""
     process.send_signal(number)
     return await asyncio.wait_for(process.wait(), GRACE + MACHINE_SECONDS)
 
@@ -59,14 +59,14 @@ async def until_logged(log: Path, event: str) -> None:
 
 
 def warned(log: Path, logger: str) -> bool:
-    """Say whether a module has warned."""
+    """Return whether a module has logged a warning."""
     found = lines(log) if log.exists() else []
     return any((line["logger"], line["level"]) == (logger, "warning") for line in found)
 
 
 @contextlib.asynccontextmanager
 async def stubborn(fleet: Fleet, log: Path, mode: str, **changes: object) -> AsyncIterator[Process]:
-    """Run the service that never returns, and wait until its run has begun."""
+    """Run the service that never returns, and wait until its run has started."""
     with log.open("wb") as output:
         process = await asyncio.create_subprocess_exec(
             sys.executable, str(stubborn_process.__file__), mode,
@@ -111,7 +111,7 @@ async def test_under_load_it_ends_well_releases_its_leases_and_the_next_one_fini
 
 
 async def eventually_all_ready(fleet: Fleet, nodes: list[str]) -> list[Any]:
-    """Return all events once every node is said to be ready."""
+    """Return all events once every node is published as ready."""
     async with asyncio.timeout(60):
         while True:
             events = await fleet.events_until_now()
@@ -121,7 +121,7 @@ async def eventually_all_ready(fleet: Fleet, nodes: list[str]) -> list[Any]:
 
 @pytest.mark.thorough
 async def test_the_messages_at_the_end_match_the_state(fleet: Fleet, tmp_path: Path) -> None:
-    """An event of readiness is said only after the label stands, also by a process that is ending."""
+    """An event of readiness is published only after the label is written, also by a process that is ending."""
     nodes = fleet.add(*["node"] * 40)
     async with running(
         tmp_path / "log", **fleet.environment(max_unavailable="100%", shutdown_grace_period=GRACE)

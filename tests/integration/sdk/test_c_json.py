@@ -34,7 +34,7 @@ class Reader:
         self._host, self._api = host, api
 
     def decode(self, text: str) -> str:
-        """Return what is said of a text in base64."""
+        """Return the message about a text in base64."""
         shown = config_map("text", data={"base64": text})
         return str(self._host.reconcile(key_of(shown), shown)["error"])
 

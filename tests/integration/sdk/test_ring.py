@@ -1,4 +1,4 @@
-"""The example `ring`, the same in every language: what it is told, what it then writes."""
+"""The example `ring`, the same in every language: its requests and its writes."""
 
 from __future__ import annotations
 

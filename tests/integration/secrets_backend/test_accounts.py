@@ -1,4 +1,4 @@
-"""Which links are taken for one account of NATS: a real server with accounts, and one that lies."""
+"""Lattice connections that share one account of NATS: a real server with accounts, and one that lies."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Links:
 
 @pytest.fixture
 def published(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bytes]]:
-    """What links say: subjects and words."""
+    """Record the subjects and payloads that lattice connections publish."""
     found: list[tuple[str, bytes]] = []
     publish = LatticeConnection.publish
 

@@ -75,7 +75,7 @@ class World:
         self.command.come_with(kubeconfig)
 
     async def steps(self, *arguments: str, code: int) -> dict[str, tuple[bool | None, str]]:
-        """Return by rule what is told of the one secret."""
+        """Return the message about the one secret, by rule."""
         done = await self.run("check", "--app", "cart", "-n", self.shop, *arguments, "-o", "json")
         assert done.returncode == code, done.stderr or done.stdout
         found = json.loads(done.stdout)

@@ -112,7 +112,7 @@ def test_nothing_that_was_planted_is_in_its_log_its_metrics_or_its_events(backen
 
 
 def _events(backend: ServedBackend) -> bytes:
-    """Return what is on the bus, in the files that NATS keeps it in, once what was granted is said there."""
+    """Return the content of the bus, from the files of NATS, once the grants are published there."""
     deadline = time.monotonic() + 60
     while True:
         found = b"".join(path.read_bytes() for path in (backend.place.directory / "bus").rglob("*.blk"))

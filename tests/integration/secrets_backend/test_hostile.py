@@ -1,4 +1,4 @@
-"""What must not end, stall or open secrets_backend: garbage, floods, an API server that is away, slow or silent."""
+"""Hostile input does not end, stall or open secrets_backend: garbage, floods, a slow, silent or absent API server."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ async def test_a_flood_on_one_link_is_answered_or_counted_and_another_link_goes_
                 answers[message.data.decode()[:40]] += 1
 
             def dropped() -> float:
-                """Return how many were dropped, for whatever reason."""
+                """Return how many were dropped, for any reason."""
                 found = service.telemetry.metrics.secrets_dropped_total.collect()[0].samples
                 return sum(item.value for item in found if item.name.endswith("_total"))
 

@@ -1,4 +1,4 @@
-"""Who may be given what: the permissions of both accounts on a real API server, as installed by deploy/rbac."""
+"""The permissions of both accounts on a real API server, as installed by deploy/rbac."""
 
 from __future__ import annotations
 

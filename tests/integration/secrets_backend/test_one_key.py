@@ -1,4 +1,4 @@
-"""Several replicas on one key: who makes it, who changes it, who spoils it, nobody is answered DecryptionError."""
+"""Several replicas on one key: no creation, change or damage of it leads to an answer of DecryptionError."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who else is on a lattice's NATS: another backend, another cluster's, another account, nobody for a while."""
+"""Other clients on a lattice's NATS: another backend, another cluster, another account, and none for a while."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a host is told while servers behind secrets_backend do not answer: something, before it gives up after 10 s."""
+"""A host gets an answer within its 10 s while servers behind secrets_backend do not answer."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class Behind:
     bus: NatsServer
 
     async def expect(self, expected: Expected) -> None:
-        """Ask once, and be told what is expected."""
+        """Ask once, and get the expected answer."""
         verdict = await asyncio.to_thread(judge, self.backend.world, Case("asked", Ask(), expected))
         assert verdict.good, str(verdict)
 
     async def expect_in_time(self, expected: Expected) -> None:
-        """Ask until told what is expected."""
+        """Ask until the expected answer comes."""
         case, deadline = Case("asked", Ask(), expected), time.monotonic() + SECONDS
         while not (verdict := await asyncio.to_thread(judge, self.backend.world, case)).good:
             assert time.monotonic() < deadline, str(verdict)

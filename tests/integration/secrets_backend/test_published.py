@@ -1,4 +1,4 @@
-"""What is said of secrets: events about each answer, changes, limits; and never a value, a key or a token."""
+"""Published data about secrets: events about each answer, changes, limits; and never a value, a key or a token."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ async def test_a_secret_is_reread_for_each_request_unless_a_cache_is_configured(
 
 @contextlib.asynccontextmanager
 async def collector() -> AsyncIterator[tuple[str, bytearray]]:
-    """Have something that keeps whatever spans are sent to it."""
+    """Provide a collector that keeps all spans."""
     kept = bytearray()
 
     async def keep(request: web.Request) -> web.Response:

@@ -1,4 +1,4 @@
-"""What ``trellis secrets roles`` prints lets secrets_backend read these Secrets as these accounts, and nothing else.
+"""The output of ``trellis secrets roles`` lets secrets_backend read these Secrets as these accounts, and nothing else.
 
 Read with the token of its ServiceAccount, by impersonation headers, on a real API server.
 """

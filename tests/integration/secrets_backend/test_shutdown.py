@@ -1,4 +1,4 @@
-"""What a replica that is asked to stop does with what it took, while its API server is slow: it answers all of it."""
+"""A replica that is asked to stop, while its API server is slow, answers all requests that it received."""
 
 from __future__ import annotations
 

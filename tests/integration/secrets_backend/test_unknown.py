@@ -51,7 +51,7 @@ async def test_a_grant_that_cannot_be_listed_does_not_open_its_namespace(
 async def test_stale_objects_of_an_unreadable_kind_grant_access_only_for_a_short_time(
     secret_world: SecretsWorld, tmp_path: Path, kind: Resource
 ) -> None:
-    """Its conversion webhook fails, say: nobody learns that a namespace was closed meanwhile."""
+    """Its conversion webhook fails, for example: the service does not learn that a namespace was closed meanwhile."""
     world = secret_world
     world.ready_to_ask()
     timings = replace(QUICK, stale=1.0)

@@ -1,4 +1,4 @@
-"""What is another owner's, not known, or to go: on a real API server."""
+"""Objects of another owner, unknown objects and objects to delete: on a real API server."""
 
 from __future__ import annotations
 

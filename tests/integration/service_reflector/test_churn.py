@@ -45,7 +45,7 @@ class Pod:
 
 
 class Model:
-    """What there is, and when what is gone went. Its changes are made in Kubernetes and in the lattices, too."""
+    """The expected Services and the time of each deletion; its changes are made in Kubernetes and lattices, too."""
 
     def __init__(self, world: ReflectedWorld, wadms: dict[str, Wadm], nodes: list[str]) -> None:
         self.world = world
@@ -178,7 +178,7 @@ def endpoint(one: dict[str, Any]) -> Endpoint:
 
 
 async def watch_for_deleted_pods(model: Model, stale: dict[str, float]) -> None:
-    """Note for how long a pod that was gone was named by a slice."""
+    """Record for how long a slice named a deleted pod."""
     while True:
         deleted = dict(model.deleted)
         started = time.monotonic()  # what is named now was named then, too

@@ -136,7 +136,7 @@ async def test_the_second_service_of_two_lattices_gets_its_marks_back_in_place(w
 async def test_labels_of_an_endpoint_slice_that_are_edited_are_put_back(
     world: ReflectedWorld, edit: dict[str, str | None]
 ) -> None:
-    """Without the first kube-proxy finds no endpoint; without the second nobody would see the slice change."""
+    """Without the first kube-proxy finds no endpoint; without the second no watch would show the slice change."""
     world.group("group", "sliced-lattice")
     first = world.pod("group", "host-1")
     async with world.wadm("sliced-lattice") as wadm, world.reflector():

@@ -1,4 +1,4 @@
-"""What people see of Services: `trellis explain`, `trellis status`, metrics."""
+"""Output about Services: `trellis explain`, `trellis status`, metrics."""
 
 from __future__ import annotations
 

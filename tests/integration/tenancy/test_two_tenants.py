@@ -1,4 +1,4 @@
-"""Two tenants try every way they have to see or touch what is the other's: each is refused, and told what.
+"""Two tenants try every way they have to see or touch what is the other's: each is refused, with a reason.
 
 Theirs are: their account of Kubernetes, with every right in its namespace; their user of NATS; names that they choose;
 policies and tokens that they write; prefixes of control subjects.

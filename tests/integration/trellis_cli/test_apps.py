@@ -74,7 +74,7 @@ class World:
         assert status == http.HTTPStatus.CREATED, answer
 
     def apply(self, given: Manifest, manager: str = "kubectl", **metadata: Any) -> Manifest:
-        """Create an Application as somebody, with a status as application_manager writes it."""
+        """Create an Application as a user, with a status as application_manager writes it."""
         body = {**given, "metadata": {**given["metadata"], **metadata}}
         path = APPLICATIONS.path(self.namespace)
         status, made = self.api.call("POST", f"{path}?fieldManager={manager}", body)

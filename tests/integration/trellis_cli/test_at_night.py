@@ -1,4 +1,4 @@
-"""``trellis status`` and ``trellis explain`` where what they ask is away, refuses, or has not what is asked about.
+"""``trellis status`` and ``trellis explain`` with unavailable or refusing servers, and with missing objects.
 
 Each is one line or one table that names what is wrong and what to do, ends with the documented status, and has no
 traceback. Where some parts answer, those that do not hide none of them.
@@ -26,7 +26,7 @@ ROWS = ("rollout", "circuit_breakers", "hosts", "applications", "reflected_servi
 
 
 class Night:
-    """Who is called at night: with a kubeconfig that may be spoilt, and a bus that may be away."""
+    """A user on call: with a kubeconfig that may be invalid, and a bus that may be unavailable."""
 
     def __init__(self, info: ClusterInfo, folder: Path, namespace: str) -> None:
         self._kubeconfig = Path(info.kubeconfig).read_text(encoding="utf-8")

@@ -1,4 +1,6 @@
-"""`trellis dead-letters` and `trellis events replay`, run as a user runs them, on a bus full of letters and garbage."""
+"""`trellis dead-letters` and `trellis events replay`, run as a user runs them, on a bus full of dead letters and
+garbage.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,7 @@ async def dead(commands: Commands) -> int:
 
 
 async def two_poisons_and_an_event(commands: Commands) -> None:
-    """Letters 1 (in a trace) and 2 (too large to be kept whole), of cluster c1; and an event that is none."""
+    """Dead letters 1 (in a trace) and 2 (too large to be kept whole), of cluster c1; and an event that is none."""
     buses = Buses(commands.server.url, "c1")
     bus = await buses.consuming(Listener(), NodeOptedOut)
     client = await nats.connect(commands.server.url)

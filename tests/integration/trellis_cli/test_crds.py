@@ -23,7 +23,7 @@ Manifest = dict[str, Any]
 
 
 class Cluster(ApplicationsKind):
-    """The API server, on which nobody defines applications yet, and the command."""
+    """The API server, without a CRD of applications, and the command."""
 
     def __init__(self, api: Api, info: ClusterInfo) -> None:
         super().__init__(api)

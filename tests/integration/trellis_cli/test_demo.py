@@ -35,7 +35,7 @@ FAULTY = "node-0003"
 
 
 def until_printed(demo: subprocess.Popen[str], words: str) -> None:
-    """Read what a demo says until it says this; it fails, with what was said, if the demo ends before."""
+    """Read what a demo says until it says this; it fails, with the output, if the demo ends before."""
     assert demo.stderr is not None
     printed = ""
     for line in demo.stderr:

@@ -1,6 +1,6 @@
 """Situations that people meet, made for real: the first line of ``trellis explain`` names the cause of each.
 
-So does the row of ``trellis status`` that counts it. What each line is to be stands in ``support/nodes/situations.py``.
+So does the row of ``trellis status`` that counts it. The expected lines are in ``support/nodes/situations.py``.
 """
 
 from __future__ import annotations

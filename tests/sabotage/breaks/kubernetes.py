@@ -1,4 +1,4 @@
-"""Breaks of what every service does with Kubernetes: writes, informers, refused calls, what people are told."""
+"""Breaks of what every service does with Kubernetes: writes, informers, refused calls, messages to users."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Breaks of secrets_backend: who is given a Secret, and what is told of it."""
+"""Breaks of secrets_backend: the receivers of a Secret, and published data about it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the Job of the chart makes of its command: the Secret of the bus, its certificates, and credentials of users.
+"""Run the command of the chart's Job: the Secret of the bus, its certificates, and credentials of users.
 
 In: the rendered Job. Out: the contents of both Secrets, as the command writes them; files with the seeds of users.
 Called by tests that run the chart's servers without a cluster.

@@ -154,7 +154,7 @@ class ChartCluster:
 
 
 def volume(node: str) -> Manifest:
-    """Return a volume on a node's disk: nobody makes any here when they are claimed."""
+    """Return a volume on a node's disk: no controller creates any here when they are claimed."""
     place = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}
     spec = {
         "capacity": {"storage": "3Gi"},
@@ -166,7 +166,7 @@ def volume(node: str) -> Manifest:
 
 
 def rolled_out(workload: Manifest) -> bool:
-    """Whether all pods of a Deployment or StatefulSet are of its last template and ready, and no other is left."""
+    """Return whether the pods of a Deployment or StatefulSet have its last template and are ready, without others."""
     wanted, status = workload["spec"]["replicas"], workload.get("status", {})
     counts = [status.get(count, 0) for count in ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")]
     return bool(status.get("observedGeneration") == workload["metadata"]["generation"] and set(counts) == {wanted})

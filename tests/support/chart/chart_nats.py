@@ -72,7 +72,7 @@ class PodServer:
         mount(self.certificates, certificates)
 
     async def shown(self, context: ssl.SSLContext | None = None, name: str | None = None) -> bytes:
-        """Return the certificate that it shows to whoever connects now; raises if a context and a name refuse it."""
+        """Return the certificate that it shows to a new connection; raises if a context and a name refuse it."""
         if context is None:
             context = ssl.create_default_context()
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE

@@ -1,4 +1,4 @@
-"""What runs in a cluster, as somebody beside it reaches it: `kubectl port-forward`, and `trellis` through it.
+"""Reach a Service of a cluster from outside: `kubectl port-forward`, and `trellis` through it.
 
 In: a Service and a port of it. Out: a port of this machine while a block runs, and what commands print. Called by tests
 of installations. Invariant: nothing of Trellis' own settings comes from the test's shell.
@@ -41,7 +41,7 @@ def forwarded(cluster: ClusterInfo, service: str, port: int) -> Iterator[int]:
 
 @dataclass(frozen=True)
 class Outside:
-    """The command line of somebody who has the kubeconfig, and what the chart's notes say of the bus."""
+    """The command line of a user with the kubeconfig, and the bus settings of the chart's notes."""
 
     cluster: ClusterInfo
 

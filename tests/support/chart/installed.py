@@ -33,7 +33,7 @@ SEEDS = "/etc/trellis/nats"
 
 
 class Installation:
-    """What Helm has applied."""
+    """The objects that Helm has applied."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -102,7 +102,7 @@ class Running:
 
 @dataclass
 class Where:
-    """Where processes find what the chart names otherwise. ``bus``: host and port of the server."""
+    """The addresses of servers that the chart names otherwise. ``bus``: host and port of the server."""
 
     cluster: ClusterInfo
     api: Api

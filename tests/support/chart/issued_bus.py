@@ -69,7 +69,7 @@ class IssuedBus:
         assert status == http.HTTPStatus.CREATED, answer
 
     def notes(self) -> str:
-        """Return what Helm told after the installation."""
+        """Return the output of Helm after the installation."""
         return self._helm("get", "notes", self.release)
 
     def certificate(self, name: str = CERTIFICATE) -> Manifest:

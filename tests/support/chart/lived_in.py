@@ -103,7 +103,7 @@ class Life:
     def all_well(self) -> Iterator[None]:
         """Fail if an object of any kind says meanwhile, be it for a moment, that it is not well.
 
-        Of controllers it may be unknown: whoever runs them has one replica.
+        Of controllers it may be unknown: each release has one replica.
         """
         with ExitStack() as stack:
             for kind in WATCHED:

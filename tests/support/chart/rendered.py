@@ -1,6 +1,6 @@
 """The Helm chart as it is rendered, and as Helm installs it.
 
-In: values. Out: manifests, or ``ChartRefusedError`` with what Helm said. Called by tests. Helm is that of the dev
+In: values. Out: manifests, or ``ChartRefusedError`` with Helm's message. Called by tests. Helm is that of the dev
 dependencies (Linux on x86_64), or one on the PATH; without any these tests are skipped.
 """
 
@@ -34,7 +34,7 @@ SECONDS = 400
 
 
 class ChartRefusedError(Exception):
-    """Helm did not do it; the text is what it said."""
+    """Helm did not do it; the text is its message."""
 
 
 def helm(*arguments: str, values: Mapping[str, Any] | None = None, kubeconfig: Path | None = None) -> str:

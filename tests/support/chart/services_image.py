@@ -24,6 +24,6 @@ def services_image(how: How) -> Path:
     """Return the archive of :data:`SERVICES`, built once for each state of its sources.
 
     Raises:
-        ToolError: if the build fails, with what it said last.
+        ToolError: if the build fails, with the end of its output.
     """
     return own_images.own_image(own_images.SERVICES, _ROOT, how)

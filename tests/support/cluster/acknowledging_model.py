@@ -1,6 +1,6 @@
 """Acknowledged means done, as a small state machine around the real queue of keys.
 
-One object, whose wish grows with each message; replicas that read it, write it over the version they read, and
+One object, whose target grows with each message; replicas that read it, write it over the version they read, and
 acknowledge; a server that delivers again what was not acknowledged. The queue is
 ``trellis.bus.consume.queue.KeyedQueue``: a state is reached by playing its history on a new one. ``test_acknowledging``
 says what must hold, and breaks each rule.
@@ -26,7 +26,7 @@ _TURNS = 5
 
 @dataclass(frozen=True)
 class Limits:
-    """How often each thing may happen."""
+    """The maximum number of each step."""
 
     messages: int = 2
     again: int = 1
@@ -37,7 +37,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Reached:
-    """A state: what can be told apart of it. How it was reached, and what can happen next, follow from that."""
+    """A state: its distinguishable parts. How it was reached, and what can happen next, follow from that."""
 
     seen: tuple[object, ...]
     path: tuple[str, ...] = field(compare=False)
@@ -190,7 +190,7 @@ class World:
         self.losing = False
 
     async def killed(self, on_its_way: bool) -> None:
-        """What a replica has in memory is gone, what it sent may arrive, and another begins."""
+        """A replica is killed: its memory is lost, its sent writes may arrive, and another replica starts."""
         self.less("kills")
         self.late = next((run for run in self.runs if not run.wrote), None) if on_its_way else None
         self.runs = []
@@ -227,7 +227,7 @@ class World:
 
 @dataclass(frozen=True)
 class Model:
-    """What is explored: which queue, how often what happens, and whether a write is compared with what was read."""
+    """The explored system: its queue, the limits of each step, and whether a write names the version that was read."""
 
     queue: Callable[..., KeyedQueue[str]] = KeyedQueue
     limits: Limits = Limits()

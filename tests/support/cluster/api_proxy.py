@@ -34,7 +34,7 @@ _STATUS = {429: "TooManyRequests", 500: "InternalError", 401: "Unauthorized", 41
 
 
 class Trouble(StrEnum):
-    """What a server in trouble does with what it is asked."""
+    """The behaviour of a faulty server."""
 
     BUSY = "429"
     BROKEN = "500"

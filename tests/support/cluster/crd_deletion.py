@@ -43,14 +43,14 @@ def terminating(api: Api, kind: Resource) -> bool:
 
 
 async def define_again(api: Api, kind: Resource) -> None:
-    """Create the CRD once the former one is gone, and wait until the kind is served."""
+    """Create the CRD once the former one is deleted, and wait until the kind is served."""
     await eventually(lambda: _define(api, kind) == http.HTTPStatus.CREATED, "the CRD", seconds=PATIENCE)
     await eventually(lambda: served(api, kind), "the kind is served", seconds=PATIENCE)
 
 
 @contextlib.contextmanager
 def restored(api: Api, kind: Resource, namespace: str) -> Iterator[None]:
-    """Have a CRD to delete; whatever happens, it is there for the next test."""
+    """Have a CRD to delete; in any case, it exists for the next test."""
     leave(api, kind, namespace)
     try:
         yield

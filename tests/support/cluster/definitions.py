@@ -43,7 +43,7 @@ def ensure_served(api: Api, *resources: Resource) -> None:
 
 
 def foreign_applications(**names: Any) -> Manifest:
-    """A definition of ``applications.core.oam.dev`` by nobody known; ``names`` go into ``spec.names``."""
+    """A definition of ``applications.core.oam.dev`` of an unknown owner; ``names`` go into ``spec.names``."""
     version = {
         "name": "v1beta1",
         "served": True,
@@ -64,7 +64,7 @@ def foreign_applications(**names: Any) -> Manifest:
 
 
 def kubevela_applications() -> Manifest:
-    """What tells KubeVela's: its short names, and a workflow in ``spec``."""
+    """Return the CRD of KubeVela with its distinctive parts: its short names, and a workflow in ``spec``."""
     made = copy.deepcopy(foreign_applications(shortNames=["app", "velaapp"], categories=["oam"]))
     made["metadata"] |= {"labels": {}, "annotations": {"controller-gen.kubebuilder.io/version": "v0.16.5"}}
     properties = {"spec": {"type": "object", "properties": {"workflow": {"type": "object"}}}}

@@ -53,10 +53,10 @@ def late_writes(records: Iterable[Record], lease: Lease) -> list[str]:
     """Return each accepted write of a former leader to an object its successor had written already.
 
     A term begins with the first accepted write of the lease by another than the holder. Only holder and candidates
-    write the lease, so the log says by itself who led when. A write of somebody who never led is a violation too;
-    namespaces are made before anyone leads, by whoever comes first. Whose lease another user deleted or took away is
-    not told: what they write until they ask for it again is no violation. That two lead for so long nobody can help;
-    what each of them reads before it writes keeps their writes apart.
+    write the lease, so the log says by itself who led when. A write of a process that never led is a violation too;
+    namespaces are created before the first term, by any process. A leader does not learn that another user deleted or
+    took its lease: its writes until its next renewal are no violation. Two leaders are possible for that time; the
+    versions that each reads before it writes keep their writes apart.
     """
     term, holder, unaware = 0, "", ""
     term_of: dict[str, int] = {}
@@ -107,14 +107,14 @@ class Run:
 
 @dataclass(frozen=True)
 class Fate:
-    """What was done to a replica: when it was surely dead, and between when it surely did nothing but stand still."""
+    """The faults of a replica: the time of its death, and the times between which it certainly stood still."""
 
     killed: float | None = None
     stopped: tuple[float, float] | None = None
 
 
 def runs_of(lines: Iterable[Mapping[str, Any]]) -> list[Run]:
-    """Return the runs of keys that a journal tells of."""
+    """Return the runs of keys in a journal."""
     runs: list[Run] = []
     under_way: dict[tuple[str, str], Run] = {}
     for line in lines:
@@ -133,9 +133,9 @@ def runs_of(lines: Iterable[Mapping[str, Any]]) -> list[Run]:
 def overlaps(runs: Sequence[Run], fates: Mapping[str, Fate]) -> list[str]:
     """Return each moment in which a key was in work by two replicas.
 
-    The run of a replica that was killed ends with it. A run in which a replica was stopped is in work until the stop:
-    a stopped process does nothing. What is left of it when the process goes on must be without effect: an accepted
-    write that it asked for then is a violation by itself (of one that was under way, the API server's log tells when it
+    The run of a replica that was killed ends with it. A run in which a replica was stopped is in work until the stop: a
+    stopped process does nothing. Its remaining work when the process goes on must be without effect: an accepted write
+    that it asked for then is a violation by itself (of one that was under way, the API server's log tells when it
     arrived), and where nothing was written there is nothing to overlap with.
     """
     found: list[str] = []

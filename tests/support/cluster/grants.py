@@ -1,4 +1,4 @@
-"""What manifests under ``deploy/rbac`` give to a service, and what the API server saw it use.
+"""The permissions of a service by the manifests under ``deploy/rbac``, and the ones that the API server saw it use.
 
 Called by tests that run a service with exactly these rights. A right is (verb, resource, namespace); the resource has
 its group and subresource (``pods/log``, ``deployments.apps``), the namespace is "" for a right in all of them.
@@ -104,7 +104,7 @@ def _named(resource: str, group: str) -> str:
 
 
 def until_given(api: Api, user: str, role: Manifest) -> None:
-    """Wait until the API server has heard of a Role: its authorizer has its own copy, by a watch."""
+    """Wait until the API server knows a Role: its authorizer has its own copy, by a watch."""
     if not role.get("rules"):
         return
     rule = role["rules"][0]

@@ -1,4 +1,4 @@
-"""What the Kubernetes client does, written once and run against FakeKube and a real kube-apiserver.
+"""The behaviour of the Kubernetes client, written once and run against FakeKube and a real kube-apiserver.
 
 A subclass provides the fixtures ``kube`` (a connection), ``namespace`` (one of its own, made already) and
 ``forget_history`` (makes version 1 too old to watch from).

@@ -1,4 +1,4 @@
-"""Where the API server has which kind: part of the suite in kube_behaviour."""
+"""Discovery of the kinds of an API server: part of the suite in kube_behaviour."""
 
 from __future__ import annotations
 

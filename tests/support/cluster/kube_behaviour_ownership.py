@@ -1,4 +1,4 @@
-"""Who owns a field, and what goes with its owner: field managers, garbage collection. Part of kube_behaviour."""
+"""Ownership of fields and objects: field managers, garbage collection. Part of kube_behaviour."""
 
 from __future__ import annotations
 

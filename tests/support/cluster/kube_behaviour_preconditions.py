@@ -1,4 +1,4 @@
-"""What the API server refuses, and in which words: preconditions, deletions, bodies. Part of kube_behaviour."""
+"""Refusals of the API server and their messages: preconditions, deletions, bodies. Part of kube_behaviour."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CONTROLLERS = 60.0
 
 
 def read(manifest: Manifest) -> dict[str, str]:
-    """What a write names of the object it was decided on."""
+    """Return the part of an object that a write names as its precondition."""
     return {name: manifest["metadata"][name] for name in ("uid", "resourceVersion")}
 
 
@@ -94,7 +94,7 @@ class PreconditionBehaviour:
             await kube.get(CONFIGMAPS, "a", namespace)
 
     async def test_an_apply_that_names_the_version_alone_does_make_a_ghost(self, kube: Kube, namespace: str) -> None:
-        """Why the uid has to be there as well: of an object that is gone the server compares nothing else."""
+        """The uid is needed as well: for a deleted object the server compares nothing else."""
         seen = await kube.create(CONFIGMAPS, configmap(namespace, "a", x="1"))
         await kube.delete(CONFIGMAPS, "a", namespace, uid=seen["metadata"]["uid"])
         ghost = configmap(namespace, "a", x="2")
@@ -205,7 +205,7 @@ class RefusalBehaviour:
 
 
 async def is_deleted(kube: Kube, namespace: str, name: str) -> bool:
-    """Say whether an object is gone; what is in deletion is not."""
+    """Return whether an object is deleted; what is in deletion is not."""
     await asyncio.sleep(0)
     return not (await kube.list(CONFIGMAPS, namespace, field_selector=f"metadata.name={name}")).items
 

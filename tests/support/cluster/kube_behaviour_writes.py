@@ -1,4 +1,4 @@
-"""What the Kubernetes client does with objects and patches: part of the suite in kube_behaviour."""
+"""Objects and patches of the Kubernetes client: part of the suite in kube_behaviour."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests of the Kubernetes client are made of: small objects, a watched namespace, waiting for conditions."""
+"""Parts of tests of the Kubernetes client: small objects, a watched namespace, waiting for conditions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def labelled(manifest: Manifest, **labels: str) -> Manifest:
 
 
 def reference(manifest: Manifest) -> Manifest:
-    """What an apply needs to change this very object."""
+    """Return the fields by which an apply changes this very object."""
     metadata = manifest["metadata"]
     names = ("name", "namespace", "uid")
     return {

@@ -43,7 +43,7 @@ TIMINGS = ServiceTimings(bus_head_start=0.5, kube=KubeTimings(call=5.0, leader=L
 
 @dataclass(frozen=True)
 class Part:
-    """What a replica is told. ``fenced``: whether its writes name what was read, as every service's must."""
+    """The configuration of a replica. ``fenced``: whether its writes name what was read, as every service's must."""
 
     name: str
     kubeconfig: str
@@ -71,12 +71,12 @@ def view(manifest: Manifest) -> Kept:
 
 
 def now() -> float:
-    """Return the seconds since the machine started: one clock for all its processes, which nobody steps or stops."""
+    """Return the seconds since the machine started: one clock for all its processes, which no test steps or stops."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Journal:
-    """Appends lines that survive the writer, whatever ends it."""
+    """Appends lines that survive any end of the writer."""
 
     def __init__(self, part: Part) -> None:
         self._replica = part.name

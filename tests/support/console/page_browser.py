@@ -1,7 +1,7 @@
 """The console's page in a real browser: Debian's Chromium, driven by playwright, in front of a real API server.
 
-In: a console that runs. Out: windows in which somebody is logged in. Invariant: whatever the browser complains about
-(the page's policy that is broken, an error that nobody caught) fails the test, as does what axe finds.
+In: a console that runs. Out: windows in which a user is logged in. Invariant: whatever the browser complains about (the
+page's policy that is broken, an uncaught error) fails the test, as does what axe finds.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Chrome:
     async def window(
         self, url: str, token: str = "", *, size: dict[str, int] = DESKTOP, scheme: str = "light", **options: Any
     ) -> AsyncIterator[Window]:
-        """Open a window; with a token somebody is logged in, and the map is opened."""
+        """Open a window; with a token a user is logged in, and the map is opened."""
         context = await self.browser.new_context(
             base_url=url,
             viewport=size,  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Somebody at the console's page: a world, a bus, a Jaeger, and who may see all of it.
+"""A user at the console's page: a world, a bus, a Jaeger, and who may see all of it.
 
 In: the suite's servers. Out: a console that shows them, and a token. Called by the tests of the page.
 """

@@ -41,7 +41,7 @@ _DISCOVERY = re.compile(r"/apis/[a-z.]+")
 
 @dataclass(frozen=True)
 class Rule:
-    """Who (a user or a group) may do what; "*" is anything, of namespaces the whole cluster, too."""
+    """The permissions of a user or a group; "*" is anything, of namespaces the whole cluster, too."""
 
     who: str
     verbs: frozenset[str] = frozenset({"get", "list", "watch"})
@@ -58,7 +58,7 @@ def may(
 
 @dataclass
 class People:
-    """Answers for the API server whatever depends on who asks; everything else the fake answers."""
+    """Answers requests for the API server by the user; everything else the fake answers."""
 
     tokens: dict[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
     rules: list[Rule] = field(default_factory=list)
@@ -147,7 +147,7 @@ class World:
 
     @asynccontextmanager
     async def logged_in(self, token: str) -> AsyncIterator[aiohttp.ClientSession]:
-        """A browser of whoever has the token."""
+        """A browser of the owner of the token."""
         async with self.page() as page:
             async with page.post("/api/session", json={"token": token}, headers={"Origin": self.url}) as answer:
                 assert answer.status == 204, await answer.text()
@@ -228,7 +228,7 @@ async def messages(response: aiohttp.ClientResponse) -> AsyncIterator[Message]:
 
 
 class Page:
-    """What a page knows, kept as docs/console/api.md says."""
+    """The entities of a page, kept as docs/console/api.md says."""
 
     def __init__(self) -> None:
         self.entities: dict[str, Any] = {}

@@ -53,7 +53,7 @@ class Crowd:
         return self._allow({"kind": "ServiceAccount", "name": name, "namespace": self.namespace}, rules, namespace)
 
     def allow_user(self, user: str, rules: list[dict[str, Any]]) -> None:
-        """Give somebody permissions everywhere whom a proxy names."""
+        """Give permissions everywhere to a user whom a proxy names."""
         self._allow({"kind": "User", "apiGroup": _GROUP, "name": user}, rules)
 
     def _allow(self, subject: dict[str, str], rules: list[dict[str, Any]], namespace: str = "") -> Callable[[], None]:

@@ -2,7 +2,7 @@
 
 In: an empty folder. Out: an engine in a network and a mount namespace of its own, without access to other networks, and
 commands that run there. Called by tests of docker-compose.yml. Needs root. Invariant: everything of the engine is below
-the folder and in its control groups, and is gone when the context ends.
+the folder and in its control groups, and is deleted when the context ends.
 """
 
 from __future__ import annotations

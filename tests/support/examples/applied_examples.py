@@ -1,7 +1,7 @@
 """deploy/examples applied as they stand by the real kubectl, in the namespaces that they name.
 
-Called by the tests of examples. Invariant: when a block is over these namespaces are gone, though nobody is there any
-more to let go of what is in them; other tests of the cluster may need the same names.
+Called by the tests of examples. Invariant: when a block is over these namespaces are deleted, although no controller
+removes finalizers in them any more; other tests of the cluster may need the same names.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Kubectl:
         self("apply", *options, "-k", str(EXAMPLES / folder))
 
     def delete(self, folder: str) -> None:
-        """Take an example away as its page says, and return when it is gone."""
+        """Delete an example as its page says, and return when it is deleted."""
         self("delete", "-k", str(EXAMPLES / folder), f"--timeout={_COMMAND_SECONDS}s")
 
     def wait(self, condition: str, what: str, namespace: str) -> None:
@@ -87,7 +87,7 @@ def free(api: Api, *namespaces: str) -> Iterator[None]:
 
 
 def _remove_finalizer(api: Api, namespace: str) -> None:
-    """Do what nobody is there any more to do: take finalizers, and end pods whose node is gone."""
+    """Do the work of stopped controllers: remove finalizers, and end pods whose node is deleted."""
     for kind in FINALIZER_REMOVED:
         for item in api.call("GET", kind.path(namespace))[1].get("items") or ():
             api.call("PATCH", kind.path(namespace, item["metadata"]["name"]), {"metadata": {"finalizers": None}})
@@ -96,7 +96,7 @@ def _remove_finalizer(api: Api, namespace: str) -> None:
 
 
 def _await_deleted(api: Api, *namespaces: str) -> None:
-    """Wait until nobody has these namespaces."""
+    """Wait until these namespaces do not exist."""
     deadline = time.monotonic() + PATIENCE
     for name in namespaces:
         while api.call("GET", f"/api/v1/namespaces/{name}")[0] != http.HTTPStatus.NOT_FOUND:

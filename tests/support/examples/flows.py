@@ -1,4 +1,4 @@
-"""The five flows as traces: what each is made of, for the tests that look at them in Jaeger and for docs/tracing.md.
+"""The five flows as traces, for the tests that find them in Jaeger and for docs/tracing.md.
 
 ``<node>``, ``<group>`` and the like stand for the names of objects. What came by a watch or a plan is in the same trace
 if the service remembers what it is part of.

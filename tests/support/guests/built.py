@@ -44,7 +44,7 @@ Build = Callable[[Path, Path, Path], None]
 
 @dataclass(frozen=True)
 class Language:
-    """How one language's guests are built, and what of."""
+    """The build of one language's guests: command and sources."""
 
     build: Build
     missing: Callable[[], str | None]

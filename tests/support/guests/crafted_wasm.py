@@ -1,4 +1,4 @@
-"""Modules that no tool builds: made to cost whoever reads or compiles them."""
+"""Modules that no tool builds: made to be expensive to read or compile."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ Place = tuple[str, str, str, str]
 
 
 class RefusedError(Exception):
-    """What the server answers instead."""
+    """A refusal of the server."""
 
     def __init__(self, code: int, reason: str, message: str) -> None:
         super().__init__(message)

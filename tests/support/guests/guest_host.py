@@ -29,7 +29,7 @@ class Api(Protocol):
 
 @dataclass
 class GuestHost:
-    """One instance of a module. ``logged``: what it has said; ``wakes``: how often it was brought back from disk."""
+    """One instance of a module. ``logged``: its output; ``wakes``: how often it was brought back from disk."""
 
     module: Module
     api: Api
@@ -83,7 +83,7 @@ class GuestHost:
 
 @dataclass
 class GuestCalls:
-    """What the guest asks for, as bytes and lines."""
+    """The requests of the guest, as bytes and lines."""
 
     host: GuestHost
 

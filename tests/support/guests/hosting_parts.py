@@ -1,4 +1,4 @@
-"""What a host of controllers meets in a test: watches, sources and fetches, as the test sets them."""
+"""Parts of a host of controllers for tests: watches, sources and fetches, as the test sets them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trellis.registries.domain.errors import SourceError, SourceReason
 
 
 class SomeWatches:
-    """One cache for all controllers: what is in ``items`` concerns whoever wants anything of its namespace."""
+    """One cache for all controllers: objects in ``items`` concern every subscriber of their namespace."""
 
     def __init__(self) -> None:
         self.items: dict[ObjectKey, bytes] = {}
@@ -86,7 +86,7 @@ class SomeWatches:
 class SomeSources:
     """ConfigMaps of modules. ``held``: those that do not come before ``let``; ``denied``: users who get none.
 
-    ``confirms``: a source tells whether it would give a module without giving it.
+    ``confirms``: a source reports whether it would return a module without returning it.
     """
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
 """A host of controllers whose guests, watches and sources are a test's own, on a real directory.
 
-In: programs by their bytes, objects, specs. Out: what guests were told. Called by the tests of hosting.
+In: programs by their bytes, objects, specs. Out: requests to guests. Called by the tests of hosting.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def names_in(requests: Iterable[dict[str, Any]]) -> list[str]:
 
 
 class Recorder:
-    """A guest that remembers what it was told, in memory and out of it."""
+    """A guest that records its requests, in memory and out of it."""
 
     def __init__(self) -> None:
         self.requests: list[dict[str, Any]] = []

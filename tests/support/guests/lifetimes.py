@@ -1,4 +1,4 @@
-"""The guest of one controller with a real runtime, a real directory and a disk that can be told to take nothing.
+"""The guest of one controller with a real runtime, a real directory and a disk that can refuse writes.
 
 In: modules as bytes. Out: `GuestLifecycle` as ``hosting`` uses it, without the service around it. ``Disk`` lets writes
 through, or refuses them from the n-th on: of snapshots, of SQLite, of files that are written whole.
@@ -72,7 +72,9 @@ LOOPING = {
 
 @dataclass
 class Disk:
-    """What the disk takes. ``left``: writes before it is full, None: all; ``spared``: those of SQLite alone count."""
+    """The writes that the disk accepts. ``left``: writes before it is full, None: all; ``spared``: those of SQLite
+    alone count.
+    """
 
     left: int | None = None
     refused: int = 0
@@ -164,7 +166,7 @@ class Host:
         return Prepared(module.sha256, init, config, Limits(**limits))
 
     def call(self, *names: str, version: int = 1) -> Served:
-        """Call for objects; those whose name begins with "-" are gone."""
+        """Call for objects; those whose name begins with "-" are deleted."""
         return self.life.serve([delivery(name, version) for name in names])
 
     def done(self, name: str) -> bool:

@@ -1,8 +1,8 @@
 """A controller that behaves, beside some that do not: how long it takes until it has served a change.
 
-In: a kind of bad behaviour. Out: seconds from a change to the object that the neighbour makes of it. Called by the
-test of isolation and by ``bench/controllers/neighbours.py``. The bad ones are provoked all the while: whoever may
-change a controller can have it tried again at once, as often as they like.
+In: a kind of bad behaviour. Out: seconds from a change to the object that the neighbour makes of it. Called by the test
+of isolation and by ``bench/controllers/neighbours.py``. The bad ones are provoked all the while: a user who may change
+a controller can have it retried at once, as often as they like.
 """
 
 from __future__ import annotations

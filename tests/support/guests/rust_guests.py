@@ -47,7 +47,7 @@ def missing() -> str | None:
 
 
 def compiler() -> str:
-    """Return what tells one compiler from another."""
+    """Return the version of the compiler."""
     return _version("rustc") if _has_target() else _VERSION
 
 
@@ -63,7 +63,7 @@ def build(sdk: Path, target: Path, log: Path, names: Iterable[str]) -> None:
 
 
 def build_user(files: Mapping[str, str], sdk: Path, target: Path, log: Path) -> Path:
-    """Build somebody's project, whose Cargo.toml names the SDK by the path ``../sdk``; return its one module."""
+    """Build a user's project, whose Cargo.toml names the SDK by the path ``../sdk``; return its one module."""
     with _copied(sdk, target) as work:
         write_lock(work / "sdk", LoggedBuild(work / "sdk", log, _NEVER, dict(os.environ), _HINT))
         for name, text in files.items():

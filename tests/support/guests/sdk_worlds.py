@@ -1,4 +1,4 @@
-"""Where an example controller runs in a test: a module, what it was told, and a Kubernetes of dicts."""
+"""The environment of an example controller in a test: a module, its requests, and a Kubernetes of dicts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Boot = Callable[[FakeApi], GuestHost]
 
 @dataclass
 class Clock:
-    """What time it is for guests, in nanoseconds since 1970."""
+    """The time for guests, in nanoseconds since 1970."""
 
     now: int = 1_800_000_000 * NANOSECONDS
 
@@ -43,7 +43,7 @@ class World:
         assert started == {}, started
 
     def changed(self, obj: Json) -> Json:
-        """Somebody writes an object; return what the controller answers to it."""
+        """A user writes an object; return what the controller answers to it."""
         stored = self.api.put(obj)
         return self.host.reconcile(key_of(stored), stored)
 

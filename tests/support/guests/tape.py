@@ -1,4 +1,5 @@
-"""A guest that does what its request says: stores, grows, sets globals. What it is told is bytes, not JSON.
+"""A guest that carries out the commands of its request: it stores, grows, sets globals. Its requests are bytes, not
+JSON.
 
 A request is a row of commands of 12 bytes: what, and two numbers.
 """
@@ -82,6 +83,6 @@ def state(instance: Instance) -> bytes:
 
 
 def clock(instance: Instance) -> int:
-    """Return what the guest's monotonic clock tells it."""
+    """Return the time of the guest's monotonic clock."""
     do(instance, (CLOCK, 0, 0))
     return int.from_bytes(instance.guest.memory.read(CLOCK_AT, 8), "little")

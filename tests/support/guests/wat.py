@@ -11,7 +11,7 @@ ANSWERS_NOTHING = "i64.const 0"
 
 @dataclass
 class RecordingHost:
-    """Answers every request alike, and keeps what it was asked and told."""
+    """Answers every request alike, and records the requests."""
 
     answer: bytes = b'{"object": null}'
     requests: list[bytes] = field(default_factory=list)

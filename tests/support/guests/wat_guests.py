@@ -70,7 +70,7 @@ _SAYS = """(module
 
 
 def logging_guest(requested: dict[str, Any], answer: dict[str, Any]) -> bytes:
-    """Return a module that logs what it is told, asks for one thing, and answers always the same."""
+    """Return a module that logs its requests, makes one call, and answers always the same."""
     texts = {"asked": json.dumps(requested), "answer": json.dumps(answer)}
     escaped = {name: text.replace('"', '\\"') for name, text in texts.items()}
     result = 4096 << 32 | len(texts["answer"])
@@ -118,7 +118,7 @@ def beats(namespace: str, name: str, *, before: int = 0, pages: int = 2, pause: 
 
 
 def with_version(version: int) -> bytes:
-    """Return a module that only tells when it runs which version of the ABI it is made for, as those of Go do."""
+    """Return a module that reports its version of the ABI only when it runs, as those of Go do."""
     function = (
         f'(func (export "abi_version") (result i32) (i32.add (i32.const {version}) (i32.load8_u (i32.const 0)))))'
     )

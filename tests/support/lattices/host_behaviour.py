@@ -1,4 +1,4 @@
-"""What a wasmCloud host does in its lattice, written once and run against the stub and the real host.
+"""The behaviour of a wasmCloud host in its lattice, written once and run against the stub and the real host.
 
 A subclass provides the fixtures ``url`` (of a nats-server), ``lattice`` (a name of the test's own) and ``new_host``
 (starts a host in that lattice, with labels and seconds between heartbeats).
@@ -37,7 +37,7 @@ INVENTORY_KEYS = {
 
 @dataclass(frozen=True)
 class Running:
-    """A host that runs: its id; ``terminate`` is SIGTERM, ``kill`` SIGKILL, ``ended`` returns when it is gone."""
+    """A host that runs: its id; ``terminate`` is SIGTERM, ``kill`` SIGKILL, ``ended`` returns when it has ended."""
 
     id: str
     terminate: Callable[[], Awaitable[None]]

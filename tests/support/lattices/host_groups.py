@@ -51,7 +51,7 @@ def recorded_spec(case: str) -> HostGroupSpec:
 
 
 def desired(revision: int, inputs: Inputs | None = None, **spec: Any) -> HostGroupSpec:
-    """Return the wish of a group called ``group`` in the namespace ``g``."""
+    """Return the spec of a group called ``group`` in the namespace ``g``."""
     group = Group("group", "g", "uid-1", WasmCloudHostConfigSpec.model_validate(MINIMAL | spec))
     return HostGroupSpec(group, inputs or Inputs(), revision)
 

@@ -44,7 +44,7 @@ def host_images(how: How) -> list[Path]:
     """Return the archives of the host's two versions, built once for each state of their sources.
 
     Raises:
-        ToolError: if a build fails, with what it said last.
+        ToolError: if a build fails, with the end of its output.
     """
     return [_stub_image(version, how) for version in (OLD_VERSION, NEW_VERSION)]
 

@@ -1,4 +1,4 @@
-"""What a real lattice said (wasmCloud host 1.9.2, wadm 0.21.1), as recorded in tests/data/lattice."""
+"""Recorded messages of a real lattice (wasmCloud host 1.9.2, wadm 0.21.1), in tests/data/lattice."""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ def everything() -> list[dict[str, Any]]:
 
 
 def replies(subject: str) -> list[Any]:
-    """What wadm replied to each request on a subject, in order."""
+    """Return the replies of wadm to each request on a subject, in order."""
     lines = (_DATA / "wadm-replies.jsonl").read_text().splitlines()
     return [exchange["reply"] for exchange in map(json.loads, lines) if exchange["subject"] == subject]

@@ -1,4 +1,4 @@
-"""A lattice on a NATS of the test's: hosts that answer and beat when told to, and a wadm with a list.
+"""A lattice on a NATS of the test's: hosts that answer and send heartbeats on demand, and a wadm with a list.
 
 It says what was recorded of real ones, under ids and names of the test's.
 """
@@ -56,7 +56,7 @@ class LatticeSpeaker:
         await self.publish_event("host_stopped", {"labels": {}}, host_id)
 
     async def start(self, host_id: str) -> None:
-        """Let a host that was added say that it starts: less than a heartbeat tells."""
+        """Let a host that was added say that it starts: with less content than a heartbeat."""
         host = self.hosts[host_id]
         described = {name: host[name] for name in ("friendly_name", "labels", "version")}
         await self.publish_event("host_started", described | {"uptime_seconds": 0}, host_id)

@@ -43,7 +43,7 @@ class HostProcess:
 
     @property
     def runs(self) -> bool:
-        """Whether its process is there."""
+        """Return whether the process runs."""
         return alive(self.process)
 
     def terminate(self) -> None:
@@ -136,7 +136,7 @@ class RealLattice:
 
 
 class Wadm:
-    """What one says to wadm about the applications of a lattice; every answer as it came."""
+    """A client of wadm for the applications of a lattice; every answer is returned unchanged."""
 
     def __init__(self, client: Client, lattice: str) -> None:
         self._client = client

@@ -16,7 +16,7 @@ LATTICE = "default"
 
 
 class SilentConnection:
-    """A link on which nobody answers: what is known comes from messages alone."""
+    """A lattice connection without responders: what is known comes from messages alone."""
 
     def __init__(self) -> None:
         self.since: float | None = None
@@ -30,11 +30,11 @@ class SilentConnection:
         await asyncio.Event().wait()
 
     async def listen(self, subject: str, handler: MessageHandler) -> None:
-        """Hear a subject."""
+        """Subscribe to a subject."""
         self._listeners.append((subject, handler))
 
     async def ignore(self, subject: str, handler: MessageHandler) -> None:
-        """Hear it no more."""
+        """Unsubscribe."""
         self._listeners.remove((subject, handler))
 
     def deliver(self, subject: str, payload: bytes) -> int:

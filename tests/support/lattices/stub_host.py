@@ -48,7 +48,7 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True)
 class Options:
-    """What a host is told. ``heartbeat`` in seconds; ``labels`` without the three that every host has."""
+    """The options of a host. ``heartbeat`` in seconds; ``labels`` without the three that every host has."""
 
     lattice: str = "default"
     labels: Mapping[str, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What the API server and the CRDs of wasmCloud v2 refuse of an object: names, labels, fields, and two rules in CEL.
+"""Validation of objects of wasmCloud v2 as by the API server and the CRDs: names, labels, fields, and two rules in CEL.
 
 In: a manifest. Out: a line for each error, none for a good one. Called by tests of the conversion.
 """

@@ -1,7 +1,7 @@
 """An image with the real servers of a lattice, wadm and a wasmCloud host, from the programs built for local clusters.
 
-It stands for both published images: it runs wadm unless it is told another command, and the host as its pods start it,
-by the command ``wasmcloud`` and told by ``WASMCLOUD_`` variables. In it is a component, too, that answers HTTP.
+It stands for both published images: it runs wadm unless it is given another command, and the host as its pods start it,
+by the command ``wasmcloud`` and by ``WASMCLOUD_`` variables. In it is a component, too, that answers HTTP.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def wasmcloud_image(how: How) -> Path:
     """Return the archive of :data:`WASMCLOUD`, built once for each state of its sources.
 
     Raises:
-        ToolError: if a build fails, with what it said last.
+        ToolError: if a build fails, with the end of its output.
     """
     base, programs = python_image(how), lattice_servers.lattice_servers(how)
     component = _SOURCE.read_text(encoding="utf-8")

@@ -26,5 +26,5 @@ async def reconnecting(url: str, **options: Any) -> UserClient:
 
 
 async def left(client: UserClient) -> None:
-    """Close it, in whatever state its connection is."""
+    """Close it in any state of its connection."""
     await client.close_permanently(_GOODBYE_SECONDS)

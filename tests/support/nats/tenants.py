@@ -1,6 +1,6 @@
 """A NATS with accounts, as a wadm for several tenants (``wadm --multitenant``) is run: wadm's own, and one a tenant.
 
-Subjects are plain in a tenant's account, and have the tenant before them in wadm's. East hears what wadm says of
+Subjects are plain in a tenant's account, and have the tenant before them in wadm's. East receives wadm's events of
 applications, West does not, as in wadm's own example; who gives no credentials is East.
 """
 

@@ -1,6 +1,6 @@
 """Two tenants of one installation: each a namespace in which its account may do everything, and an account of NATS.
 
-Their lattices have one name, their objects too; what is whose is told by the namespace and the NATS account alone.
+Their lattices have one name, their objects too; the namespace and the NATS account alone tell the tenants apart.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the circuit breakers of an installation record."""
+"""The records of the circuit breakers of an installation."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ Manifest = dict[str, Any]
 
 
 class Person:
-    """Who runs the commands: with a kubeconfig, and the settings of an installation."""
+    """The user who runs the commands: with a kubeconfig, and the settings of an installation."""
 
     def __init__(self, kubeconfig: Path, nats_url: str, system: str, installers: str) -> None:
         self.environment = bare_environment(

@@ -32,7 +32,7 @@ class BrokenPromise(AssertionError):  # noqa: N818 - says what is the case
 
 @dataclass(frozen=True)
 class Explored:
-    """How much there was: distinct states, steps between them, steps of the longest shortest history."""
+    """The size of the exploration: distinct states, steps between them, steps of the longest shortest history."""
 
     states: int
     steps: int
@@ -44,7 +44,7 @@ class Explored:
 
 @dataclass(frozen=True)
 class Promises(Generic[S]):
-    """What must hold: nothing ``broken`` in any state, and from each the ``goal`` can still be reached."""
+    """The rules: nothing is ``broken`` in any state, and from each the ``goal`` can still be reached."""
 
     broken: Callable[[S], str | None]
     goal: Callable[[S], bool]

@@ -1,6 +1,6 @@
 """A fleet of simulated nodes and the services that look after it, for one test.
 
-Each test has nodes, namespaces, a cluster name on the bus and leases of its own; what it made is gone at its end.
+Each test has nodes, namespaces, a cluster name on the bus and leases of its own; its objects are deleted at its end.
 """
 
 from __future__ import annotations
@@ -260,7 +260,9 @@ class Fleet:
         return {f"TRELLIS_{key.upper()}": str(value) for key, value in settings.items()}
 
     async def both_listen(self) -> None:
-        """Wait until both services consume: events said before a consumer exists are found by its list, not heard."""
+        """Wait until both services consume: events published before a consumer exists are found by its list, not
+        received.
+        """
         await self.listening(NODE_WATCHER, PROVISIONER)
 
     async def listening(self, *services: str) -> None:
@@ -276,12 +278,12 @@ class Fleet:
         await client.close()
 
     async def events_until_now(self) -> list[TailedEvent]:
-        """Return all events of this test's cluster that are stored by now, in the order they were said."""
+        """Return all events of this test's cluster that are stored by now, in order of publication."""
         selection = Selection(cluster=self.id)
         return [event async for event in replay(self.info.nats_url, selection, Tally())]
 
     async def published_events(self, wanted: int, *, seconds: float = 30) -> list[TailedEvent]:
-        """Return the first events of this test's cluster, in the order they were said.
+        """Return the first events of this test's cluster, in order of publication.
 
         The deadline is longer than the 15 s after which a service says again what was not stored.
         """
@@ -332,7 +334,7 @@ class Fleet:
         return most
 
     def clean_up(self) -> None:
-        """Remove what the test made; of its Shims also those whose finalizer nobody removes any more."""
+        """Remove what the test made; of its Shims also those whose finalizer no controller removes any more."""
         for name in self._nodes:
             self.delete(name)
         _, found = self.api.call("GET", SHIMS)

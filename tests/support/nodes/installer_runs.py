@@ -22,7 +22,7 @@ MEMORY: Final = "128Mi"
 
 @dataclass(frozen=True)
 class Ended:
-    """How a Job's container ended: its exit code, what it left as its last word, and what it said."""
+    """The end of a Job's container: its exit code, its termination message, and its output."""
 
     code: int
     result: InstallResult

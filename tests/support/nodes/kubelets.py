@@ -1,7 +1,7 @@
-"""Nodes of a fleet on which installers act: what a Job's container is told is done to a state, and kubelets show it.
+"""Nodes of a fleet on which installers act: the arguments of a Job's container change a state, and kubelets show it.
 
-kwok says how each Job ends; here is what it did. A Job that is told nothing, or the wrong thing, leaves its node as it
-was, so it is never proved; one that a real installer would refuse fails the test.
+kwok says how each Job ends; here is what it did. A Job without arguments, or with wrong ones, leaves its node
+unchanged, so it is never verified; one that a real installer would refuse fails the test.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Disks(dict[str, Disk]):
 
 @contextlib.asynccontextmanager
 async def kubelets(fleet: Fleet, disks: Disks | None = None) -> AsyncIterator[Disks]:
-    """Let each finished Job do on its node what its container is told, and show the handlers that are there then.
+    """Let each finished Job carry out its arguments on its node, and show the resulting handlers.
 
     ``disks``: where an earlier kubelet left them.
     """

@@ -1,4 +1,4 @@
-"""What a real node's disk has become: to be compared before and after an installer, which is to leave no trace."""
+"""The files of a real node's disk, compared before and after an installer, which is to leave no trace."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A small world in memory: what is true of each node, who says so on the bus, and who comes to know.
 
-As services do: the truth is not on the bus; an event only says where to look; whoever learns that events may have gone
-unheard says everything again, or looks at everything.
+As services do: the truth is not on the bus; an event only says where to look; a process that learns of possibly lost
+events publishes everything again, or lists everything.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ _AT_ONCE = 100
 
 @dataclass
 class Writer:
-    """Changes the truth and says so. What could not be said is said again, as by a queue's retry."""
+    """A writer that changes the truth and publishes it. Events that could not be published are published again, as by a
+    queue's retry.
+    """
 
     bus: Bus
     truth: dict[str, int] = field(default_factory=dict)
@@ -34,7 +36,7 @@ class Writer:
     _publishing: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def change(self, names: Iterable[str]) -> None:
-        """Let something new be true of each of these nodes; returns once all of it was said."""
+        """Let something new be true of each of these nodes; returns once all of it was published."""
         slots = asyncio.Semaphore(_AT_ONCE)
 
         async def one(name: str) -> None:
@@ -51,7 +53,7 @@ class Writer:
         task.add_done_callback(self._publishing.discard)
 
     async def finished(self) -> None:
-        """Wait until nothing is left to be said."""
+        """Wait until nothing is left to be published."""
         while self._publishing:
             await asyncio.gather(*self._publishing)
 

@@ -1,4 +1,4 @@
-"""What tests of real nodes do: run pods and Jobs on them, read what they said, see what this machine still has."""
+"""Parts of tests of real nodes: run pods and Jobs on them, read their output, read the remains on this machine."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ nsenter -t 1 -m -u -i -n -p -- systemctl restart containerd
 
 
 def eventually(check: Callable[[], object], what: str, seconds: float = 300) -> None:
-    """Wait until ``check`` holds, or fail with ``what``; whoever waits shares this machine with others."""
+    """Wait until ``check`` holds, or fail with ``what``; waiting tests share this machine."""
     deadline = time.monotonic() + seconds
     while not check():
         assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
@@ -117,13 +117,13 @@ class Kubectl:
         return " ".join([str(status.get("phase")), *filter(None, waiting)])
 
     def succeeded(self, job: str) -> bool:
-        """Return whether a Job is done; fail with what it said if it failed."""
+        """Return whether a Job is done; fail with its output if it failed."""
         status = self.get("job", job)["status"]
         assert not status.get("failed"), self("logs", f"job/{job}")
         return bool(status.get("succeeded"))
 
     def ended(self, pod: str) -> str:
-        """Wait until a pod has succeeded; return what it said."""
+        """Wait until a pod has succeeded; return its output."""
         eventually(lambda: self.phase(pod).startswith(("Succeeded", "Failed")), f"pod {pod} ends")
         log = self("logs", pod)
         assert self.phase(pod) == "Succeeded", f"pod {pod}: {log}"
@@ -211,7 +211,7 @@ def runtime_handlers(node: RealNode) -> set[str]:
 
 
 def run_wasm_pod(node: RealNode, runtime_class: str) -> str:
-    """Return what the Wasm pod said, once it has succeeded on a node, and delete it. The node has its image."""
+    """Return the output of the Wasm pod, once it has succeeded on a node, and delete it. The node has its image."""
     name = f"wasm-{secrets.token_hex(4)}"
     node.kubectl.create(wasm_pod(name, node.name, runtime_class))
     try:

@@ -121,7 +121,7 @@ def target_on(node: NodeView, opt_in: OptIn) -> Target | None:
 
 
 class Seen(NamedTuple):
-    """What a leader knows of nodes and Jobs: what the watch shows, what it asked for, what it is certain of."""
+    """A leader's view of nodes and Jobs: the objects of the watch, its own requests, and its confirmed facts."""
 
     nodes: tuple[NodeView, ...]
     jobs: tuple[JobView, ...]

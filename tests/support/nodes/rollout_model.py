@@ -1,4 +1,5 @@
-"""The rollout as a small state machine: a few nodes, Shims, a provisioner that is slow, deaf, killed and succeeded.
+"""The rollout as a small state machine: a few nodes, Shims, a provisioner that is slow, without events, killed and
+succeeded.
 
 Every decision is the real one (``rollout_decisions``): of the planner, of a node's run, of node_watcher, with the
 patches and Jobs they make. Written again is only who reads and writes when, as ``provisioner.app`` does it: informers
@@ -61,7 +62,7 @@ class Replica(Remembered, _Replica):
 
 @dataclass(frozen=True)
 class Left:
-    """How often each thing may still happen: what makes the state space end."""
+    """The remaining number of each step, which makes the state space finite."""
 
     failures: int = 0
     crashes: int = 0
@@ -97,7 +98,7 @@ class State(Remembered, _State):
 
 @dataclass(frozen=True)
 class Rollout:
-    """What is rolled out, and the rules that a broken protocol leaves out."""
+    """The rollout, and the rules that a broken protocol omits."""
 
     shims: tuple[str, ...] = ("spin",)
     limit: str = "1"
@@ -111,7 +112,7 @@ class Rollout:
         return State(fleet, Replica(fleet, (), 1), left)
 
     def target(self, node: NodeView, version: int) -> Target | None:
-        """What a node is to have."""
+        """Return the target of a node."""
         return target_on(node, OptIn(self.shims, version))
 
     # --- what can happen ---
@@ -281,7 +282,7 @@ class Rollout:
             yield "the leader writes the ledger and hears no answer", lost
 
     def _decided(self, replica: Replica, node: NodeView) -> tuple[Action, ...]:
-        """What a run of a node's key would write."""
+        """Return the writes of a run of a node's key."""
         entry = dict(replica.ledger.entries).get(node.uid) if replica.ledger else None
         jobs = tuple(job for job in replica.jobs if job.node == node.name)
         certain = entry is not None and entry.tried(node.uid) in replica.certain
@@ -337,7 +338,7 @@ def _carried_out(state: State, action: Action) -> tuple[State, bool]:
 
 
 def _open(job: JobView, node: NodeView, target: Target | None) -> bool:
-    """Whether a Job works on its node, or its end is not recorded there and is to be."""
+    """Return whether a Job works on its node, or its end is still to be recorded there."""
     if job.state is JobState.COMPLETE:
         return not job.deleting and node.installed != job.shims
     failed = node.failed
@@ -353,7 +354,7 @@ def _changed_by(job: JobView, node: NodeView) -> NodeView:
 
 
 def _has(node: NodeView, shims: dict[str, str]) -> bool:
-    """Whether a node has these Shims on its disk and no other, and its marks say so."""
+    """Return whether a node has these Shims on its disk and no other, and its annotations match."""
     return node.installed == shims and node.handlers - {""} == {*shims}
 
 

@@ -1,4 +1,4 @@
-"""The services beside a cluster of real nodes, and a Shim's life there: applied, changed, deleted, watched.
+"""The services beside a cluster of real nodes, and a Shim that is applied, changed, deleted and watched.
 
 In: a number of nodes and settings of the services. Out: a world in which Shims can be applied, while a block runs.
 What a test concludes about order it reads from watches, which miss no state in between, never from polling.
@@ -104,7 +104,7 @@ class World:
         return dict(self.kubectl.get("node", node)["metadata"].get("annotations") or {})
 
     def has(self, name: str, *nodes: str) -> bool:
-        """Whether these nodes are labelled with a Shim."""
+        """Return whether these nodes are labelled with a Shim."""
         return all(self.labels(node).get(name) == names.SHIM_PROVISIONED for node in nodes)
 
     def installed(self, name: str, node: str) -> str:
@@ -119,7 +119,7 @@ class World:
         return [f"{event.get('reason')}: {event.get('message')}" for event in found["items"]]
 
     def deleted(self, kind: str, name: str) -> bool:
-        """Whether there is no such object."""
+        """Return whether the object does not exist."""
         return not self.kubectl("get", kind, name, "--ignore-not-found", "-o", "name")
 
     def jobs(self) -> list[dict[str, Any]]:
@@ -139,7 +139,8 @@ class World:
 
 @dataclass(frozen=True)
 class Record:
-    """What two watches told, each change of their objects in its order. ``ledger``, ``jobs``: files of theirs."""
+    """The changes that two watches reported, each in the order of its objects. ``ledger``, ``jobs``: files of theirs.
+    """
 
     ledger: Path
     jobs: Path

@@ -58,7 +58,7 @@ class Shim:
         self.fleet.api.call("DELETE", f"{SHIMS}/{self.name}")
 
     def found(self) -> Manifest | None:
-        """Return it as it is, None if it is gone."""
+        """Return the object, None if it is deleted."""
         status, found = self.fleet.api.call("GET", f"{SHIMS}/{self.name}")
         return found if status == http.HTTPStatus.OK else None
 

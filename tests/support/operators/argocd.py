@@ -1,4 +1,4 @@
-"""Argo CD as processes: its application controller and repository server, and a redis; nobody looks at it.
+"""Argo CD as processes: its application controller and repository server, and a redis; no user opens it.
 
 In: operators' world (:mod:`support.operators.operator_processes`). Out: what its release installs as "core", in its
 namespace, with the health check of ``deploy/argocd``. Called by tests of the example ``argocd``.

@@ -1,4 +1,4 @@
-"""cert-manager as processes: its controller, its webhook, and what tells the API server the webhook's authority.
+"""cert-manager as processes: its controller, its webhook, and the injector of the webhook's CA.
 
 In: operators' world (:mod:`support.operators.operator_processes`). Out: all three as the chart of their release has
 them, with its accounts, rights, definitions, webhooks and arguments, but for addresses: the API server is led to a port

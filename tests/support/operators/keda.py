@@ -87,7 +87,7 @@ def keda(operators: Operators) -> Iterator[None]:
 
 @contextlib.contextmanager
 def metrics_server(operators: Operators) -> Iterator[None]:
-    """Have metrics-server for the time of a block, and a kubelet of kwok that tells what pods are said to take."""
+    """Have metrics-server for the time of a block, and a kubelet of kwok that reports configured usage of pods."""
     base = operators.module("metrics-server") / "manifests" / "base"
     operators.apply(base / "rbac.yaml")
     served, kubelet = free_ports(2)

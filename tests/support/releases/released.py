@@ -72,7 +72,7 @@ def make_release(registry: str, keys: Keys, output: Path) -> Released:
 
 @dataclass(frozen=True)
 class Released:
-    """A release: its registry, the folder of its files, and what the command said of it."""
+    """A release: its registry, the folder of its files, and the output of the command."""
 
     registry: str
     folder: Path

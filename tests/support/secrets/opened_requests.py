@@ -1,4 +1,4 @@
-"""What ``secrets_backend`` says to a request, and that what it says holds nothing of what was sealed."""
+"""Answers of ``secrets_backend`` to a request, checked for the absence of sealed content."""
 
 from __future__ import annotations
 

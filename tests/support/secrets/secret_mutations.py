@@ -142,7 +142,7 @@ def _token_text(rng: random.Random, claims: dict[str, Any], issuer: Signer) -> s
 
 
 def _forged(rng: random.Random, claims: dict[str, Any], issuer: Signer) -> str:
-    """Signed by another, or by nobody with a key of low order, for which one signature may fit every text."""
+    """Signed by another key, or by a key of low order, for which one signature may fit every text."""
     if rng.random() < 0.5:
         return jwt(claims, Signer(str(rng.random()), A))
     point = rng.choice([bytes(32), b"\x01" + bytes(31), (2**255 - 20).to_bytes(32, "little"), rng.randbytes(32)])

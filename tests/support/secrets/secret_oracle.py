@@ -29,7 +29,7 @@ LOW_ORDER = {0, 1, P - 1, _ORDER_8, P - _ORDER_8}
 
 @dataclass(frozen=True)
 class RequestedSecret:
-    """What a request asks for: who is a tuple of issuer, subject and name."""
+    """The content of a request: ``who`` is a tuple of issuer, subject and name."""
 
     secret: str
     field: str
@@ -45,7 +45,7 @@ class UnreadableError(Exception):
 
 
 def judge(text: bytes, now: float) -> str | RequestedSecret:
-    """What a backend must make of a text that came out of a box: the name of an error, or what is asked for."""
+    """Return the expected result of a text out of a box: the name of an error, or the request."""
     try:
         document = read(text)
         texts = _shape(document)
@@ -145,7 +145,7 @@ def _part(parent: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def secret_name(name: str) -> bool:
-    """Whether a Secret can have it: RFC 1123 as Kubernetes has it."""
+    """Return whether a Secret can have the name: RFC 1123 as Kubernetes has it."""
     labels = name.split(".")
     allowed = set(string.ascii_lowercase + string.digits + "-")
     return len(name) <= 253 and all(

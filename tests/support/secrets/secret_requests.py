@@ -181,7 +181,7 @@ def headers(sender: PrivateKey = SENDER) -> dict[str, str]:
 
 
 def opened(payload: bytes, answer_headers: dict[str, str], receiver: PrivateKey = SENDER) -> bytes:
-    """What is in an answer; raises if the host could not open it."""
+    """Return the content of an answer; raise if the host could not open it."""
     assert payload[:4] == b"xkv1"
     raw = base64.b32decode(answer_headers[RESPONSE_HEADER])
     assert len(raw) == 35

@@ -47,7 +47,7 @@ class Key:
 
 @dataclass(frozen=True)
 class Reply:
-    """What came back over NATS."""
+    """The reply over NATS."""
 
     data: bytes
     headers: Headers

@@ -12,7 +12,7 @@ from support.suite.typed import Done, bare_environment, typed_meanwhile
 
 
 class SecretsCommand:
-    """The command, as whoever the kubeconfig is of; nothing of Trellis' own settings comes from the test's shell."""
+    """The command, as the user of the kubeconfig; nothing of Trellis' own settings comes from the test's shell."""
 
     def __init__(self, kubeconfig: Path, namespace: str) -> None:
         self._environment = bare_environment(TRELLIS_NAMESPACE=namespace)

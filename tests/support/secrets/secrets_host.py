@@ -1,4 +1,4 @@
-"""What a wasmCloud host does when it asks for a secret: keys, tokens, sealed requests, opened answers.
+"""A wasmCloud host that requests a secret: keys, tokens, sealed requests, opened answers.
 
 Made from the wire contract with PyNaCl alone; of the service only nothing is used. ``Host`` asks over a NATS of the
 test's.

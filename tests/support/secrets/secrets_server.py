@@ -60,7 +60,7 @@ class Server:
 
 @dataclass(frozen=True)
 class Place:
-    """Where replicas run: ``home`` has the key's Secret, ``bus`` is where events go."""
+    """The cluster and the servers of replicas: ``home`` has the key's Secret, ``bus`` is the server for events."""
 
     info: ClusterInfo
     bus: NatsServer
@@ -132,7 +132,7 @@ class ServedBackend:
 
     @property
     def log(self) -> str:
-        """What all replicas said."""
+        """Return the output of all replicas."""
         return "".join(server.log.read_text() for server in self.servers)
 
 

@@ -21,7 +21,7 @@ SECONDS = 150.0
 
 @dataclass(frozen=True)
 class Machine:
-    """Where demos keep their state, and how to run one."""
+    """The state directory of demos, and a way to run one."""
 
     state: Path
 

@@ -1,7 +1,7 @@
 """A pytest plugin: the file that took longest comes first, by what ``tests/durations.json`` has recorded.
 
-So that no long file is begun when all other workers are done. A file that was not recorded comes first of all: nobody
-knows how long it takes. With ``RECORD_VARIABLE`` set, a run writes the record, of the files that it ran.
+So that no long file is begun when all other workers are done. A file that was not recorded comes first of all: its
+duration is unknown. With ``RECORD_VARIABLE`` set, a run writes the record, of the files that it ran.
 """
 
 from __future__ import annotations
@@ -60,6 +60,6 @@ class Recorder:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Record in the process that hears of all tests."""
+    """Record in the process that collects the reports of all tests."""
     if RECORD_VARIABLE in os.environ and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Recorder())

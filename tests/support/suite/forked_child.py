@@ -1,4 +1,4 @@
-"""The least that a forkserver can give birth to: says its name, then waits to be killed or ends as it is told."""
+"""The least that a forkserver can give birth to: prints its name, then waits to be killed or ends on request."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ class Forkserver:
             return self._born.get(timeout=_BIRTH_SECONDS)
 
     async def have(self, environment: Mapping[str, str], arguments: Sequence[str], log: Path) -> Child:
-        """Have a process as ``start`` does; one that nobody waits for any more does not live."""
+        """Have a process as ``start`` does; one without a waiting caller is ended."""
         starting = asyncio.create_task(asyncio.to_thread(self.start, environment, arguments, log))
         try:
             return await asyncio.shield(starting)
@@ -213,7 +213,7 @@ def _serve(module: str) -> None:
 
 
 def _loop(main: Any, children: set[int], woken: int) -> None:
-    """Fork for each line that comes, and tell of each child that ended, until there is no more input."""
+    """Fork for each line of input, and report each child that ended, until there is no more input."""
     rest = b""
     while True:
         ready, _, _ = select.select([0, woken], [], [])

@@ -42,7 +42,7 @@ def jaeger_image(target: Path) -> Path:
 
 
 class Jaeger:
-    """A context manager; ``otlp`` is what services are told, ``url`` the query API."""
+    """A context manager; ``otlp`` is the address for services, ``url`` the query API."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

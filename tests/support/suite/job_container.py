@@ -1,4 +1,4 @@
-"""What a kubelet makes of a Job's pod for its one container: environment and mounted files.
+"""The container of a Job's pod as a kubelet creates it: environment and mounted files.
 
 Enough of it for the installer's Jobs: values, references to Secrets, ConfigMap and projected Secret volumes. Absolute
 paths of the container lie under a directory of the test.

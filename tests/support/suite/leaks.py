@@ -1,9 +1,9 @@
 """A pytest plugin: a test that leaves a process, a socket, a namespace or a stream behind fails by its own name.
 
 Looked at when all of a test's fixtures have ended. What fixtures of a larger scope start is theirs: it ends with them.
-Sockets that nobody closed are found by collecting garbage here, where the warning fails this test and not a later one;
-modules and what they made at their import are left out of it, so that it takes some milliseconds. Namespaces are
-listed once for each test; one that is being deleted counts as deleted.
+Unclosed sockets are found by collecting garbage here, where the warning fails this test and not a later one; modules
+and what they made at their import are left out of it, so that it takes some milliseconds. Namespaces are listed once
+for each test; one that is being deleted counts as deleted.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SHARED: Final = ("TRELLIS_", "KV_wadm_")
 
 
 class Left:
-    """What there is besides what fixtures of larger scopes have.
+    """The resources that exist besides those of fixtures of larger scopes.
 
     Processes of this one, streams of its server, namespaces of its control plane.
     """

@@ -1,4 +1,4 @@
-"""What is wrong with a message: values, texts and bytes that nobody expects, put into what is right.
+"""Mutations of a valid message: unexpected values, texts and bytes.
 
 In: a ``random.Random`` and something that is right. Out: something that may not be. The generator draws from nothing
 else, so a case is had again by its seed, and hypothesis can draw in its place to make a case small.
@@ -119,7 +119,7 @@ def spoilt_text(rng: random.Random, text: str, pieces: Sequence[str] = TEXTS) ->
 
 
 def text(rng: random.Random, good: Sequence[str] = ()) -> str:
-    """One of the good texts, one of them spoilt, or one that nobody expects."""
+    """One of the good texts, one of them spoilt, or an unexpected one."""
     kind = rng.randrange(4)
     if good and kind < 2:
         return rng.choice(good)

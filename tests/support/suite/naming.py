@@ -1,4 +1,4 @@
-"""The names that a message has to carry, whatever its words are.
+"""The names that a message must contain in any wording.
 
 In: a message for people. Out: which names, numbers, flags and commands are not in it. Called by tests.
 """

@@ -1,4 +1,4 @@
-"""A network of a test's own: a namespace joined by a cable that can be cut without either side being told.
+"""A network of a test's own: a namespace joined by a cable that can be cut without notice to either side.
 
 Needs root and the ``ip`` command; tests that use it are skipped where these are missing.
 """
@@ -27,11 +27,11 @@ class Cable:
 
     @property
     def inside(self) -> list[str]:
-        """What to put before a command to have it run in the namespace."""
+        """Return the words before a command that run it in the namespace."""
         return ["ip", "netns", "exec", self.namespace]
 
     def cut(self) -> None:
-        """Drop every packet from now on; connections stay open, as nothing is said to anyone."""
+        """Drop every packet from now on; connections stay open, as no side is notified."""
         _ip("link", "set", self.device, "down")
 
     def mend(self) -> None:

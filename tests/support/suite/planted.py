@@ -1,8 +1,8 @@
-"""What tests of secrets plant, looked for in all that is said while they run.
+"""Find the values that tests of secrets plant in all output while they run.
 
-In: what came out. Out: what of it nobody may say. Called by the tests' conftest after each test, and by what runs
-commands. Planted are the values that tests put into Secrets, in plain and as the API server has them; the seeds of
-curve keys; the tokens of hosts and components. Invariant: what is found is named without being shown.
+In: what came out. Out: its forbidden parts. Called by the tests' conftest after each test, and by what runs commands.
+Planted are the values that tests put into Secrets, in plain and as the API server has them; the seeds of curve keys;
+the tokens of hosts and components. Invariant: what is found is named without being shown.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _OUTPUT: Final = ("*.log", "log", "*.blk")
 
 
 def found_in(content: bytes) -> list[str]:
-    """Return what of it nobody may say, with the words before it."""
+    """Return the forbidden parts of it, with the words before them."""
     hits = ((what, item.search(content)) for what, item in _FORBIDDEN.items())
     return [
         f"{what}, after {content[max(0, hit.start() - 80) : hit.start()]!r}" for what, hit in hits if hit is not None

@@ -25,7 +25,7 @@ def free_port() -> int:
 
 
 def get(port: int, path: str) -> tuple[int, str]:
-    """Return status and body, (0, "") while nobody listens."""
+    """Return status and body, (0, "") while no server listens."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
             return answer.status, answer.read().decode()

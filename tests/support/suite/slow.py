@@ -70,6 +70,6 @@ class Recorder:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Record in the process that hears of all tests."""
+    """Record in the process that collects the reports of all tests."""
     if RECORD_VARIABLE in os.environ and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Recorder())

@@ -1,8 +1,8 @@
-"""A wall clock that a test can step, in this process alone: the machine's clock is nobody's to touch.
+"""A wall clock that a test can step, in this process alone: the machine's clock is never changed.
 
 Imported before anything that reads the clock. In: the file named by ``TRELLIS_TEST_CLOCK``, with the seconds to add;
-whoever rewrites it steps the clock, and a fork that names another file has a clock of its own. Without the variable
-nothing happens. Monotonic clocks are left as they are, as when a real wall clock is stepped.
+writing it steps the clock, and a fork that names another file has a clock of its own. Without the variable nothing
+happens. Monotonic clocks are left as they are, as when a real wall clock is stepped.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which rights of ``deploy/rbac`` the suite's services used, and which they were refused: the whole suite's answer.
+"""The permissions of ``deploy/rbac`` that the suite's services used, and those that were refused, for the whole suite.
 
 In: the audit log of each test process' cluster. Out: a file for each, and their sum's faults: a refusal by RBAC, and a
 rule that no test uses. Called by the fixture ``cluster`` at its end, and by ``tests/integration/run.py`` after all.

@@ -75,7 +75,7 @@ class TcpProxy:
         self._target = (self._target[0], port)
 
     def forget(self) -> None:
-        """Drop what the connections of now send from now on, and tell nobody, as NAT does; new ones work."""
+        """Drop all data of present connections from now on without notice, as NAT does; new ones work."""
         self._forgotten |= self._writers
 
     def finish(self, *, clients: bool) -> None:
@@ -98,7 +98,7 @@ class TcpProxy:
         self._answering.set()
 
     def hold(self) -> None:
-        """Keep what clients send from now on, also when they are gone; what is sent to them still flows."""
+        """Keep data of clients from now on, also after they have left; what is sent to them still flows."""
         self._held = []
 
     def holding(self) -> int:

@@ -45,7 +45,7 @@ class FakeTimers:
         return sorted(when for when, _, alarm in self.alarms if not alarm.cancelled)
 
     def ring(self) -> None:
-        """Ring the next alarm, whatever the clock says: one turn of the event loop."""
+        """Run the next timer at any time: one turn of the event loop."""
         heapq.heappop(self.alarms)[2].ring()
 
     def advance(self, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""What a process of ``support.suite.typed`` is: ``trellis`` with all commands and services imported, then forked."""
+"""The process of ``support.suite.typed``: ``trellis`` with all commands and services imported, then forked."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """What stands between two marks of a page; ``source``: the record that it is made of."""
+    """The text between two marks of a page; ``source``: the record that it is made of."""
 
     source: str
 

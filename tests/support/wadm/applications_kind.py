@@ -47,7 +47,7 @@ class ApplicationsKind:
         until(self.served, "it is served")
 
     def ensure(self) -> bool:
-        """Define it where nobody has; returns whether it was, and so is to be cleared."""
+        """Create the CRD if it does not exist; returns whether it was, and so is to be cleared."""
         there = self.api.ok(DEFINITION)
         ensure_served(self.api, resources.APPLICATIONS)
         return not there

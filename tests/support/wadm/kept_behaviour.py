@@ -1,4 +1,4 @@
-"""What holds of Applications and a wadm, whatever wadm it is: a suite for the real one and for the stand-in.
+"""The behaviour of Applications with any wadm: a suite for the real one and for the stand-in.
 
 A class of tests has the fixtures ``kept`` and ``wadm`` of one lattice.
 """
@@ -56,7 +56,7 @@ class KeptBehaviour:
     proves: ClassVar[bool] = True
 
     async def delete_with_wash(self, kept: KeptWorld, wadm: Wadm, name: str) -> None:
-        """Delete with wash what does not run, and see what that means; it is gone on both sides then."""
+        """Delete with wash what does not run, and see what that means; it is deleted on both sides then."""
         await wadm.delete(name)
         if not self.proves:
             await wadm_has(wadm, name)

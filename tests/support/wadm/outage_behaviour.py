@@ -1,4 +1,4 @@
-"""What holds of Applications while servers are unavailable: a suite for the real wadm and for the stand-in.
+"""The behaviour of Applications while servers are unavailable: a suite for the real wadm and for the stand-in.
 
 A class of tests has the fixtures ``kept`` and ``wadm`` of one lattice, and ``servers``, which takes them away.
 """
@@ -26,7 +26,7 @@ UNAVAILABLE = {"Ready": ("Unknown", "WadmUnavailable"), "Synced": ("Unknown", "W
 
 @dataclass(frozen=True)
 class Servers:
-    """What takes servers away by force, and gives them back. ``url``: of the NATS while it is there."""
+    """Stops servers by force, and starts them again. ``url``: of the NATS while it is there."""
 
     url: str
     kill_wadm: Act
@@ -64,7 +64,7 @@ async def equal_again(kept: KeptWorld, *applications: str) -> None:
 
 
 class OutageBehaviour:
-    """Nothing is lost, nothing is undeployed, and what is not known is told.
+    """Nothing is lost, nothing is undeployed, and unknown state is reported.
 
     ``proves``: wadm's storage can be read, and proves what wash deletes.
     """

@@ -1,4 +1,4 @@
-"""What is seen of wadm's applications, written once and run against the stand-in and the real wadm.
+"""The view of wadm's applications, written once and run against the stand-in and the real wadm.
 
 A subclass provides the fixture ``world``: a lattice of the test's own on a nats-server with a wadm.
 """
@@ -54,7 +54,7 @@ class World:
 
 @dataclass
 class Followed:
-    """What a service has of a lattice. ``notified``: names of which it was woken, None for all."""
+    """The view of a lattice in a service. ``notified``: names of which it was woken, None for all."""
 
     followers: LatticeFollowers
     notified: list[tuple[str, ...] | None] = field(default_factory=list)

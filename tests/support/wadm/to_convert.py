@@ -1,4 +1,4 @@
-"""Applications to convert to wasmCloud v2, as people write them and as nobody does; and what a conversion has to keep.
+"""Applications to convert to wasmCloud v2, as users write them and in unusual forms; and what a conversion has to keep.
 
 In: a ``random.Random``, or hypothesis in its place. Out: manifests that wadm accepts; the parts that a conversion lost.
 Called by the property test and the fuzz target. The walk over the manifest is independent of the converter's.

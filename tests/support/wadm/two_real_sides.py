@@ -1,8 +1,8 @@
 """Fifty applications, and people who change them with kubectl and with wash while every server is killed.
 
-What is to hold at the end of a time comes from what people asked for alone. One side asked: it is exactly that. Both
-did: it is something that one of them asked for. Nobody did: nothing changed. Storage that was lost takes with it what
-wash had asked for a moment before, and nothing else.
+The expected end of a period comes from the requests of users alone. One side asked: it is exactly that. Both did: it is
+something that one of them asked for. Nobody did: nothing changed. Storage that was lost takes with it what wash had
+asked for a moment before, and nothing else.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def image_of(manifest: Manifest) -> str:
 
 @dataclass
 class Person:
-    """What one side asks for during one time: a chain of wishes. ``put``: an image that it stores and does not run."""
+    """The requests of one side during one time, in order. ``put``: an image that it stores and does not run."""
 
     wishes: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     wanted: State = None
@@ -79,7 +79,7 @@ class One:
 
 
 class TwoRealSides:
-    """Both sides as people see them, and what they do there; every wish is repeated until somebody takes it."""
+    """Both sides as people see them, and what they do there; every request is repeated until it is accepted."""
 
     def __init__(self, kept: KeptWorld, wadm: Wadm, rng: random.Random, count: int) -> None:
         self._kept = kept
@@ -92,14 +92,14 @@ class TwoRealSides:
     # What people do.
 
     def plan(self, time_: int, sides: Callable[[One], str]) -> None:
-        """Have people wish something of each application; ``sides``: "", "kubectl", "wash" or "both"."""
+        """Draw requests of users for each application; ``sides``: "", "kubectl", "wash" or "both"."""
         for item in self.all:
             side = sides(item)
             item.kubectl = self._with_kubectl(item, f"k{time_}-{item.name}") if side in {"kubectl", "both"} else None
             item.wash = self._with_wash(item, f"w{time_}-{item.name}") if side in {"wash", "both"} else None
 
     async def act(self, fault: Callable[[int, int], Awaitable[None]]) -> None:
-        """Carry out all wishes, some at once; ``fault`` is told how many of how many are done."""
+        """Carry out all requests, some at once; ``fault`` gets how many of how many are done."""
         people = [person for item in self.all for person in (item.kubectl, item.wash) if person is not None]
         self._rng.shuffle(people)
         left, done = iter(people), 0

@@ -92,7 +92,7 @@ class TwoSides:
             self.model, self.lost = None, False
 
     def lose(self) -> None:
-        """Lose the bucket, with whatever proves a deletion."""
+        """Lose the bucket, with all proofs of deletions."""
         self.model, self.lost, self.bucket = None, True, str(int(self.bucket) + 1)
 
     # application_manager.

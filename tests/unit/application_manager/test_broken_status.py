@@ -1,4 +1,4 @@
-"""An Application whose status nobody can read is an Application without that part of it."""
+"""An Application with an unreadable status is an Application without that part of it."""
 
 from __future__ import annotations
 

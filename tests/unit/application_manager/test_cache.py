@@ -1,4 +1,4 @@
-"""What the cache makes of what watches and runs say."""
+"""The cache after changes of watches and runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run checks before it compares both sides, in this order."""
+"""The checks of a run before it compares both sides, in this order."""
 
 from __future__ import annotations
 

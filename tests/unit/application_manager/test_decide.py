@@ -1,4 +1,4 @@
-"""Which side counts, and what the other is given: the nine rules, case by case."""
+"""The side that counts, and the writes to the other one: the nine rules, case by case."""
 
 from __future__ import annotations
 

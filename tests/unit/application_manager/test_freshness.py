@@ -1,4 +1,4 @@
-"""What a group of hosts says about its lattice's applications."""
+"""The status of a host group about its lattice's applications."""
 
 from __future__ import annotations
 

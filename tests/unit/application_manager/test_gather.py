@@ -1,4 +1,4 @@
-"""What a run gathers of an application, also before its lattice has told all of it."""
+"""The snapshot of a run, also before its lattice has reported all of it."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Store:
 
 @dataclass
 class Lattice:
-    """What is followed of one lattice. ``owner``: the cluster that keeps its applications; ours is ``us``."""
+    """The followed state of one lattice. ``owner``: the cluster that keeps its applications; ours is ``us``."""
 
     found: Store | None
     own: str | None = "us"

@@ -53,7 +53,7 @@ def settle(world: TwoSides, deaths: Sequence[int] = ()) -> State:
 
 @dataclass(frozen=True)
 class Oracle:
-    """What the rules say of one time in which people acted and nobody synchronised."""
+    """The rules for a time in which users changed both sides and no controller synchronised them."""
 
     before: State
     base_undeploy: bool
@@ -170,7 +170,7 @@ def test_a_model_put_and_not_deployed_is_not_shown_because_of_an_undeploy_in_kub
 
 
 def test_a_manifest_sent_to_wadm_is_no_change_of_wadm_if_the_object_is_changed_back() -> None:
-    """Before it was written down that both were equal: as if nobody had changed anything."""
+    """Before it was written down that both were equal: as if neither side had changed."""
     world = TwoSides()
     world.apply(A, "v1")
     settle(world)
@@ -230,7 +230,7 @@ def test_a_version_that_was_put_and_did_not_run_for_a_while_is_passed_over() -> 
 
 
 class Watched(TwoSides):
-    """Two sides that know what people asked for: the reason of whatever is deleted or undeployed."""
+    """Two sides that know what people asked for: the reason of each deletion or undeploy."""
 
     purged = False
     deleted = False

@@ -1,4 +1,5 @@
-"""Lives of applications as a real wadm stored, said and answered them, and what their objects tell meanwhile.
+"""Lives of applications as a real wadm stored, published and answered them, and the statuses of their objects
+meanwhile.
 
 Recorded by ``tests/e2e/lattice/record_statuses.py``. An object is taken to be equal to what wadm has at every moment.
 """
@@ -50,7 +51,7 @@ def rows(life: str, name: str) -> Iterator[Row]:
 
 @dataclass
 class Notified:
-    """One application, as it is stored, and what wadm said of it; ``notified``: what its object told after each row."""
+    """One application as stored and wadm's statuses of it; ``notified``: the status of its object after each row."""
 
     name: str
     models: dict[str, StoredModel] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What people are told where a right is missing, or the kind."""
+"""Messages for a missing permission or a missing CRD."""
 
 from __future__ import annotations
 

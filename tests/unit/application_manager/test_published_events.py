@@ -1,4 +1,4 @@
-"""What is said on the bus of an Application: what holds, once, and again when it holds again."""
+"""The events of an Application: each is published once, and again when its cause holds again."""
 
 from __future__ import annotations
 

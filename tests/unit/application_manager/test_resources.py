@@ -1,4 +1,4 @@
-"""What is written into Kubernetes has the digest of what wadm holds."""
+"""Manifests written into Kubernetes have the digest of wadm's manifests."""
 
 from __future__ import annotations
 

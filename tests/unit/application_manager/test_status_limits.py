@@ -1,4 +1,4 @@
-"""What of wadm's words has room in a status."""
+"""The size of wadm's messages in a status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is kept of an Application, and which lattice it belongs to."""
+"""The view of an Application, and the lattice it belongs to."""
 
 from __future__ import annotations
 

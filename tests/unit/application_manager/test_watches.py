@@ -1,4 +1,4 @@
-"""Which keys run after a change of a host group."""
+"""The keys that run after a change of a host group."""
 
 from __future__ import annotations
 

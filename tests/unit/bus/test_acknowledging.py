@@ -40,7 +40,7 @@ def _now(ack: Acknowledgement) -> None:
 
 
 class AcknowledgesWhatCameMeanwhile(KeyedQueue[str]):
-    """What came during a run with the run."""
+    """A queue that acknowledges messages which came during a run with that run."""
 
     async def _acknowledge(self, key: str, entry: _Entry) -> None:
         if newer := self._entries.get(key):

@@ -18,7 +18,7 @@ READING = "$JS.API.STREAM.INFO.TRELLIS_EVENTS"
 
 @dataclass
 class Server:
-    """Notes the reply subjects of what it is asked, and answers when told to."""
+    """Records the reply subjects of its requests, and answers on demand."""
 
     requested: list[str] = field(default_factory=list)
     port: int = 0

@@ -1,4 +1,4 @@
-"""What health says of a bus that is there and does not do everything."""
+"""The health of a bus that is available but does not do everything."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_stream_that_stores_nothing_is_reported_until_it_stores(availability: 
 def test_an_unneeded_stream_does_not_prevent_readiness(
     availability: Availability, health: Health, clock: list[float]
 ) -> None:
-    """What could not be published was superseded meanwhile, so nothing is published that would show that it works."""
+    """The unpublished event was superseded meanwhile, so no later publish would show that publishing works."""
     availability.unstored(STREAM, "no answer in time")
     clock[0] += 30
     availability.back()

@@ -1,4 +1,4 @@
-"""What NATS' client flushes has arrived, and an answer to a flush that comes too late deafens nobody."""
+"""Data that the NATS client flushes has arrived, and a late answer to a flush does not stop any subscription."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SECONDS = 5
 
 
 class Server:
-    """What a client says to it, line by line; it answers to the greeting, and otherwise what it is told."""
+    """A server that records the lines of a client; it answers to the greeting, and otherwise as configured."""
 
     def __init__(self) -> None:
         self.client = RobustNatsClient()

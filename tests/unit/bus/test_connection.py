@@ -1,4 +1,4 @@
-"""What a connection reports of itself."""
+"""The health of a connection."""
 
 from __future__ import annotations
 

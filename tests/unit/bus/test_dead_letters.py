@@ -1,4 +1,4 @@
-"""Dead letters are read back as they were written, and whatever else stands there is a letter with gaps."""
+"""Dead letters are read back as they were written, and any other message there is a dead letter with gaps."""
 
 from __future__ import annotations
 

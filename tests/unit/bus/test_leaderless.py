@@ -1,4 +1,4 @@
-"""What a server says of a stream whose leader it does not know is not taken for the stream's state."""
+"""The report of a server that does not know a stream's leader is not taken for the stream's state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client that tries for as long as it takes, and leaves no socket behind, whatever answers at the address."""
+"""A client that tries for as long as it takes, and leaves no socket behind with any server at the address."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def info(**more: bool) -> bytes:
 
 @dataclass
 class Answering:
-    """What answers at an address; ``way`` is how."""
+    """A server whose answer ``way`` selects."""
 
     way: str = "as NATS"
     accepted: int = 0

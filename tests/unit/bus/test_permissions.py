@@ -1,4 +1,4 @@
-"""The users of the bus: each gets what its service uses, nobody gets what changes a stream."""
+"""The users of the bus: each has the permissions that its service uses, and none that changes a stream."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ async def test_a_batch_in_progress_is_awaited_and_not_lost_with_the_loop(hearing
 
 
 class Connected:
-    """A connection that notes what it was told, and how often it was looked at."""
+    """A connection that records its messages, and how often it was read."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []

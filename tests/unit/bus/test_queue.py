@@ -31,7 +31,7 @@ class Acked:
 
 
 class Work:
-    """A run whose end the test decides: each started key waits until it is told its outcome."""
+    """A run whose end the test decides: each started key waits for its outcome."""
 
     def __init__(self) -> None:
         self.started: list[str] = []

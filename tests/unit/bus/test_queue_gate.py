@@ -9,7 +9,7 @@ from trellis.telemetry import Metrics, TraceContext, setup
 
 
 class Gate:
-    """What asks the lease; open for so many questions."""
+    """A stand-in for the check of the lease; open for so many calls."""
 
     def __init__(self, opens: float) -> None:
         self.left = opens

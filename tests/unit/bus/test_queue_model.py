@@ -1,7 +1,7 @@
 """The queue against its promises, in every order of a few steps and in random longer ones.
 
 Checked at every moment: a key is never in two runs, no more runs than workers, no run without a cause, nothing starts
-while nobody works, and a message is acknowledged only after a run that began after it came. Checked at the end: no key
+without a worker, and a message is acknowledged only after a run that began after it came. Checked at the end: no key
 was lost, nothing is owed, and of every message the newest delivery was acknowledged, once.
 """
 
@@ -53,7 +53,7 @@ class Run:
 
     @property
     def wants_another(self) -> bool:
-        """Whether what became of it is a reason to run again: it failed, was cancelled, or asked."""
+        """Return whether the result of a run is a reason to run again: it failed, was cancelled, or asked."""
         return self.requested or not self.succeeded
 
 

@@ -23,7 +23,7 @@ LONG = Backoff(first=300.0, random=lambda: 1.0)
 
 
 class Silent:
-    """A log that nobody reads."""
+    """A log without a reader."""
 
     def warning(self, *_: object, **__: object) -> None: ...
 

@@ -1,4 +1,4 @@
-"""A NATS server is told of certificates once each time that they are others, and of nothing else."""
+"""A NATS server is reloaded once for each change of its certificates, and for nothing else."""
 
 from __future__ import annotations
 

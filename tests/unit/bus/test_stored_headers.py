@@ -1,4 +1,4 @@
-"""Whatever headers a stored message has, it can be given up on: its letter can be written and read back."""
+"""A stored message with any headers can be dead-lettered: its dead letter can be written and read back."""
 
 from __future__ import annotations
 

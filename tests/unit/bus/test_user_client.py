@@ -48,7 +48,9 @@ async def test_a_server_with_users_that_hangs_up_on_a_greeting_has_refused_the_u
 
 
 async def test_two_refusals_of_one_request_end_it_once() -> None:
-    """A user of another service may neither hear the answer nor ask: the server says both, one after the other."""
+    """A user of another service may neither receive the answer nor request: the server reports both, one after the
+    other.
+    """
 
     async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"INFO " + json.dumps(INFO).encode() + b"\r\n")

@@ -1,4 +1,4 @@
-"""What was not done before a crash is come to again, or it is undone."""
+"""Work that was unfinished at a crash is resumed or undone."""
 
 from __future__ import annotations
 

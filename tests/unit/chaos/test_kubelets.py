@@ -1,4 +1,4 @@
-"""Which installer pods a simulated kubelet acts on: those that run, and those that kwok forgot."""
+"""The installer pods of a simulated kubelet: those that run, and those that kwok forgot."""
 
 from __future__ import annotations
 

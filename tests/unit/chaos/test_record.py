@@ -59,7 +59,7 @@ def test_an_undecided_run_is_not_recorded_as_right() -> None:
 
 
 def test_a_seed_of_the_record_still_has_what_went_wrong_in_its_run() -> None:
-    """Who adds a fault lets it draw after the others: seeds keep what they had, and may have the new one besides."""
+    """A new fault is drawn after the others: seeds keep their former faults, and may have the new one besides."""
     lines = read(RECORD)
     assert lines
     for line in lines:

@@ -1,4 +1,4 @@
-"""What people do about Secrets, what has to come of it, and who may have been given what meanwhile."""
+"""Steps of users on Secrets, the expected answers, and the permitted answers meanwhile."""
 
 from __future__ import annotations
 

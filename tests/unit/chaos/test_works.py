@@ -1,4 +1,4 @@
-"""What people do to applications, groups and mirrored objects: possible where it stands, and what it has to end in."""
+"""Steps of users on applications, groups and mirrored objects: possible in their order, and with the expected end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who a service is on the bus: a file that cannot be used is one clear line, and never shown."""
+"""The credentials of a service on the bus: an unusable file is one clear line, and its content is never shown."""
 
 from __future__ import annotations
 

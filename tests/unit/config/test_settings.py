@@ -1,4 +1,4 @@
-"""Settings: what wins, and what people are told when a value cannot be used."""
+"""Settings: their precedence, and messages about unusable values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may see a message: who may get what it is about; of what names nothing known, who may see such."""
+"""A message is visible to viewers who may get its object; without a known object, to those who may see such ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The whole process but for the servers around it: it listens, says how it is, and ends when it is told to."""
+"""The whole process but for the servers around it: it listens, reports its health, and ends on SIGTERM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page's files: what is served, how long it may be kept, and what is said where there is none."""
+"""The page's files: their contents, their caching, and the answer for a missing one."""
 
 from __future__ import annotations
 

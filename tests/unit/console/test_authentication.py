@@ -202,7 +202,7 @@ async def test_one_viewer_too_many_waits_and_an_idle_one_makes_room() -> None:
 
 
 async def test_a_user_with_many_tokens_does_not_lock_out_others() -> None:
-    """Each token is a viewer: who may make tokens would have all places."""
+    """Each token is a viewer: a user who may create tokens would have all places."""
     tokens = {f"m{number}": ("mallory", ()) for number in range(4)}
     everybody = People(tokens | {TOKEN: ("jane", ()), "t2": ("joe", ())}, [may("jane"), may("joe"), may("mallory")])
     settings = Settings(cluster="c", console_viewers=3)

@@ -1,4 +1,4 @@
-"""What comes from the bus: each message for who may see what it is about, and nobody else; filters; the past."""
+"""Messages of the bus: each for viewers who may see its object, and for no others; filters; the past."""
 
 from __future__ import annotations
 

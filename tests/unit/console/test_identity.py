@@ -1,4 +1,4 @@
-"""Who looks: a token's owner, or whom the proxy names, and nobody by a header alone."""
+"""The identity of a viewer: a token's owner, or the user whom the proxy names, and nobody by a header alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a page is sent: everything the viewer may see, each change of it, and nothing else."""
+"""The stream of a page: everything the viewer may see, each change of it, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages that are slow, gone or too late: none costs more than one message, and each is told why it ends."""
+"""Pages that are slow, closed or too late: none costs more than one message, and each gets the reason for its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Traces: what a viewer is told when Jaeger is unavailable, is none, or was sent what no clock shows."""
+"""Traces: the message to a viewer when Jaeger is unavailable, is none, or has impossible times."""
 
 from __future__ import annotations
 

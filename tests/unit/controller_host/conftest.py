@@ -1,4 +1,4 @@
-"""A host on a directory of the test, with one program that remembers what it is told."""
+"""A host on a directory of the test, with one program that records its requests."""
 
 from __future__ import annotations
 

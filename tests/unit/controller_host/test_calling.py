@@ -1,4 +1,4 @@
-"""What guests ask of Kubernetes, done: as their account, in bounds, and told as the ABI has it."""
+"""Requests of guests to Kubernetes: carried out as their account, within limits, and answered as the ABI defines."""
 
 from __future__ import annotations
 

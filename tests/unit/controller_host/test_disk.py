@@ -1,4 +1,4 @@
-"""A disk that takes nothing, at whichever write, and a host that is killed then: nothing is lost that was not told."""
+"""A disk that takes nothing, at whichever write, and a host that is killed then: every loss is reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Modules on their way: nobody waits for anybody else's, and nobody runs what its source would not let him have."""
+"""Modules on their way: no controller waits for another's, and none runs a module that its source would not give it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What nobody needs leaves the disk, while others come and go."""
+"""Unused files leave the disk, while controllers come and go."""
 
 from __future__ import annotations
 

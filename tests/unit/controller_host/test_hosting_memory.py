@@ -1,4 +1,4 @@
-"""Memory and disk that are short: who goes to disk, who stays, who is given up, and what of it is said."""
+"""Memory and disk that are short: guests that are suspended, stay or are given up, and reports about it."""
 
 from __future__ import annotations
 

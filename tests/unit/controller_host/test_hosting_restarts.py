@@ -1,4 +1,4 @@
-"""Controllers after a restart, a crash, and with another module: told what they have not seen, and nothing else."""
+"""Controllers after a restart, a crash, and with another module: called for unseen changes, and nothing else."""
 
 from __future__ import annotations
 

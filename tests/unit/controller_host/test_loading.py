@@ -1,4 +1,4 @@
-"""The engine: loaded by the first who needs it, while others wait; what keeps it from that is told, and tried again."""
+"""The engine: loaded by the first who needs it, while others wait; a failure is reported and retried."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DEADLINE = 10.0
 
 
 class Engine:
-    """What is loaded: ``failures`` are raised first, one a try; a try waits for ``let``."""
+    """An engine: ``failures`` are raised first, one a try; a try waits for ``let``."""
 
     def __init__(self, *failures: Exception) -> None:
         self.failures = list(failures)

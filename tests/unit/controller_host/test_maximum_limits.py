@@ -1,4 +1,4 @@
-"""What a spec may ask for, and whose memory may be pinned."""
+"""The limits that a spec may request, and the controllers whose memory may be pinned."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What controllers have worked through, over restarts."""
+"""The processed versions of controllers, over restarts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is written of controllers, and how seldom."""
+"""The status writes for controllers, and their limited number."""
 
 from __future__ import annotations
 

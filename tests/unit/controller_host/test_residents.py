@@ -1,4 +1,4 @@
-"""Who goes to disk when memory gets short."""
+"""The guests that are suspended to disk when memory gets short."""
 
 from __future__ import annotations
 

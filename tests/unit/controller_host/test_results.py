@@ -1,4 +1,4 @@
-"""What goes to a guest and what comes back."""
+"""Requests to a guest and its results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked about an account, how often, and how long an answer is believed."""
+"""Access reviews of an account: their content, their number, and the lifetime of an answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the service can be told, and what it says of mistakes."""
+"""The settings of the service and the messages about mistakes."""
 
 from __future__ import annotations
 

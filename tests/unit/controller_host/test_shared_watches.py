@@ -1,4 +1,4 @@
-"""Who is told of which change, and what they are shown, over one list and watch a kind."""
+"""Changes and objects for each controller, over one list and watch a kind."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def watches(*found: dict[str, Any]) -> list[Watch]:
 
 
 class World:
-    """Shared watches over an API server in memory, and what they said."""
+    """Shared watches over an API server in memory, and their notifications."""
 
     def __init__(self, *granted: str) -> None:
         self.kube = FakeKube()
@@ -82,7 +82,7 @@ class World:
         await until(lambda: all(self.watches.whole(controller) for controller in controllers))
 
     async def receives(self, *expected: tuple[str, ObjectKey]) -> None:
-        """Wait until exactly these were told, each once; then begin again."""
+        """Wait until exactly these were notified, each once; then begin again."""
         await until(lambda: len(self.notified) >= len(expected))
         assert sorted(self.notified, key=str) == sorted(expected, key=str)
         self.notified.clear()

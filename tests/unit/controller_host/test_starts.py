@@ -1,4 +1,4 @@
-"""What a start of the whole service costs: turns, calls and requests for each controller, counted, not timed.
+"""The work of a start of the whole service: turns, calls and requests for each controller, counted, not timed.
 
 The service as ``app`` joins it, with real guests, over an API server in memory.
 """
@@ -67,7 +67,7 @@ class Term:
 
     @property
     def statuses(self) -> Counter[str]:
-        """How often each controller's status was written."""
+        """Return how often each controller's status was written."""
         return Counter(
             request.path.split("/")[-2]
             for request in self.kube.api.requests
@@ -91,7 +91,7 @@ class Term:
 
 @dataclass
 class Cluster:
-    """What outlives a process: the API server, the disk."""
+    """The parts that outlive a process: the API server, the disk."""
 
     directory: Path
     kube: FakeKube = field(default_factory=FakeKube)

@@ -1,4 +1,4 @@
-"""What people read of a controller, and when that is worth a write."""
+"""The status of a controller, and the changes that are worth a write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What waits for one controller, and when its turn comes."""
+"""The queue of one controller and the time of its turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is held of a WasmController, and what its spec says."""
+"""The view of a WasmController and of its spec."""
 
 from __future__ import annotations
 

@@ -13,13 +13,13 @@ from trellis.crds.schema import NotStructural, structural
 
 
 class Inner(ApiModel):
-    """What is inside."""
+    """The inner model."""
 
     title: str
 
 
 class Outer(ApiModel):
-    """What is outside."""
+    """The outer model."""
 
     inner: Inner | None = None
     """A field's own words win over its type's."""

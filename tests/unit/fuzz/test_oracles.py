@@ -1,4 +1,4 @@
-"""Each oracle can tell a parser that is wrong: one is broken by hand, and some case of its target finds it."""
+"""Each oracle can detect a wrong parser: one is broken by hand, and some case of its target finds it."""
 
 # ruff: noqa: ARG005 (what stands in for a parser takes what it took)
 

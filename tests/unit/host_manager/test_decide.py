@@ -1,4 +1,4 @@
-"""What is decided about one group, from what is known of it."""
+"""Decisions about one group, from its snapshot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A deleted group is let go only when each of its hosts may go, whoever put the finalizer there."""
+"""The finalizer of a deleted group is removed only when each of its hosts may go, whoever added it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ OPERATOR = Controller(Peer.WASMCLOUD_OPERATOR, "ns", "operator", "u9")
 
 
 class Quiet:
-    """A bus that takes whatever is said."""
+    """A bus that accepts every event."""
 
     async def publish(self, *_: object, **__: object) -> None:
         """Say nothing."""

@@ -1,4 +1,4 @@
-"""The first status of a new group, whatever comes late: its own turn, its pods' controller, its lattice."""
+"""The first status of a new group with late inputs: its own turn, its pods' controller, its lattice."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ UNAVAILABLE = LatticeView(None, reason="connection refused (nats://nats:4222)", 
 
 
 class Quiet:
-    """A bus that takes whatever is said."""
+    """A bus that accepts every event."""
 
     async def publish(self, *_: object, **__: object) -> None:
         """Say nothing."""
@@ -73,7 +73,7 @@ class Slow(Effects):
 
 @dataclass
 class World:
-    """One group that nobody made anything of yet; time passes when a test says so."""
+    """One group without children yet; time passes when a test says so."""
 
     kube: FakeKube
     followed: Followed = field(default_factory=Followed)

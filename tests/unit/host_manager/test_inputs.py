@@ -1,4 +1,4 @@
-"""What is read of Secrets and ConfigMaps, what is missing, and what no message may show."""
+"""Inputs from Secrets and ConfigMaps, missing inputs, and data that no message may show."""
 
 from __future__ import annotations
 

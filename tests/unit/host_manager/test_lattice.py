@@ -1,4 +1,4 @@
-"""What a group's status says of its lattice, and when a silent host is restarted."""
+"""The status of a group about its lattice, and the restart of a silent host."""
 
 from __future__ import annotations
 

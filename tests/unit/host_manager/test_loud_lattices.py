@@ -1,4 +1,4 @@
-"""Whoever may publish on a lattice can say anything there: what that makes of a group's status, and what it cannot."""
+"""Any client of a lattice can publish any message: the possible effects on a group's status, and their limits."""
 
 from __future__ import annotations
 

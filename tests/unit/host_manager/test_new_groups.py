@@ -1,4 +1,4 @@
-"""A group that nobody made anything of yet: what is done first, what may wait, and for how long."""
+"""A group without children yet: what is done first, what may wait, and for how long."""
 
 from __future__ import annotations
 

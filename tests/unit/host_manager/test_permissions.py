@@ -1,4 +1,4 @@
-"""Which right is missing, and that a service says so for as long as something needs it."""
+"""The missing permission, which a service reports for as long as something needs it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which groups roll because a Secret changed that their hosts were given, and that they do so once."""
+"""Groups roll once when a Secret changes that their hosts were given."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ def state(published: Published) -> Any:
 
 
 def check_order(events: Sequence[EventData]) -> None:
-    """Started before gone, each once per UID; no two equal events in sequence about a WorkloadDeployment or a Host."""
+    """Started before ended, once per UID; no two equal events in sequence about a WorkloadDeployment or a Host."""
     ran: dict[str, list[str]] = {}
     last: dict[tuple[str, ...], EventData] = {}
     for event in events:

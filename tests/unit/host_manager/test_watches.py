@@ -1,4 +1,4 @@
-"""What is watched: each namespace for itself, and nothing is known of one before all of it was seen."""
+"""Watches: one for each namespace, and no decision about a namespace before all of it was read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tenants ask of the API server takes no connection of the service's own, nor more than each namespace's share."""
+"""Requests of tenants use no connection of the service's own, and each namespace has its share."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ users: [{{name: u, user: {{token: s3cret}}}}]
 
 
 class Server:
-    """An API server that answers whoever asks for ``slow`` when it is let."""
+    """An API server that answers requests for ``slow`` when it is released."""
 
     def __init__(self) -> None:
         self.hanging: Counter[str] = Counter()

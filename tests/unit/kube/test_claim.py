@@ -1,4 +1,4 @@
-"""Which of two installations provisions the nodes, over the API server in memory."""
+"""The claim by which one of two installations provisions the nodes, over the API server in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose definition of a kind stands in a cluster, and what is said about it."""
+"""The owner of a CRD in a cluster, and the message about it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which deleted Shims are left to the circuit breaker, and whether something names Shims that cannot be listed."""
+"""Deleted Shims that the circuit breaker decides about, and references to Shims that cannot be listed."""
 
 from __future__ import annotations
 

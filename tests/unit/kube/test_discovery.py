@@ -1,4 +1,4 @@
-"""What is asked of the API server, how often, and what is kept of it."""
+"""Discovery requests to the API server, their number, and the cache of their answers."""
 
 from __future__ import annotations
 

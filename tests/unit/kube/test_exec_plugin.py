@@ -1,4 +1,4 @@
-"""Credential plugins of a kubeconfig: whatever becomes of one is named, bounded and tried again."""
+"""Credential plugins of a kubeconfig: each failure of one is named, bounded and retried."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ async def kube(
 
 @pytest.fixture
 def person() -> Iterator[None]:
-    """Somebody who types a line at this process."""
+    """A user who types a line at this process."""
     reading, writing = os.pipe()
     os.write(writing, b"yes\n")
     former = os.dup(0)

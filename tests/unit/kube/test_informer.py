@@ -363,7 +363,7 @@ async def test_a_busy_server_is_not_asked_again_before_its_time(kube: FakeKube) 
 
 
 async def test_an_idle_informer_queries_the_server_itself(kube: FakeKube) -> None:
-    """A service that only watches: without a question nobody knows whether a silent watch has a silent server."""
+    """A service that only watches: without a request it is unknown whether a silent watch has a silent server."""
 
     def probes() -> int:
         return sum(request.path == "/readyz" for request in kube.api.requests)

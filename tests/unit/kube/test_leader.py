@@ -23,7 +23,7 @@ QUICK = LeaderTimings(duration=2, renew_deadline=0.6, renew=0.1, retry=0.05, cal
 
 
 class Clock:
-    """A clock tests can set; it is also moved by the seconds the test really takes, by nobody else."""
+    """A clock tests can set; it is also moved by the seconds the test really takes."""
 
     def __init__(self) -> None:
         self.ahead = 0.0
@@ -169,7 +169,7 @@ async def test_a_stranger_that_renews_for_ever_makes_the_candidate_not_ready(kub
 
 
 async def test_a_holder_without_a_mark_is_noted_and_leaves_the_candidate_ready(kube: FakeKube) -> None:
-    """A stranger that made the lease, or a replica of a release that did not mark it: nothing tells which."""
+    """An unknown process created the lease, or a replica of a release that did not annotate it: both look alike."""
     kube.put(LEASES, held_by("unmarked", "2026-01-01T00:00:00.000000Z"))
     task = asyncio.create_task(candidate(kube).run(wait_for_ever, asyncio.Event()))
     await until(lambda: "unmarked" in " ".join(kube.health.notes()), "the note")
@@ -180,7 +180,7 @@ async def test_a_holder_without_a_mark_is_noted_and_leaves_the_candidate_ready(k
 
 
 async def test_a_lease_of_its_own_from_a_backup_ends_the_term(kube: FakeKube) -> None:
-    """Whatever the term read and wrote since the backup may be undone: the next one reads it all again."""
+    """Every read and write of the term since the backup may be undone: the next term reads it all again."""
     terms: list[asyncio.Event] = []
 
     async def lead(_: asyncio.Event) -> None:
@@ -367,7 +367,7 @@ def test_timings_that_could_make_two_leaders_are_refused() -> None:
 async def test_a_renewal_answered_too_late_ends_the_term_all_the_same(
     kube: FakeKube, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was in doubt stays lost: in between writes were refused and runs not begun."""
+    """A lease in doubt stays lost: in between writes were refused and runs not started."""
     leader = candidate(kube)
     terms: list[float] = []
 
@@ -391,7 +391,7 @@ async def test_a_renewal_answered_too_late_ends_the_term_all_the_same(
 
 
 def test_two_consecutive_renewals_differ_for_any_clock() -> None:
-    """A lease that is written as it was is not written at all, and looks to the others as if nobody renewed it."""
+    """A lease that is written as it was is not written at all, and looks to the others as if it was not renewed."""
     stuck = datetime(2026, 1, 1, tzinfo=UTC)
     first = taken(new_lease("trellis-test", "default"), identity="me", duration=2, now=stuck)
     again = taken(first, identity="me", duration=2, now=stuck)

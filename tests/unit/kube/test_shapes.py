@@ -157,7 +157,7 @@ async def test_an_abandoned_list_leaves_no_request_behind(kube: FakeKube) -> Non
 
 
 async def test_the_last_page_ends_the_list_in_the_same_turn_of_the_event_loop(kube: FakeKube) -> None:
-    """What a list recovers is recovered when its objects are seen."""
+    """Objects that a list recovers are processed when they are seen."""
     kube.put(CONFIGMAPS, configmap("default", "a"))
     turns: list[int] = []
     loop = asyncio.get_running_loop()

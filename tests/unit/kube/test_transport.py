@@ -1,4 +1,4 @@
-"""A watch whose request got lost is noticed long before it counts as deaf; a late write asks once more."""
+"""A watch whose request got lost is noticed long before it counts as stalled; a late write asks once more."""
 
 from __future__ import annotations
 

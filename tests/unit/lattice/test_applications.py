@@ -1,4 +1,4 @@
-"""What is deployed in a lattice, by wadm's events and answers in any order."""
+"""The deployed applications of a lattice, by wadm's events and answers in any order."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def recorded() -> list[Published]:
 
 
 def final(events: list[Published]) -> dict[str, Application]:
-    """What is deployed after all of it, as wadm has it."""
+    """Return the applications that are deployed after all events, as wadm has them."""
     found: dict[str, Application] = {}
     for event in sorted(events, key=lambda item: item.time):
         if isinstance(event.what, str):

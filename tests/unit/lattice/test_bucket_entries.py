@@ -1,4 +1,4 @@
-"""What entries of wadm's bucket say about one lattice, whatever other lattices share its keys."""
+"""Entries of wadm's bucket for one lattice, with any other lattices that share its keys."""
 
 from __future__ import annotations
 

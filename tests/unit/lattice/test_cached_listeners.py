@@ -1,4 +1,4 @@
-"""What a Service remembers of its listeners: it comes back, and what somebody broke there says nothing."""
+"""The cached listeners of a Service: they are read back, and an edited cache is ignored."""
 
 from __future__ import annotations
 

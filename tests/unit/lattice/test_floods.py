@@ -1,4 +1,4 @@
-"""Whoever may publish on a lattice may flood it: that costs its own link, and no host counts as gone for it."""
+"""A client that floods a lattice costs its own connection, and no host counts as deleted for it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LARGE = b"MSG loud 1 %d\r\n" % 2**20 + b"x" * 2**20 + b"\r\n"
 
 
 class Ear:
-    """What was heard, and how often the loop had its turn meanwhile."""
+    """A subscriber that records the messages and how often the loop had its turn meanwhile."""
 
     def __init__(self) -> None:
         self.messages = self.bytes = 0

@@ -1,4 +1,4 @@
-"""What a lattice says is read or refused with one error, however wrong it is, and holds no more than so much."""
+"""Data of a lattice is read or refused with one error, however wrong it is, and uses bounded memory."""
 
 from __future__ import annotations
 

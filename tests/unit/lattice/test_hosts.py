@@ -1,4 +1,4 @@
-"""Hosts as their heartbeats tell them, and what silence means."""
+"""Hosts by their heartbeats, and the meaning of silence."""
 
 from __future__ import annotations
 

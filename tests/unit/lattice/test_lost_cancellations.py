@@ -1,4 +1,4 @@
-"""Who is to end ends, also when the NATS client drops the cancellation because the answer came with it."""
+"""A cancelled task ends, also when the NATS client drops the cancellation because the answer came with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an application listens on, by its manifest."""
+"""The listeners of an application, by its manifest."""
 
 from __future__ import annotations
 

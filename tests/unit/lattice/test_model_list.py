@@ -1,4 +1,4 @@
-"""What events of wadm change in its list of applications, and when the next list is asked for."""
+"""Changes of wadm's list of applications by its events, and the time of the next list request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often the reason of an outage is news."""
+"""The frequency of reports about an outage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose entries a key can be, and what a lattice that joins, leaves or has too much costs the others of its bucket."""
+"""The possible lattices of a key, and effects of a lattice that joins, leaves or is too large on others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of an application reaches wadm, and that both sides' forms of it are taken for the same."""
+"""The part of an application that reaches wadm, and the equality of both sides' forms of it."""
 
 from __future__ import annotations
 

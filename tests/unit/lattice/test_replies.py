@@ -1,4 +1,4 @@
-"""What wadm answered, as recorded from a real one, is read; what it refuses becomes the right condition."""
+"""Recorded answers of a real wadm are read, and each of its refusals becomes the right condition."""
 
 from __future__ import annotations
 

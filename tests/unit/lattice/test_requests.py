@@ -1,4 +1,4 @@
-"""Where an answer goes: to whoever asked, and to nobody that they could not speak to themselves."""
+"""The receiver of an answer: its requester, and nobody to whom the responder could not publish itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What wadm last said of each application, and whether it still counts."""
+"""The last status of each application by wadm, and its validity."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ async def test_a_list_applies_to_another_version_after_the_time_of_a_status_even
 
 
 class TestAnswering:
-    """Whether anybody answers for wadm."""
+    """The check whether any wadm answers."""
 
     @contextlib.asynccontextmanager
     async def asking(self, *lattices: Lattice) -> AsyncIterator[tuple[WadmProbe, list[str]]]:

@@ -1,4 +1,4 @@
-"""What tells a tenant's lattice from others in the account of a wadm that serves several."""
+"""The lattice of a tenant and others in the account of a wadm that serves several."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a link connects with by TLS: where its key lies, and what is said of one that cannot be used."""
+"""TLS of a lattice connection: the place of its key, and the message about an unusable one."""
 
 from __future__ import annotations
 

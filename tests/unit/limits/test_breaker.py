@@ -1,4 +1,4 @@
-"""How many may go, for how long a breaker stays open, what a person's closing lets through."""
+"""The number of permitted deletions, the time for which a breaker stays open, and the effect of closing it by hand."""
 
 from __future__ import annotations
 

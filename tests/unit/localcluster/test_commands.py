@@ -1,4 +1,4 @@
-"""What the components of a local cluster are started with."""
+"""The arguments of the components of a local cluster."""
 
 from __future__ import annotations
 

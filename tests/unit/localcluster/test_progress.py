@@ -1,4 +1,4 @@
-"""What people see of steps that take minutes."""
+"""The display of steps that take minutes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where programs come from: the order of the search, and which versions are refused."""
+"""The search for programs: its order, and the versions that are refused."""
 
 from __future__ import annotations
 

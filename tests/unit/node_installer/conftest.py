@@ -1,4 +1,4 @@
-"""What all tests of the installer share."""
+"""Fixtures of all tests of the installer."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from cryptography.x509.oid import NameOID
 
 @dataclass
 class Request:
-    """What a client asked for."""
+    """The request of a client."""
 
     path: str
     headers: dict[str, str]
@@ -35,7 +35,9 @@ class Request:
 
 @dataclass
 class Answer:
-    """What a server says. ``cut``: so many bytes of the body, then the connection is closed, or ``held`` is awaited."""
+    """The answer of a server. ``cut``: so many bytes of the body, then the connection is closed, or ``held`` is
+    awaited.
+    """
 
     status: int = 200
     body: bytes = b""

@@ -1,4 +1,4 @@
-"""Archives made to fill the memory, the disk or the time, and those that nobody can read."""
+"""Archives made to fill the memory, the disk or the time, and unreadable ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EMPTY_BLOCKS = bytes(1024)
 
 
 def refused(path: Path, content: bytes) -> str:
-    """Return what is said of an archive that is refused."""
+    """Return the message about a refused archive."""
     path.write_bytes(content)
     with pytest.raises(InstallError) as refusal:
         archive.extract_shim(path, path.with_name("out"), member=None, names=(NAME,))

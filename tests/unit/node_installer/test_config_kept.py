@@ -1,4 +1,4 @@
-"""What people wrote into a node's files stays theirs, and what is in them stays secret."""
+"""Entries of users in a node's files stay unchanged, and secrets in them are not shown."""
 
 from __future__ import annotations
 

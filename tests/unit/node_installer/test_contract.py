@@ -1,4 +1,4 @@
-"""What an installer is told and what it answers, and what its image consists of."""
+"""The input and the result of an installer, and the contents of its image."""
 
 from __future__ import annotations
 

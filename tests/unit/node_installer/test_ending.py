@@ -1,4 +1,4 @@
-"""What a forced removal does to the processes that run a shim: real processes, and the machine's own /proc."""
+"""The effect of a forced removal on the processes of a shim: real processes, and the machine's own /proc."""
 
 from __future__ import annotations
 

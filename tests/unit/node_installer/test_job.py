@@ -1,4 +1,4 @@
-"""What the provisioner puts into a Job for the network around it, used by the installer in this very form."""
+"""The network settings of the provisioner in a Job, used by the installer in this very form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people do to our section and around it, and forms of files that are rare."""
+"""Edits of users in and around the section of Trellis, and rare forms of files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an option's text means, where containerd would refuse its whole configuration, or a reader of ours gives up."""
+"""The meaning of an option's text, where containerd or a reader of Trellis would refuse the whole configuration."""
 
 from __future__ import annotations
 

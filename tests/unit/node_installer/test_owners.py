@@ -15,7 +15,7 @@ CRI = "io.containerd.grpc.v1.cri"
 
 
 def kwasm_on(world: World, handler: str = "spin", folder: str = "opt/kwasm") -> None:
-    """What KWasm's installer leaves: a shim, a marker, an entry without any comment."""
+    """Create the files of KWasm's installer: a shim, a marker, an entry without any comment."""
     binary = world.root / folder / "bin" / f"containerd-shim-{handler}-v2"
     binary.parent.mkdir(parents=True, exist_ok=True)
     binary.write_bytes(a_shim("kwasm's"))
@@ -29,12 +29,12 @@ def kwasm_on(world: World, handler: str = "spin", folder: str = "opt/kwasm") -> 
 
 
 def rcm_comment(handler: str) -> str:
-    """What runtime-class-manager writes above an entry."""
+    """Return the comment of runtime-class-manager above an entry."""
     return f"# RCM runtime config for {handler}"
 
 
 def rcm_on(world: World, *handlers: str) -> None:
-    """What runtime-class-manager's leaves: shims, a lock file, entries below a comment."""
+    """Create the files of runtime-class-manager: shims, a lock file, entries below a comment."""
     folder = world.root / "opt/rcm"
     (folder / "bin").mkdir(parents=True)
     shims = {}

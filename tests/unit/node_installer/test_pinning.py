@@ -1,4 +1,4 @@
-"""Which sources nothing is installed from while checksums are required: one rule for the planner and the installer."""
+"""Sources that are refused while checksums are required: one rule for the planner and the installer."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LOOSE = {
 
 
 def verdicts(source: Source, *, required: bool) -> tuple[bool, bool]:
-    """Whether the planner gives a node this source, and whether the installer takes it."""
+    """Return whether the planner gives a node this source, and whether the installer accepts it."""
     planned = wanted_shim_for(a_shim(sources=(source,)), "amd64", require_checksum=required)
     assert isinstance(planned, WantedShim) or planned is Refusal.CHECKSUM_MISSING
     wanted = WantedShim("spin", "spin", "1", "shim/spin", (source,))

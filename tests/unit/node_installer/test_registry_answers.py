@@ -1,4 +1,4 @@
-"""Whatever a registry answers, the installer has a reason for it; and no reference leads to another repository."""
+"""The installer has a reason for every answer of a registry; and no reference leads to another repository."""
 
 from __future__ import annotations
 

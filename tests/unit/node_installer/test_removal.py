@@ -1,4 +1,4 @@
-"""What an uninstallation takes away: by owner or by handler, and also what a migration took over."""
+"""The removals of an uninstallation: by owner or by handler, and also of shims that a migration took over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where shims come from, over real connections: what is wrong is refused, and the node stays untouched."""
+"""Sources of shims, over real connections: a faulty one is refused, and the node stays unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How spans get to a collector: by TLS with a CA of one's own, through a proxy, and never at the cost of the run."""
+"""Export of spans to a collector: by TLS with a CA of one's own, through a proxy, and never at the cost of the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an installer reads of its own, and what is read of it, has the types it is to have; else it is none."""
+"""Records that an installer reads, and records that are read of it, have the right types; else they are none."""
 
 from __future__ import annotations
 

@@ -236,9 +236,9 @@ def a_world(tmp_path: Path, fixture: str = "containerd-v2", *, version: str | No
 
 
 def snapshot(root: Path) -> dict[str, tuple[Any, ...]]:
-    """All of a tree that must come back: content, mode, owner, extended attributes, links and directories.
+    """Return all of a tree that must be restored: content, mode, owner, extended attributes, links and directories.
 
-    What the installer remembers below /run until the next boot is no part of it.
+    The files that the installer keeps below /run until the next boot are omitted.
     """
     found: dict[str, tuple[Any, ...]] = {}
     for folder, folders, files in os.walk(root):

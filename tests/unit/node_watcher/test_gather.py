@@ -1,4 +1,4 @@
-"""What a new leader takes from the bus: what was said of each node, and nothing more."""
+"""Facts that a new leader reads from the bus: the published events of each node, and nothing more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands on a Node of what could not be taken back, and what a deleted Shim takes away from many at once."""
+"""Records on a Node about failed rollbacks, and the effect of a deleted Shim on many Nodes at once."""
 
 from __future__ import annotations
 

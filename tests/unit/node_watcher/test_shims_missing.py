@@ -1,4 +1,4 @@
-"""Shims that cannot be listed, that were just deleted, or that are gone without having been uninstalled."""
+"""Shims that cannot be listed, that were just deleted, or that disappeared without an uninstallation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What admission changed in a Job: harmless, reported, or of no use."""
+"""Changes of a Job by admission: harmless, reported, or unusable."""
 
 from __future__ import annotations
 

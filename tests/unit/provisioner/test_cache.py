@@ -1,4 +1,4 @@
-"""What a pod's status says about its installer."""
+"""The report of a pod's status about its installer."""
 
 from __future__ import annotations
 

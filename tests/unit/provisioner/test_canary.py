@@ -1,4 +1,4 @@
-"""Whether what a Job installed is believed, tried by a pod, or taken back."""
+"""Verification of an installation: accepted, tried by a pod, or rolled back."""
 
 from __future__ import annotations
 

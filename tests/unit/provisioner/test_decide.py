@@ -145,7 +145,7 @@ def test_a_retry_clears_the_failed_job_away_first() -> None:
 
 
 def test_an_earlier_job_never_outlives_a_newer_one() -> None:
-    """While the bus is unavailable the fact of an ended Job stays unsaid, the Job stays for it, and work goes on."""
+    """While the bus is unavailable the end of a Job is not published, the Job stays for it, and work goes on."""
     earlier = a_job(NODE, JobState.COMPLETE, uid="earlier", name="earlier", digest=OTHER_DIGEST, created_at=900)
     newer = a_job(NODE, JobState.COMPLETE, uid="newer", name="newer", created_at=1000)
     first, *_ = deciding(proved(NODE), earlier, newer)
@@ -153,7 +153,7 @@ def test_an_earlier_job_never_outlives_a_newer_one() -> None:
 
 
 def test_a_failed_job_of_a_verified_target_is_deleted_without_evaluation() -> None:
-    """It was made once more after somebody had deleted the one that was proved: the node has what it is to have."""
+    """It was created again after a user had deleted the verified one: the node has its target."""
     again = a_job(NODE, JobState.FAILED)
     assert deciding(proved(NODE), again) == [DeleteJob(again, Reason.SUPERSEDED, foreground=False)]
 
@@ -356,7 +356,7 @@ def test_a_deleted_node_needs_no_work() -> None:
 
 
 def with_shim(**changes: Any) -> NodeView:
-    """Return a node on which the Shim spin is proved, and whose label is gone already."""
+    """Return a node on which the Shim spin is verified, and whose label is removed already."""
     node = proved(a_node(**changes), Target((("spin", "d1"),)).digest, "handler")
     return replace(node, shims="spin=d1", wasm=None, provisioned=None)
 

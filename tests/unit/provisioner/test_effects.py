@@ -421,7 +421,7 @@ async def test_a_deleted_namespace_of_installers_is_reported_with_the_remedy(
 async def test_a_refusal_names_the_record_of_the_node_and_is_published_again_on_change(
     kube: FakeKube, cache: Cache, effects: Effects
 ) -> None:
-    """What may have been left there is in the view of a decision, and is not recorded on the Node."""
+    """Possible remains on the node are in the view of a decision, and are not recorded on the Node."""
     for digest in ("d1", "d2"):
         node = a_node(digest=digest)
         cast("dict[str, NodeView]", cache.nodes)[node.name] = node

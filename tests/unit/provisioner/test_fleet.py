@@ -1,4 +1,4 @@
-"""Which nodes a plan looks at: its outcome is that of a plan of all nodes."""
+"""The nodes of a plan: its outcome is that of a plan of all nodes."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def by_name(found: tuple[NodeView, Target | None]) -> str:
 
 
 def in_order(nodes: ShimNodes) -> ShimNodes:
-    """Return it with nodes by name: in which order they came is nobody's concern."""
+    """Return it with nodes by name: their order does not matter."""
 
     def named(found: tuple[NodeView, ...]) -> tuple[NodeView, ...]:
         return tuple(sorted(found, key=lambda node: node.name))

@@ -1,4 +1,4 @@
-"""A person resumes a rollout: the next Job of a node whose failure is forgiven is told to try all the same."""
+"""A person resumes a rollout: the next Job of a node whose failure is acknowledged tries nevertheless."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Job that was asked for keeps its slot until it is seen, and what it did is feared when it is gone unseen.
+"""A requested Job keeps its slot until it is seen, and its changes count as unconfirmed if it disappears unseen.
 
 The rules that the rollout's model takes for granted.
 """
@@ -140,7 +140,7 @@ async def test_no_job_is_made_of_a_slot_that_goes_to_another_node_with_the_plan_
 
 
 async def test_a_node_keeps_its_slot_while_its_job_is_on_its_way(provisioner: Provisioner) -> None:
-    """Whatever becomes of the node's wish meanwhile."""
+    """The node's target may change meanwhile."""
     seen: list[object] = []
 
     def sent(request: HttpRequest) -> bool:
@@ -156,7 +156,7 @@ async def test_a_node_keeps_its_slot_while_its_job_is_on_its_way(provisioner: Pr
 
 
 async def test_a_name_that_a_job_has_which_no_watch_shows_is_tried_again(provisioner: Provisioner) -> None:
-    """Admission took the marks from that one, so it is deleted, and holds the name until its pods are gone."""
+    """Admission took the marks from that one, so it is deleted, and holds the name until its pods are deleted."""
     assert await provisioner.make() is None
     [job] = provisioner.kube.objects(JOBS)
     assert await provisioner.make() == provisioner.cache.timings.nodes.name_taken
@@ -197,7 +197,7 @@ SHIM_SLOT = Entry(DIGEST, 1, 5, ("spin",))
 
 @pytest.fixture
 def doubtful(provisioner: Provisioner) -> Provisioner:
-    """Its node has a slot for a Shim that nobody wants any more, from a former leader, and no Job."""
+    """Its node has a slot for an obsolete Shim, from a former leader, and no Job."""
     show_ledger(provisioner.cache, Ledger({provisioner.node.uid: SHIM_SLOT}))
     return provisioner
 

@@ -1,4 +1,4 @@
-"""Which Jobs count as such of which no pod is created."""
+"""Jobs that count as having no pod created."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of a node whose installer's pod, or whose labels, the API server refuses."""
+"""Nodes whose installer's pod, or whose labels, the API server refuses."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ ONE, TWO = a_node("one"), a_node("two")
 
 
 class Readiness:
-    """What readiness has now, by reason."""
+    """Records the readiness messages by reason."""
 
     def __init__(self) -> None:
         self.reported: dict[Reason, str] = {}

@@ -1,4 +1,4 @@
-"""What the provisioner's settings mean for rollouts and for the legacy installer image."""
+"""The provisioner's settings for rollouts and for the legacy installer image."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is done about a Shim whose RuntimeClass the API server refuses."""
+"""Effects for a Shim whose RuntimeClass the API server refuses."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def kube() -> FakeKube:
 
 @dataclass
 class Tried:
-    """What came of it: what was raised, why RuntimeClasses are refused, whether the status was written."""
+    """The result: the exception, the reason for refused RuntimeClasses, and whether the status was written."""
 
     raised: type[KubeError] | None
     refused: str

@@ -1,4 +1,4 @@
-"""Which versions of a Shim are kept, run after run."""
+"""The kept versions of a Shim, run after run."""
 
 from __future__ import annotations
 

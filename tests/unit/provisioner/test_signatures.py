@@ -1,4 +1,4 @@
-"""Whose signature lets a Shim be installed: keys that the platform names, and no others."""
+"""The signatures that permit an installation: by keys that the platform names, and no others."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def image(signed: bytes | None, signature: str) -> Manifest:
 
 
 def installed(manifest: Manifest, *keys: Any, require_checksum: bool = True, arch: str = "amd64") -> bool:
-    """Say whether it would be installed; if not, that this is because nobody signed it."""
+    """Say whether it would be installed; if not, that this is because of the missing signature."""
     view = Keys.parse("".join(pem(key) for key in keys)).judge(view_shim(manifest))
     assert not view.invalid
     wanted = wanted_shim_for(view, arch, require_checksum=require_checksum)

@@ -1,4 +1,4 @@
-"""What the Job does that takes another's doing back, and that it is tried until it is done."""
+"""The Job that rolls back another Job, which is retried until it is done."""
 
 from __future__ import annotations
 

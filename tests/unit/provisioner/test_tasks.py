@@ -1,4 +1,4 @@
-"""What a Job is told to do on its node."""
+"""The arguments of a Job on its node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A slot whose Job is gone: what may be on the node, and that it is not given up before that is known."""
+"""A slot whose Job was deleted: what may be on the node, and that it is not given up before that is known."""
 
 from __future__ import annotations
 

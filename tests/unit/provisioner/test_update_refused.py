@@ -1,4 +1,4 @@
-"""Which refusal of an update of a Node counts: that about the Job whose proof is to be written, not an older one."""
+"""A refused update of a Node counts if it is about the Job whose result is to be written, and not an older one."""
 
 from __future__ import annotations
 

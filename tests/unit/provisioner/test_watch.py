@@ -1,4 +1,4 @@
-"""What counts as a change of what nodes are to have, and of a RuntimeClass."""
+"""Relevant changes of the targets of nodes, and of a RuntimeClass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which events about a workload are due: first run, failures, recovery, restarts of the service."""
+"""Due events about a workload: first run, failures, recovery, restarts of the service."""
 
 from __future__ import annotations
 

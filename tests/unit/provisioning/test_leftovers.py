@@ -1,4 +1,4 @@
-"""What a Job nobody wants any more has left on its node, and when it may go."""
+"""The remains of an obsolete Job on its node, and the time of its deletion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is decoded of a Node is all that its view is made of."""
+"""The decoded fields of a Node are all fields of its view."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How Nodes and Jobs are read, and the index of Jobs."""
+"""Views of Nodes and Jobs, and the index of Jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which Deployments run a controller that Trellis replaces, and what must wait for it."""
+"""Deployments of a controller that Trellis replaces, and work that must wait for it."""
 
 from __future__ import annotations
 

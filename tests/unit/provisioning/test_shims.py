@@ -1,4 +1,4 @@
-"""Which nodes a Shim is for, and what it installs there."""
+"""The nodes of a Shim, and its installation there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each node is to have, by all Shims together."""
+"""The target of each node, by all Shims together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a node cannot run Wasm, and why a Shim is not on all its nodes: the cause in the first line."""
+"""The cause of a node that cannot run Wasm, and of a Shim that is not on all its nodes, in the first line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a node stands, from worlds by name."""
+"""The state of a node, from worlds by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which addresses modules may come from, in every way of writing them."""
+"""Permitted addresses of modules, in every notation."""
 
 from __future__ import annotations
 

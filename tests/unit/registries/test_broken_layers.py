@@ -1,4 +1,4 @@
-"""Layers that nobody builds: headers about headers, which Python's reader follows by calling itself."""
+"""Layers that no tool builds: headers about headers, which Python's reader follows by calling itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Places that tenants share: nobody holds more than his share, nobody who waits is passed over."""
+"""Places that tenants share: no owner holds more than their share, and no waiting owner is passed over."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trellis.runtime.fair_share import FairShare
 
 
 class Work:
-    """Owners who each want to hold a place until they are told to let go."""
+    """Owners who each want to hold a place until they are released."""
 
     def __init__(self, total: int, each: int) -> None:
         self.shares = FairShare(total, each)

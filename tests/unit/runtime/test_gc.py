@@ -1,4 +1,4 @@
-"""What is loaded at the start of a service costs nothing in collections, then and while it is loaded."""
+"""Objects loaded at the start of a service cost no garbage collections, then and while they are loaded."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ print(len(begun), gc.isenabled(), len(sys.modules))
 
 @pytest.fixture
 def frozen(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """How many objects were out of the collector's way when each event loop would have begun."""
+    """Return the number of frozen objects at the start of each event loop."""
     seen: list[int] = []
 
     def begun(main: Coroutine[Any, Any, None]) -> None:

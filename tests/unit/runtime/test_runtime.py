@@ -1,4 +1,4 @@
-"""How a service begins where the API server does not make it easy."""
+"""The start of a service with a slow or failing API server."""
 
 from __future__ import annotations
 

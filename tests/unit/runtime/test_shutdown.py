@@ -1,4 +1,4 @@
-"""How the grace period is shared out, and that nothing which hangs holds up the end."""
+"""The parts of the grace period, and an end that no hanging task delays."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ DEADLINE = 10.0
 
 
 class Reading:
-    """What stands for an informer: it has read once the test says so."""
+    """A stand-in for an informer: it has read once the test says so."""
 
     def __init__(self) -> None:
         self.synced = self.answered = asyncio.Event()

@@ -1,4 +1,4 @@
-"""What a fault inside costs: its own answer, and nothing of a secret in what is said of it."""
+"""An internal error costs its own answer, and shows nothing of a secret."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Server:
 
 
 class FixedKey:
-    """A key that nobody changes."""
+    """A key that does not change."""
 
     def __init__(self) -> None:
         self.ring = KeyRing(CurveKey.make(), ())
@@ -179,7 +179,7 @@ async def test_a_fault_inside_is_an_answer_that_holds_nothing_of_the_secret(
 
 
 class Held(dict[str, Any]):
-    """A Secret of which it can be told when nobody holds it any more."""
+    """A Secret that reports when it is not referenced any more."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What goes back: a secret sealed for who asked, or a refusal in the protocol's words."""
+"""Answers: a secret sealed for the requester, or a refusal in the protocol's words."""
 
 import base64
 import json

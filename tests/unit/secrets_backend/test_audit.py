@@ -1,4 +1,4 @@
-"""Events about answers: nobody waits, nothing grows, nothing is lost in silence."""
+"""Events about answers: no request waits, nothing grows, no loss is silent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from trellis.telemetry import Metrics, setup
 
 
 class RecordingBus:
-    """A bus that keeps what it is told, once it is there."""
+    """A bus that keeps its events once it is available."""
 
     def __init__(self) -> None:
         self.events: list[Any] = []

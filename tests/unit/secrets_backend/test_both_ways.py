@@ -1,4 +1,4 @@
-"""What the crates of a wasmCloud host made of our side, and we of theirs: recorded by tests/data/secrets/record.py."""
+"""Messages between the crates of a wasmCloud host and Trellis, recorded by tests/data/secrets/record.py."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""Which Secrets were given to whom, and that one of them is another now."""
+"""The Secrets that each host was given, and changes of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tokens say, and when they are valid: each case for the entity's and the host's, within a whole request."""
+"""The claims of tokens and their validity: each case for the entity's and the host's, within a whole request."""
 
 import json
 from collections.abc import Callable

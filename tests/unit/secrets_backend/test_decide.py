@@ -1,4 +1,4 @@
-"""Whom a Secret is read as: what a link may name by default, and what SecretGrants make of that."""
+"""The identity with which a Secret is read: permitted by default for a lattice connection, or by SecretGrants."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ async def test_a_grant_that_is_created_again_counts_at_once(world: World) -> Non
 async def test_a_start_after_the_crd_was_created_again_closes_namespaces_without_a_grant(
     world: World, ago: float
 ) -> None:
-    """What stood there before is not known to this process; the key is from before, so there was a backend."""
+    """The former grants are unknown to this process; the key is older, so there was a backend."""
     world.stands_since(ago, key=7000.0)
     world.grants.clear()
     wait = await world.deletions.look()

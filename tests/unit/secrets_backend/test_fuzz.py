@@ -1,4 +1,4 @@
-"""A small share of what `make fuzz` runs, and texts that nobody thought of."""
+"""A small share of what `make fuzz` runs, and unexpected texts."""
 
 import json
 from typing import Any
@@ -24,7 +24,7 @@ CASES = 3_000
 
 @pytest.fixture(scope="module")
 def outcomes() -> set[str]:
-    """What came of the first cases; each was compared with the second reading of the protocol."""
+    """Return the results of the first cases; each was compared with the second reading of the protocol."""
     return {verdict(seed) for seed in range(CASES)}
 
 

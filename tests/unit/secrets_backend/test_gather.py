@@ -1,4 +1,4 @@
-"""Which grant a link has: of its groups, of its account's other links, of the SecretGrants that are for them."""
+"""The grant of a lattice connection: from its groups, its account's other connections, and SecretGrants for them."""
 
 from __future__ import annotations
 

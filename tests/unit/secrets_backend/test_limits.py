@@ -1,4 +1,4 @@
-"""How often one entity may ask."""
+"""The permitted rate of one entity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is in the box: JSON, its members and their types, and the names in it."""
+"""The content of the box: JSON, its members and their types, and the names in it."""
 
 import json
 from typing import Any
@@ -193,7 +193,7 @@ NO_NAMES: dict[str, str] = {
 
 @pytest.mark.parametrize("case", NO_NAMES)
 def test_a_name_that_no_secret_can_have_never_gets_into_a_path(case: str) -> None:
-    """The peer's words are those of the API server, UpstreamError; here nobody asks it."""
+    """The peer's words are those of the API server, UpstreamError; here it is not asked."""
     refused = refusal(message(asking(key=NO_NAMES[case])))
     error_text = answer(ErrorName.UPSTREAM, refused.body())
     assert quoted(NO_NAMES[case]) in error_text
@@ -229,7 +229,7 @@ NO_FIELDS: dict[str, str] = {
 
 @pytest.mark.parametrize("case", NO_FIELDS)
 def test_a_field_that_no_secret_can_have_is_not_found_without_asking(case: str) -> None:
-    """As it would be after asking; and no stranger's text of any length gets into events."""
+    """As it would be after asking; and no text of unbounded length gets into events."""
     refused = refusal(message(asking(field=NO_FIELDS[case])))
     assert refused.body() == b'{"error":"SecretNotFound"}'
     assert refused.message.isprintable()
@@ -252,7 +252,7 @@ def test_the_name_of_an_application_is_kept_as_a_log_can_have_it(case: str) -> N
 
 
 def test_the_first_check_that_fails_answers() -> None:
-    """Entity before host before policy before name before field, whatever else is wrong."""
+    """Entity before host before policy before name before field, with any further errors."""
     wrong: dict[str, Any] = {
         "context.entity_jwt": "e",
         "context.host_jwt": "h",

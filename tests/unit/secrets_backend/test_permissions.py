@@ -1,4 +1,4 @@
-"""What is told to be given where a right is missing."""
+"""The command that grants a missing permission."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a policy asks for, or that it is none."""
+"""The content of a policy, or its error."""
 
 import json
 from typing import Any

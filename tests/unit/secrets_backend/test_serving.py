@@ -16,7 +16,7 @@ ADDRESS = NatsAddress("nats://127.0.0.1:4222")
 
 
 class World:
-    """Stands for what links share: notes which questions are worked on, and looks for accounts when it is told to."""
+    """Stands for what links share: records the requests in progress, and looks for accounts on demand."""
 
     def __init__(self) -> None:
         self.worked: list[bytes] = []

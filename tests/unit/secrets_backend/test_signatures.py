@@ -1,4 +1,4 @@
-"""Who signed a token: each case for the entity's and the host's, within a whole request."""
+"""The signer of a token: each case for the entity's and the host's, within a whole request."""
 
 import base64
 import json
@@ -34,7 +34,7 @@ def _larger_s(token: str) -> str:
 
 
 def _of_low_order(side: Side, point: bytes) -> str:
-    """Signed by nobody: with such a key, R = the key (or the identity) and S = 0 fit about any text."""
+    """Unsigned: with such a key, R = the key (or the identity) and S = 0 fit about any text."""
     claims = json.dumps(side.claims(iss=nkey(A, point))).encode()
     signed = f"{b64(json.dumps(HEADER).encode())}.{b64(claims)}"
     return f"{signed}.{b64(bytes([1]) + bytes(31) + bytes(32))}"

@@ -62,7 +62,7 @@ def test_a_token_is_taken(case: str, side: Side) -> None:
 
 
 def _stray(text: str) -> str:
-    """The same bytes in another text: other last bits, which nobody reads."""
+    """The same bytes in another text: other last bits, which are not read."""
     alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
     assert len(text) % 4 in (2, 3)
     return text[:-1] + alphabet[alphabet.index(text[-1]) + 1]

@@ -1,4 +1,4 @@
-"""What is done about a Service once it is decided, over the API server in memory."""
+"""The writes of decided actions on a Service, over the API server in memory."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ KEEPER = Slice("shop-0", "shop", "IPv4", (), (), keeps=("shop", "east/1"))
 
 
 class Slices(SimpleNamespace):
-    """The informer of slices, as far as writes tell it what came back."""
+    """The informer of slices, as far as writes pass it their results."""
 
     def wrote(self, written: Any, _former: object) -> None:
         self.written = view_slice(written)

@@ -1,4 +1,4 @@
-"""What becomes of an application's Services."""
+"""Decisions about an application's Services."""
 
 from __future__ import annotations
 

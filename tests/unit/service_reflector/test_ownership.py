@@ -1,4 +1,4 @@
-"""Which lattice a Service belongs to, and when it is known that it may go."""
+"""The lattice of a Service, and the time from which the Service may be deleted."""
 
 from __future__ import annotations
 

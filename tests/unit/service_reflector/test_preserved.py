@@ -1,4 +1,4 @@
-"""What readiness notes of Services that stay without a host group is taken back while host groups are unknown."""
+"""The readiness note about Services without a host group is removed while host groups are unknown."""
 
 from __future__ import annotations
 

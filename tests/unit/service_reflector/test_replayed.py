@@ -53,7 +53,7 @@ def of_host(message: Message, number: int) -> Message:
 
 
 def two_hosts() -> list[Message]:
-    """What was recorded, as of two hosts, and of an application that others reach."""
+    """Return the recorded events as of two hosts, and of an application that others reach."""
     found: list[Message] = []
     for message in everything():
         if not message["subject"].startswith("wasmbus"):

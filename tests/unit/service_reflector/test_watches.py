@@ -1,4 +1,4 @@
-"""Which slices hold the addresses of a Service that is not there, as the watches tell."""
+"""The slices that hold the addresses of a missing Service, by the watches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DELETED = ChangeKind.DELETED
 
 
 class World:
-    """What is known, and the keys that run."""
+    """The known objects, and the keys that run."""
 
     def __init__(self) -> None:
         self.cache = Cache(cast("Any", None), {}, {}, LatticeFollowers(lambda *_: None))

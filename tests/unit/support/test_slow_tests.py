@@ -1,4 +1,4 @@
-"""What ``make check`` leaves out."""
+"""The tests that ``make check`` omits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What makes a service ready, and what makes it dead."""
+"""The readiness and the liveness of a service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which spans are one trace when a key is worked on several times, and what leads from one trace to another."""
+"""Spans of one trace when a key is processed several times, and links from one trace to another."""
 
 from __future__ import annotations
 

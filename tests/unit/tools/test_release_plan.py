@@ -1,4 +1,4 @@
-"""What a release is called, what its files say of the version, and what its chart and its provenance name."""
+"""The name of a release, its version in files, and the names in its chart and its provenance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``trellis bus users``: keys are made once, kept for ever, and shown to nobody."""
+"""``trellis bus users``: keys are created once, kept for ever, and never shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `trellis check` makes of pods and of their answers: the sick one is named, and why."""
+"""The report of `trellis check` about pods and their answers: the unhealthy one is named, with a reason."""
 
 from __future__ import annotations
 

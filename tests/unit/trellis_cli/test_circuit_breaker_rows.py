@@ -1,4 +1,4 @@
-"""What the breaker commands say of a record: where it stands, why, what to do."""
+"""The output of the breaker commands about a record: its state, its reason, a remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person reads when something goes wrong."""
+"""The output of a command for each error."""
 
 from __future__ import annotations
 

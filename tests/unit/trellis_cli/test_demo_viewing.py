@@ -1,4 +1,4 @@
-"""Who looks at a kept demo: an account that may read all that pages show, and no more."""
+"""The viewer of a demo that keeps running: an account that may read all that pages show, and no more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why an Application is as it is, and what `trellis status` says of all of them."""
+"""The state of an Application and its cause, and the row of `trellis status` for all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of an object that is not there: where else to look, and what its kind's page ends with."""
+"""The message about an object that does not exist: other places to look, and the end of its kind's page."""
 
 from __future__ import annotations
 

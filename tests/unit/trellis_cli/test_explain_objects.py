@@ -1,4 +1,4 @@
-"""Why a group of hosts, a controller, a grant or a message is not as it should be: the cause in the first line."""
+"""The cause of a faulty host group, controller, grant or message in the first line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a Service of an application leads somewhere, or nowhere."""
+"""The reason for which a Service of an application has endpoints, or has none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all services in one process have in memory before there is anything to do: not what only some clusters need."""
+"""The memory of all services in one process before there is any work: no modules that only some clusters need."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_the_engine_of_controllers_is_loaded_when_a_guest_is_to_run_and_not_befo
 
 
 def test_a_process_has_in_memory_neither_what_a_terminal_or_a_kubeconfig_needs_nor_a_validator(tmp_path: Path) -> None:
-    """Whoever prints tables can still import what prints them."""
+    """A command that prints tables can still import the modules that print them."""
     assert printed(LOADED, tmp_path) == []
 
 

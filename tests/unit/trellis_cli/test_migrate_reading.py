@@ -1,4 +1,4 @@
-"""How the groups of wasmcloud-operator are read: many at once, no more than the API server answers, in their order."""
+"""Reading the groups of wasmcloud-operator: many at once, no more than the API server answers, in their order."""
 
 from __future__ import annotations
 

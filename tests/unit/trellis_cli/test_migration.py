@@ -1,4 +1,4 @@
-"""What a migration plans, from objects as the retired operators leave them."""
+"""The plan of a migration, from objects as the retired operators leave them."""
 
 from __future__ import annotations
 

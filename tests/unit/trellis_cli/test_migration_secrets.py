@@ -1,4 +1,4 @@
-"""Which users are listed that secrets-kubernetes read Secrets as, and what each needs."""
+"""The users as which secrets-kubernetes read Secrets, and the needs of each."""
 
 from __future__ import annotations
 

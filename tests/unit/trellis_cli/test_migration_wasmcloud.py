@@ -1,4 +1,4 @@
-"""What is planned for what wasmcloud-operator left: its API, groups of hosts, Services, and the operator itself."""
+"""The plan for the objects of wasmcloud-operator: its API, host groups, Services, and the operator itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an account may not read is named, and nothing is concluded from it."""
+"""A forbidden read is named, and nothing is concluded from it."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_a_job_that_was_refused_is_no_trouble_once_it_is_there() -> None:
 
 @pytest.mark.parametrize(("digest", "shown"), [("", True), ("d1", False)], ids=["nothing since", "provisioned since"])
 def test_a_job_that_was_refused_before_the_last_outcome_of_its_node_is_no_trouble(digest: str, shown: bool) -> None:
-    """The Event stays for an hour, and the Job that was taken then may be gone by now."""
+    """The Event stays for an hour, and the Job that was accepted then may be deleted by now."""
     node = a_node(digest=digest or None)
     event = {
         "metadata": {"annotations": {names.ANNOTATION_DIGEST: "", names.ANNOTATION_FAILED_ATTEMPT: ""}},

@@ -1,4 +1,4 @@
-"""Where a rollout stands, and what a command does about it: worlds in, standings and changes out."""
+"""The state of a rollout, and the changes of a command to it: worlds in, standings and changes out."""
 
 from __future__ import annotations
 

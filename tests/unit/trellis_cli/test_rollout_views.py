@@ -1,4 +1,4 @@
-"""What `rollout status` prints while it watches, from standings."""
+"""The output of `rollout status` while it watches, from standings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which rule stops a secret of a manifest before the API server is asked at all, and what it is asked then."""
+"""The rule that stops a secret of a manifest before a request to the API server, and the requests otherwise."""
 
 from __future__ import annotations
 

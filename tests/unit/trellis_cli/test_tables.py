@@ -1,4 +1,4 @@
-"""What `nodes`, `status` and `events tail` print, from values."""
+"""The output of `nodes`, `status` and `events tail`, from values."""
 
 from __future__ import annotations
 

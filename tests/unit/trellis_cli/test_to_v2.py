@@ -1,4 +1,4 @@
-"""What becomes of each part of an application on wasmCloud v2, and which line of the report it has."""
+"""The objects for each part of an application on wasmCloud v2, and its line in the report."""
 
 from __future__ import annotations
 

@@ -224,7 +224,7 @@ async def test_applications_that_v1_serves_by_a_name_and_its_suffix_are_both_app
 async def test_objects_of_an_application_that_was_deleted_are_named(
     kube: FakeKube, others: list[str], complete: bool
 ) -> None:
-    """Unless a lattice did not answer: its applications are unknown, and not gone."""
+    """Unless a lattice did not answer: its applications are unknown, and not deleted."""
     for name in ("shop", *others):
         kube.put(APPLICATIONS, application(name))
     await applied(kube)

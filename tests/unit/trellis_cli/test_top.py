@@ -1,4 +1,4 @@
-"""What `trellis top` shows of entities, how keys move it, and that text from the cluster steers no terminal."""
+"""The sheets of `trellis top`, its keys, and the escaping of text from the cluster."""
 
 from __future__ import annotations
 

@@ -208,14 +208,14 @@ async def test_each_finalizer_is_removed_once_and_a_second_run_writes_nothing() 
 
 
 def service_of(kube: FakeKube, **annotations: str) -> Manifest:
-    """Have Service shop, of Trellis unless it is said to be of none."""
+    """Have Service shop, of Trellis unless ``annotations`` are given."""
     marks = {names.ANNOTATION_APPLICATION: "shop", names.ANNOTATION_LATTICE: "east/1"}
     metadata = {"name": "shop", "namespace": "default", "annotations": annotations or marks}
     return kube.put(SERVICES, {"metadata": metadata, "spec": {}})
 
 
 def keeper_of(kube: FakeKube, text: str, name: str = SLICE, label: str = "shop") -> Manifest:
-    """Have a slice that keeps what this text says."""
+    """Have a slice with this text as its preserved addresses."""
     labels = {names.LABEL_SLICE_MANAGED_BY: names.SLICE_MANAGED_BY}
     labels |= {names.LABEL_SERVICE_NAME: label} if label else {}
     annotations = {names.ANNOTATION_PRESERVED: text} if text else {}
@@ -370,7 +370,7 @@ async def test_a_finalizer_that_is_added_again_is_named_at_the_deadline(monkeypa
     kube.put(SHIMS, {"metadata": {"name": "spin", "finalizers": [names.FINALIZER]}})
 
     async def put_back(*_: object, **__: object) -> None:
-        """Leave it as it is: somebody was faster."""
+        """Leave it as it is: another writer was faster."""
 
     monkeypatch.setattr(kube, "json_patch", put_back)
     with pytest.raises(CommandError, match=r"\btrellis\.dev/provisioner\b.*\bspin\b"):

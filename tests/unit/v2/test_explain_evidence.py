@@ -1,4 +1,4 @@
-"""What is evidence and what is not: long outages, differing clocks, hosts that do not exist, conditions without end."""
+"""Valid and invalid evidence: long outages, differing clocks, hosts that do not exist, conditions without end."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ END = -1.0
 
 @dataclass(frozen=True)
 class Case:
-    """What is asked at a moment of a recording, and the expected first line."""
+    """The request at a moment of a recording, and the expected first line."""
 
     situation: str
     at: float

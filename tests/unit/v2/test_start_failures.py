@@ -1,4 +1,4 @@
-"""What a host reports about a failed start is classified, with the image and interfaces that it names."""
+"""The report of a host about a failed start is classified, with the image and interfaces that it names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who looks: the log-in, what is not allowed, keys instead of a mouse, addresses that lead back."""
+"""Access to the page: the log-in, forbidden parts, keys instead of a mouse, addresses that lead back."""
 
 from __future__ import annotations
 

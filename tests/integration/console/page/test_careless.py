@@ -1,4 +1,4 @@
-"""Somebody in a hurry, on a phone, on a bad line: what he typed stays, and what he is told is so."""
+"""A user in a hurry, on a phone, on a bad connection: their input stays, and the messages are correct."""
 
 from __future__ import annotations
 

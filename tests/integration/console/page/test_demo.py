@@ -1,4 +1,4 @@
-"""Each view of the page in front of a kept demo: what real services do there, as somebody sees it who has kubectl."""
+"""Each view of the page in front of a kept demo: real services, as seen by a user with kubectl."""
 
 from __future__ import annotations
 

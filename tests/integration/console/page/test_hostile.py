@@ -1,4 +1,4 @@
-"""What somebody typed, a tenant wrote or a server answered that is none: it costs what it is about, and no more."""
+"""Invalid input of viewers, tenants and servers: it affects its own object, and no more."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a case is, and what may come of it.
+"""The cases and their permitted results.
 
-In: a request and what the protocol asks for. Out: a verdict on a reply. Called by the tables and by what runs them.
-The rules are the protocol's; ``ours`` marks a case in which we ask for more than it does, and why.
+In: a request and the rule of the protocol. Out: a verdict on a reply. Called by the tables and their runners. The rules
+are the protocol's; ``ours`` marks a case in which we ask for more than it does, and why.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ Outcome = Value | Refusal | Line
 
 @dataclass(frozen=True)
 class Expected:
-    """What may come: one of these. ``refusals`` by name; ``says`` has to be in the message."""
+    """The permitted results: one of these. ``refusals`` by name; ``says`` has to be in the message."""
 
     value: Value | None = None
     refusals: frozenset[str] = frozenset()

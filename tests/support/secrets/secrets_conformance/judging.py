@@ -15,7 +15,7 @@ from support.secrets.secrets_conformance.world import World
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of a case. ``alive``: whether the backend answers after it."""
+    """The result of a case. ``alive``: whether the backend answers after it."""
 
     case: Case
     good: bool

@@ -79,7 +79,7 @@ def _policies() -> list[Case]:
 
 
 def _accounts() -> list[Case]:
-    """Whom it must not be read as, and where not: refused by the API server, or before."""
+    """Return the cases of accounts that must not read: refused by the API server, or before."""
     forbidden: Mapping[str, Callable[[World], str]] = {
         "an account without rights": lambda world: policy_of(world.namespace, MUTE),
         "an account that is not there": lambda world: policy_of(world.namespace, "nobody"),

@@ -34,7 +34,7 @@ def _part(number: int, change: Callable[[str], str]) -> Make:
 
 
 def _other_letter(text: str) -> str:
-    """Change a letter in the middle: the last one may stand for bits that nobody reads."""
+    """Change a letter in the middle: the last one may stand for bits that are not read."""
     at = len(text) // 2
     return text[:at] + ("A" if text[at] != "A" else "B") + text[at + 1 :]
 

@@ -1,4 +1,4 @@
-"""What the cases ask for and as whom: Secrets, accounts and their permissions in a cluster, keys and tokens of a host.
+"""The objects of the cases: Secrets, accounts and their permissions in a cluster, keys and tokens of a host.
 
 In: an API server, a client connected to NATS. Out: the world of :class:`World`. Accounts have the permissions under two
 names, as ServiceAccounts and as users, because ``impersonate`` means the one to us and the other to the peer.
@@ -61,7 +61,7 @@ TOO_LONG: Final = "too-long"
 
 @dataclass
 class World:
-    """Where the cases live."""
+    """The cluster and the NATS server of the cases."""
 
     client: SecretsClient
     api: Api
@@ -142,7 +142,7 @@ class World:
 
 @dataclass(frozen=True)
 class Forge:
-    """What a token is made of: to be changed by a case before it is signed, or after."""
+    """The parts of a token, which a case changes before it is signed, or after."""
 
     world: World
     kind: str

@@ -1,4 +1,4 @@
-"""Whatever bytes come as a module, they are refused with a reason or run within limits: nothing else ever happens."""
+"""Any bytes of a module are refused with a reason or run within limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls: what goes in and out, and that a guest that fails is named and hurts nobody."""
+"""Calls: requests and answers, and a failing guest that is named and affects no other."""
 
 from __future__ import annotations
 
@@ -319,7 +319,7 @@ def test_a_call_of_the_guest_from_its_own_host_call_is_reported(modules: Modules
 
 @pytest.mark.thorough
 def test_sixty_four_guests_at_once_do_not_see_each_other(modules: Modules) -> None:
-    """A third traps, a third loops, a third answers: each finds its own end, whoever runs beside it."""
+    """A third traps, a third loops, a third answers: each ends by itself, whatever guests run beside it."""
     data, result = wat.json_at(64, '{"ok": true}')
     answers = modules.load(wat.guest(f"{COUNTS[1]} {result}", more=data + COUNTS[0]))
     kinds = {

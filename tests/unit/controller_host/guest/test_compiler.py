@@ -1,4 +1,4 @@
-"""What a module may cost before it runs: counts are bounded as it is read, and compiling is a process that can end."""
+"""Limits of a module before it runs: counts are bounded as it is read, and compiling is a process that can be ended."""
 
 from __future__ import annotations
 

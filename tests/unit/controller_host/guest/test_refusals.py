@@ -1,4 +1,4 @@
-"""What a module may not have is refused, by name and with what to do."""
+"""Forbidden parts of a module are refused, by name and with a remedy."""
 
 from __future__ import annotations
 

@@ -250,7 +250,7 @@ def test_a_kill_in_the_middle_of_writing_leaves_the_whole_former_state_or_none(
 
 
 def _page_writes() -> int:
-    """How often the second suspending writes pages: once for each run of pages of its marks (and the request's)."""
+    """Return how often the second suspending writes pages: once for each run of pages of its marks and the request."""
     changed_pages = {mark // PAGE for mark in killed_suspender.MARKS} | {
         tape.REQUEST_AT // PAGE,
         tape.GLOBALS_AT // PAGE,

@@ -1,4 +1,4 @@
-"""Modules from registries that want to know who asks, and who is told the credentials."""
+"""Modules from registries with authentication, and the receivers of the credentials."""
 
 from __future__ import annotations
 

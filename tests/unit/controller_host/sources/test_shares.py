@@ -1,4 +1,4 @@
-"""Who fetches at a time, and who waits for whom: no namespace for another, no file for a name."""
+"""Concurrent fetches and their order: no namespace waits for another, no file for a name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What wakes greeter from the bus: Nodes that became ready. Out: keys (node names) in the queue."""
+"""Events that wake greeter: Nodes that became ready. Out: keys (node names) in the queue."""
 
 from __future__ import annotations
 
