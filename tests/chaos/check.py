@@ -47,7 +47,7 @@ async def check(world: World) -> Outcome:
     await world.end()
     world.say(f"ended after {time.monotonic() - began:.1f} s")
     outcome.wrong += world.reproaches()
-    records = world.fleet.writes(world.mark)
+    records = world.fleet.writes(world.offset)
     until = len(records) - len(world.fleet.writes(offset))
     outcome.wrong += judge.violations(records, _case(world, until))
     counts = judge.work(records)

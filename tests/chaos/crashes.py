@@ -222,7 +222,7 @@ class _World:
         ]
         await self.side.release()
         telling.wrong += await self._until_none(self.side.left)
-        records = self.fleet.writes(self.mark)
+        records = self.fleet.writes(self.offset)
         own = [record for record in records if self.fleet.id in json.dumps(record.get("objectRef") or {})]
         until = len(own) - sum(
             self.fleet.id in json.dumps(write.get("objectRef") or {}) for write in self.fleet.writes(offset)
