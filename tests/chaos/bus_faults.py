@@ -1,8 +1,7 @@
-"""Carries out what goes wrong with the bus' servers in a run, and takes it back when its time is over.
+"""Injects faults of the bus' servers in a run, and ends each when its time is over.
 
-In: steps of the part ``faults`` on ``nats``. Out: servers that end and start, what the ways between them let through, a
-message that nobody can read. Called by ``faults``. Invariant: when ``befall`` returns the fault is over, also when it
-was cancelled.
+In: steps of the part ``faults`` on ``nats``. Out: servers that end and start, connections between them, an unreadable
+message. Called by ``faults``. Invariant: when ``inject`` returns the fault is over, also when it was cancelled.
 """
 
 from __future__ import annotations
@@ -29,16 +28,16 @@ GARBAGE: Final = b"\xff not json"
 
 @dataclass(frozen=True, slots=True)
 class BusFaults:
-    """``name``: what the cluster is called on the bus."""
+    """``name``: of the cluster on the bus."""
 
     servers: BusServers
     name: str
 
-    async def befall(self, step: Step) -> None:
-        """Let one fault be, for as long as it lasts."""
+    async def inject(self, step: Step) -> None:
+        """Inject one fault for as long as it lasts."""
         fault = Fault(step.act)
         if fault is Fault.GARBAGE:
-            await self._say_garbage(f"garbage at {step.at:g}")
+            await self._publish_garbage(f"garbage at {step.at:g}")
         elif fault is Fault.NATS_ROLL:
             for number in range(len(self.servers.all)):
                 await self.servers.stop(number, kill=False)
@@ -64,20 +63,20 @@ class BusFaults:
             finally:
                 await self.servers.start(int(step.value))
 
-    async def _say_garbage(self, said_as: str) -> None:
-        """Say what nobody can read, until a stream has taken it; one that took it and could not say so has it once.
+    async def _publish_garbage(self, message_id: str) -> None:
+        """Publish an unreadable message until a stream has stored it, once also if an acknowledgement was lost.
 
-        Once somebody hears it: what was said before is nobody's to tell of.
+        It waits for the consumers: earlier messages would not be reported.
         """
-        headers = {HEADER_MSG_ID: said_as}
+        headers = {HEADER_MSG_ID: message_id}
         subject = f"trellis.evt.{self.name}.node.opted_in.{escape('garbage')}"
         while True:
             with contextlib.suppress(nats.errors.Error, OSError):
                 client = await nats.connect(self.servers.urls, connect_timeout=2, allow_reconnect=False, error_cb=quiet)
                 try:
                     jetstream = client.jetstream(timeout=2)
-                    for hearer in durables(PROVISIONER, self.name):
-                        await jetstream.consumer_info(STREAM_EVENTS, hearer)
+                    for durable in durables(PROVISIONER, self.name):
+                        await jetstream.consumer_info(STREAM_EVENTS, durable)
                     await jetstream.publish(subject, GARBAGE, headers=headers)
                     return
                 finally:
@@ -86,7 +85,7 @@ class BusFaults:
 
 
 async def refuse(proxies: Sequence[TcpProxy], seconds: float) -> None:
-    """Let nobody through for so long."""
+    """Refuse connections for so long."""
     for proxy in proxies:
         await proxy.refuse()
     try:
@@ -97,7 +96,7 @@ async def refuse(proxies: Sequence[TcpProxy], seconds: float) -> None:
 
 
 async def silence(proxies: Sequence[TcpProxy], seconds: float) -> None:
-    """Let everybody connect and nothing pass for so long."""
+    """Accept connections and drop all data for so long."""
     for proxy in proxies:
         proxy.silence()
     try:

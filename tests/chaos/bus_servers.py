@@ -109,4 +109,4 @@ class BusServers:
 
 
 async def quiet(_: Exception) -> None:
-    """Take what a client has to say about a server that is unavailable: whoever asks asks again."""
+    """Take what a client has to say about a server that is unavailable: clients retry."""

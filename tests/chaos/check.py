@@ -1,7 +1,7 @@
 """Judge a run: compare the end with the model, and check the history, the bus and the finalizers.
 
-In: a ``World`` whose schedule is over. Out: an ``Outcome``. Called by ``run``. Everything has a deadline: what does
-not come about in time is a violation as much as what must not be.
+In: a ``World`` whose schedule is over. Out: an ``Outcome``. Called by ``run``. Everything has a deadline: a late result
+is a violation, too.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from trellis.events.subjects import STREAM_DEAD
 
 SETTLE_SECONDS: Final = 180.0
 QUIET_SECONDS: Final = 4.0
-_GONE_SECONDS: Final = 90.0
+_DELETION_SECONDS: Final = 90.0
 _STAYS_SECONDS: Final = 20.0
 """A machine that stands still for some seconds is no fault; what services write by themselves is found by itself."""
 
 
 async def check(world: World) -> Outcome:
-    """Return what came of a run."""
+    """Return the outcome of a run."""
     outcome, patience = Outcome(), Patience(world.processes)
     began = time.monotonic()
     with _seen(outcome):
@@ -42,11 +42,11 @@ async def check(world: World) -> Outcome:
     for side in world.sides.values():
         await side.release()
     with _seen(outcome):
-        outcome.wrong += await none_of(lambda: _left(world), _GONE_SECONDS, world.say, patience)
-    world.say(f"gone after {time.monotonic() - began:.1f} s")
+        outcome.wrong += await none_of(lambda: _left(world), _DELETION_SECONDS, world.log, patience)
+    world.log(f"gone after {time.monotonic() - began:.1f} s")
     await world.end()
-    world.say(f"ended after {time.monotonic() - began:.1f} s")
-    outcome.wrong += world.reproaches()
+    world.log(f"ended after {time.monotonic() - began:.1f} s")
+    outcome.wrong += world.errors()
     records = world.fleet.writes(world.offset)
     until = len(records) - len(world.fleet.writes(offset))
     outcome.wrong += judge.violations(records, _case(world, until))
@@ -59,7 +59,7 @@ async def check(world: World) -> Outcome:
 
 @contextlib.contextmanager
 def _seen(outcome: Outcome) -> Iterator[None]:
-    """See something; what cannot be seen for want of a processor is neither right nor wrong."""
+    """Check something; a check without enough processor time is undecided."""
     try:
         yield
     except NoProcessorError as error:
@@ -67,16 +67,16 @@ def _seen(outcome: Outcome) -> Iterator[None]:
 
 
 async def _settle(world: World, outcome: Outcome, patience: Patience) -> None:
-    """See whether the end is what it has to be and stays so, and who has a dead letter."""
+    """Check that the end is the expected one and stays so, and check the dead letters."""
     wanted, began = expected(world.schedule), time.monotonic()
-    outcome.wrong += await none_of(lambda: world.wrong(wanted), SETTLE_SECONDS, world.say, patience)
+    outcome.wrong += await none_of(lambda: world.wrong(wanted), SETTLE_SECONDS, world.log, patience)
     outcome.settled = time.monotonic() - began
     if outcome.good:
         outcome.wrong += await _quiet(world, patience)
-        stays = await none_of(lambda: world.wrong(wanted), _STAYS_SECONDS, world.say, patience)
+        stays = await none_of(lambda: world.wrong(wanted), _STAYS_SECONDS, world.log, patience)
         outcome.wrong += [f"{stay}, although the state was correct before" for stay in stays]
-        world.say(f"quiet after {time.monotonic() - began:.1f} s")
-    outcome.wrong += await _letters(world, wanted)
+        world.log(f"quiet after {time.monotonic() - began:.1f} s")
+    outcome.wrong += await _dead_letters(world, wanted)
 
 
 async def _left(world: World) -> list[str]:
@@ -84,7 +84,7 @@ async def _left(world: World) -> list[str]:
 
 
 async def _quiet(world: World, patience: Patience) -> list[str]:
-    """Wait until services write nothing for a while: where nothing is to be done nothing is done."""
+    """Wait until services write nothing for a while."""
     last: list[dict[str, Any]] = []
 
     async def look() -> list[str]:
@@ -94,11 +94,11 @@ async def _quiet(world: World, patience: Patience) -> list[str]:
         counts = judge.work(last)
         return [f"there is nothing to do, and still they write {dict(counts)}"] if counts else []
 
-    return await none_of(look, _GONE_SECONDS, world.say, patience)
+    return await none_of(look, _DELETION_SECONDS, world.log, patience)
 
 
-async def _letters(world: World, wanted: Expected) -> list[str]:
-    """Return the dead letters that are none of what nobody could read, and what became none though it should have."""
+async def _dead_letters(world: World, wanted: Expected) -> list[str]:
+    """Return unexpected dead letters, and the number of missing ones."""
     bodies = []
     client = await nats.connect(world.bus.urls)
     try:
@@ -123,6 +123,6 @@ async def _letters(world: World, wanted: Expected) -> list[str]:
 
 
 def _case(world: World, until: int) -> judge.Case:
-    """Return what people had asked for when the first so many writes had been made."""
+    """Return the requested deletions for the first so many writes."""
     deleted = frozenset(name for side in world.sides.values() for name in side.deleted)
     return judge.Case(world.fleet.system, world.fleet.installers, deleted, until)

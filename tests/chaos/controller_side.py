@@ -2,7 +2,7 @@
 
 In: steps of the part ``controllers``. Out: calls to the API server; sentences about copies that are not as they have to
 be. Called by ``world``. The controller is ``keep_equal.c``, which watches its copies, too: when another replica takes
-over, nobody tells a controller what was deleted meanwhile (docs/controller-abi.md).
+over, a controller does not learn of earlier deletions (docs/controller-abi.md).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Awaitable
 from pathlib import Path
 from typing import Any, Final
 
-from chaos.asking import Asking
+from chaos.retrying_requests import RetryingRequests
 from chaos.controller_work import OBJECTS, Act
 from chaos.model import Expected
 from chaos.namespaces import Namespaces
@@ -43,10 +43,10 @@ def _module() -> bytes:
 class ControllerSide:
     """One controller, a namespace that it watches, and one that it writes to."""
 
-    def __init__(self, asking: Asking, api: Api, mark: str) -> None:
-        self._asking = asking
-        self._source, self._target = Tenant(api, f"{mark}-source"), Tenant(api, f"{mark}-target")
-        self._namespaces = Namespaces(asking, (self._source.name, self._target.name), (_CONTROLLERS,))
+    def __init__(self, requests: RetryingRequests, api: Api, run_id: str) -> None:
+        self._requests = requests
+        self._source, self._target = Tenant(api, f"{run_id}-source"), Tenant(api, f"{run_id}-target")
+        self._namespaces = Namespaces(requests, (self._source.name, self._target.name), (_CONTROLLERS,))
         self.deleted: set[str] = set()
 
     async def begin(self) -> None:
@@ -66,7 +66,7 @@ class ControllerSide:
         """Return what carries a step out."""
         if step.act == Act.DELETE:
             self.deleted.add(step.on)
-            return self._asking.deleted(self._path(self._source, step.on))
+            return self._requests.deleted(self._path(self._source, step.on))
         return self._set(step.on, step.value)
 
     @staticmethod
@@ -75,18 +75,18 @@ class ControllerSide:
 
     async def _set(self, name: str, value: str) -> None:
         data = {"data": {"said": value}}
-        status, answer = await self._asking.call("PATCH", self._path(self._source, name), data)
+        status, answer = await self._requests.call("PATCH", self._path(self._source, name), data)
         if status == http.HTTPStatus.NOT_FOUND:
             metadata = {"name": name, "labels": {"watched": "true"}}
             manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata} | data
-            status, answer = await self._asking.call("POST", self._path(self._source), manifest)
+            status, answer = await self._requests.call("POST", self._path(self._source), manifest)
         assert status in {http.HTTPStatus.OK, http.HTTPStatus.CREATED, http.HTTPStatus.CONFLICT}, (
             f"{name}: {status} {answer}"
         )
 
     async def wrong(self, wanted: Expected) -> AsyncIterator[str]:
         """Yield what is not as it has to be."""
-        items = await self._asking.items(self._path(self._target))
+        items = await self._requests.items(self._path(self._target))
         values = {item["metadata"]["name"]: (item.get("data") or {}).get("said") for item in items}
         for name in OBJECTS:
             if values.get(name) != wanted.copies.get(name):

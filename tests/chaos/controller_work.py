@@ -20,7 +20,7 @@ _DELETES: Final = 0.25
 
 
 class Act(StrEnum):
-    """The action of a step. ``on`` is an object, ``value`` what it is to say."""
+    """The action of a step. ``on`` is an object, ``value`` its new content."""
 
     SET = "set"
     DELETE = "delete-object"

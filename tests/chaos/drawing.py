@@ -1,8 +1,8 @@
-"""People who do by chance what can be done where things stand, each time somebody does something.
+"""Draw possible steps of users at random.
 
-Pure. In: a random generator, a model of what was asked for so far, how likely each act is. Out: steps. Called by the
-parts of the workload. Invariant: a step is possible where it stands in its order, and no more of those that take
-something away come within ``TAKEN_SECONDS`` than a breaker lets through.
+Pure. In: a random generator, a model of the steps so far, the weight of each action. Out: steps. Called by the parts of
+the workload. Invariant: a step is possible where it stands in its order, and no more destructive ones come within
+``DESTRUCTION_SECONDS`` than a breaker lets through.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final, Protocol, TypeVar
 
 from chaos.steps import Step
 
-TAKEN_SECONDS: Final = 90.0
+DESTRUCTION_SECONDS: Final = 90.0
 """Longer than the minute a breaker counts for, as work waits."""
 
 
@@ -22,44 +22,44 @@ class Model(Protocol):
     """The steps of users so far."""
 
     def do(self, step: Step) -> None:
-        """Let a step have happened."""
+        """Record a step."""
 
     def possible(self, act: str) -> list[tuple[str, str]]:
-        """Return on what an act can be done now, with the value that it has then."""
+        """Return the objects that an action is possible on now, each with its value."""
 
 
 AModel = TypeVar("AModel", bound=Model)
 
 
 @dataclass(frozen=True, slots=True)
-class Habits:
-    """The habits of the users of a part.
+class UserProfile:
+    """The behaviour of the users of a part.
 
-    ``weights``: how likely each act is, in their order; ``takes``: those that take away, ``most_taken`` of them at a
+    ``weights``: of each action, in their order; ``destructive``: those that remove, ``most_destructive`` of them at a
     time; ``every_seconds``: the mean between two steps.
     """
 
     part: str
     weights: Mapping[str, int]
-    takes: frozenset[str]
-    most_taken: int
+    destructive: frozenset[str]
+    most_destructive: int
     every_seconds: float
 
 
-def draw(rng: random.Random, seconds: float, model: Model, habits: Habits) -> Iterator[Step]:
-    """Yield what people do in so many seconds; the model is where they begin, and has what they did."""
+def draw(rng: random.Random, seconds: float, model: Model, profile: UserProfile) -> Iterator[Step]:
+    """Yield steps of users in so many seconds; the model is their start, and is updated by each."""
     at, taken = 0.0, list[float]()
     while round(at, 2) < seconds:
-        allowed = sum(item > at - TAKEN_SECONDS for item in taken) < habits.most_taken
-        able = [act for act in habits.weights if model.possible(act) and (allowed or act not in habits.takes)]
-        act = rng.choices(able, [habits.weights[item] for item in able])[0]
+        allowed = sum(item > at - DESTRUCTION_SECONDS for item in taken) < profile.most_destructive
+        able = [act for act in profile.weights if model.possible(act) and (allowed or act not in profile.destructive)]
+        act = rng.choices(able, [profile.weights[item] for item in able])[0]
         on, value = rng.choice(model.possible(act))
-        if act in habits.takes:
+        if act in profile.destructive:
             taken.append(at)
-        step = Step(round(at, 2), habits.part, act, on, value)
+        step = Step(round(at, 2), profile.part, act, on, value)
         model.do(step)
         yield step
-        at += rng.expovariate(1 / habits.every_seconds)
+        at += rng.expovariate(1 / profile.every_seconds)
 
 
 def after(steps: Iterable[Step], model: AModel) -> AModel:

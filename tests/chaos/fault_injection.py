@@ -1,7 +1,7 @@
 """Carries out what goes wrong in a run, and takes it back when its time is over.
 
-In: steps of the part ``faults``. Out: signals, what proxies do, servers that end and start, writes of a stranger.
-Called by ``world``. Invariant: when ``befall`` returns the fault is over, also when it was cancelled.
+In: steps of the part ``faults``. Out: signals, faults of proxies, servers that end and start, writes of another holder.
+Called by ``world``. Invariant: when ``inject`` returns the fault is over, also when it was cancelled.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from chaos import history, orders
-from chaos.asking import Asking
+from chaos.retrying_requests import RetryingRequests
 from chaos.bus_faults import BusFaults, refuse, silence
 from chaos.fault_plan import Fault
 from chaos.replicas import Replica
@@ -25,7 +25,7 @@ from support.suite.tcp_proxy import TcpProxy
 from trellis import names
 from trellis_dev import localcluster
 
-_STRANGER: Final = "stranger"
+_OTHER_HOLDER: Final = "other-holder"
 _TROUBLES: Final = {
     Fault.KUBE_BUSY: Trouble.BUSY,
     Fault.KUBE_BROKEN: Trouble.BROKEN,
@@ -40,7 +40,7 @@ _TERMINATION_SECONDS: Final = 30.0
 class Faults:
     """``cluster``: the name of the local cluster; ``lattice``: the way to the lattice's NATS."""
 
-    asking: Asking
+    requests: RetryingRequests
     bus: BusFaults
     replicas: dict[str, Replica]
     lattice: TcpProxy
@@ -48,7 +48,7 @@ class Faults:
     namespace: str
     _of_wadm: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def befall(self, step: Step) -> None:
+    async def inject(self, step: Step) -> None:
         """Let one fault be, for as long as it lasts."""
         fault = Fault(step.act)
         if step.on in self.replicas:
@@ -67,7 +67,7 @@ class Faults:
                 with _trouble(fault, replica, step.value):
                     await asyncio.sleep(step.seconds)
         elif step.on == "nats":
-            await self.bus.befall(step)
+            await self.bus.inject(step)
         elif step.on == history.API:
             await self._api(fault, step.seconds)
         elif step.on == "lattice":
@@ -133,11 +133,11 @@ class Faults:
     async def _lease(self, fault: Fault, service: str) -> None:
         path = f"/apis/coordination.k8s.io/v1/namespaces/{self.namespace}/leases/{names.LEASE_PREFIX}{service}"
         if fault is Fault.LEASE_DELETED:
-            await self.asking.deleted(path)
+            await self.requests.deleted(path)
             return
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        spec = {"holderIdentity": _STRANGER, "acquireTime": now, "renewTime": now}
-        await self.asking.call("PATCH", path, {"spec": spec})
+        spec = {"holderIdentity": _OTHER_HOLDER, "acquireTime": now, "renewTime": now}
+        await self.requests.call("PATCH", path, {"spec": spec})
 
 
 @contextlib.contextmanager

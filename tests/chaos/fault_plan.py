@@ -1,9 +1,9 @@
 """The faults of a run: the kind, the target, the time and the duration of each.
 
 Pure. In: a random generator, a length, how many servers NATS has. Out: steps of the part ``faults``. Called by
-``schedule``. Invariants: each fault is over when the run's time is; nobody has two faults of one kind of place (a
-process, a way to a server, a server) at once. ``rarer`` draws from a generator of its own, so that seeds keep what they
-had before its faults were known.
+``schedule``. Invariants: each fault is over when the run's time is; no target (a process, a connection to a server, a
+server) has two faults at once. ``rarer`` draws from a generator of its own, so that seeds keep what they had before its
+faults were known.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ _RARER: Final = {
 }
 """Each of them comes at most once a run; the weight is how likely. A new one goes to the end, after what is drawn."""
 _OF_THREE: Final = frozenset({Fault.NATS_ROLL, Fault.NATS_PARTED, Fault.NATS_PARTED_SILENTLY})
-"""What befalls one server among others."""
+"""Faults of one server among others."""
 
 
 def faults(rng: random.Random, seconds: float, servers: int) -> Iterator[Step]:

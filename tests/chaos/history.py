@@ -1,8 +1,8 @@
 """Compact the history of the API server for good: watches cannot continue from their former resource version.
 
 In: a local cluster. Out: a compaction of its etcd, and an API server that begins to remember now: the old one has some
-history in its memory. What is asked for by a resource version of before is answered with 410, as after a long outage.
-Called by ``faults``.
+history in its memory. A request with a former resource version is answered with 410, as after a long outage. Called by
+``faults``.
 """
 
 from __future__ import annotations

@@ -31,9 +31,10 @@ _PASSING: Final = {"jobs", "pods", "leases", "events"}
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A run. ``deleted``: names of what people asked to go: what is made of it, and named after it, goes, too.
+    """A run. ``deleted``: names of objects that users deleted: objects that are created for one and named after it go,
+    too.
 
-    ``until``: of how many of the writes that holds; then everything is let go of. None: of all.
+    ``until``: the number of writes for which that holds; then everything is deleted. None: all.
     """
 
     system: str
@@ -43,41 +44,41 @@ class Case:
 
 
 def violations(records: Sequence[Record], case: Case) -> list[str]:
-    """Return every write that must not have been."""
+    """Return every forbidden write."""
     found = [late_write for service in LED for late_write in late_writes(records, Lease(case.system, service))]
     return [*found, *_repeated(records, case), *_destroyed(records[: case.until], case)]
 
 
-def ours(record: Record) -> bool:
-    """Say whether a write is a service's."""
+def by_service(record: Record) -> bool:
+    """Return whether a write is a service's."""
     return str(record.get("userAgent", "")).startswith("trellis-")
 
 
-def _by_people(record: Record) -> bool:
-    """Say whether a write is neither a service's nor the cluster's own, and of more than a status."""
+def _by_user(record: Record) -> bool:
+    """Return whether a write is neither a service's nor the cluster's own, and of more than a status."""
     agent = str(record.get("userAgent", ""))
-    return not (ours(record) or agent.startswith(_CLUSTERS) or record["objectRef"].get("subresource"))
+    return not (by_service(record) or agent.startswith(_CLUSTERS) or record["objectRef"].get("subresource"))
 
 
 def work(records: Iterable[Record]) -> Counter[str]:
     """Count the accepted writes of services by kind; leases are not work, and reviews are questions."""
-    own = (record for record in records if ours(record) and accepted(record))
+    own = (record for record in records if by_service(record) and accepted(record))
     kinds = (place(record)[0] for record in own)
     return Counter(kind for kind in kinds if kind != "leases" and not kind.endswith("reviews"))
 
 
 def _repeated(records: Iterable[Record], case: Case) -> list[str]:
-    """Return Jobs that were made again though nobody had deleted them.
+    """Return Jobs that were created again without a deletion in between.
 
-    A Job of a node that had another one since is none: people changed what they wanted, and changed it back. Nor is one
-    of a node that somebody wrote to since: who opts out and in again wants the same Job a second time, and no other one
-    comes between where nothing has to be taken off the node.
+    A Job of a node that had another one since is no repetition: users changed the target, and changed it back. Nor is
+    one of a node that a user wrote to since: opting out and in again needs the same Job a second time, and no other one
+    comes between where nothing has to be removed from the node.
     """
     last: dict[str, str] = {}
     again: Counter[str] = Counter()
     for record in records:
         kind, namespace, name = place(record)
-        if kind == "nodes" and accepted(record) and _by_people(record):
+        if kind == "nodes" and accepted(record) and _by_user(record):
             last.pop(name, None)
         if (kind, namespace) != ("jobs", case.installers) or not accepted(record):
             continue
@@ -85,17 +86,17 @@ def _repeated(records: Iterable[Record], case: Case) -> list[str]:
         if record["verb"] == "create":
             again[name] += last.get(node) == name
             last[node] = name
-        elif record["verb"] == "delete" and not ours(record) and last.get(node) == name:
+        elif record["verb"] == "delete" and not by_service(record) and last.get(node) == name:
             del last[node]
     return [f"Job {name} was made {count + 1} times" for name, count in again.items() if count]
 
 
 def _destroyed(records: Iterable[Record], case: Case) -> list[str]:
-    """Return deletions by services of what nobody asked them to delete."""
+    """Return deletions by services without a request of a user."""
     found = []
     for record in records:
         kind, namespace, name = place(record)
-        if record["verb"] not in {"delete", "deletecollection"} or not ours(record) or not accepted(record):
+        if record["verb"] not in {"delete", "deletecollection"} or not by_service(record) or not accepted(record):
             continue
         if kind not in _PASSING and not any(name == item or name.startswith(f"{item}-") for item in case.deleted):
             found.append(f"{kind} {namespace}/{name} was deleted by {record['userAgent']}, and nobody had asked for it")

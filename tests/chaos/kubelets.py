@@ -1,8 +1,9 @@
-"""Simulated nodes on which installers act: a pod succeeds after it did what its container is told, never before.
+"""Simulated nodes on which installers act: a pod succeeds after it carried out the arguments of its container, never
+before.
 
 In: installer pods that run on nodes called ``acted-…``, which kwok leaves running. Out: the disks of the nodes, by uid;
-the handlers on them in the nodes' status; how the pods ended. ``fail_next``: nodes whose next installer fails.
-Called by ``world``. What an installer was told that a real one would refuse is in ``refused``.
+the handlers on them in the nodes' status; how the pods ended. ``fail_next``: nodes whose next installer fails. Called
+by ``world``. Arguments that a real installer would refuse are in ``refused``.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from chaos.asking import Asking
+from chaos.retrying_requests import RetryingRequests
 from support.nodes.installers import LAST_LOG_LINE
 from trellis import names
 from trellis.installer_api.spec import SpecError
@@ -31,9 +32,9 @@ others within a second. A kubelet forgets none: a pod that waits longer is looke
 
 @dataclass
 class Kubelets:
-    """``disks``: by uid of the node; ``repeated``: how often a node was told what it had done already."""
+    """``disks``: by uid of the node; ``repeated``: how often a node got the same arguments again."""
 
-    asking: Asking
+    requests: RetryingRequests
     namespace: str
     disks: dict[str, Disk] = field(default_factory=dict)
     fail_next: Counter[str] = field(default_factory=Counter)
@@ -50,7 +51,7 @@ class Kubelets:
 
     async def look(self) -> None:
         """Act on the pods that are due."""
-        for pod in await self.asking.items(f"/api/v1/namespaces/{self.namespace}/pods"):
+        for pod in await self.requests.items(f"/api/v1/namespaces/{self.namespace}/pods"):
             if self._is_due(pod):
                 await self._act(pod)
 
@@ -66,9 +67,9 @@ class Kubelets:
 
     async def _act(self, pod: Manifest) -> None:
         [owner] = pod["metadata"]["ownerReferences"]
-        job = await self.asking.found(f"/apis/batch/v1/namespaces/{self.namespace}/jobs/{owner['name']}")
+        job = await self.requests.found(f"/apis/batch/v1/namespaces/{self.namespace}/jobs/{owner['name']}")
         name = pod["spec"]["nodeName"]
-        node = await self.asking.found(f"/api/v1/nodes/{name}")
+        node = await self.requests.found(f"/api/v1/nodes/{name}")
         if job is None or node is None:
             return
         if pod["metadata"]["uid"] not in self._acted:
@@ -95,7 +96,7 @@ class Kubelets:
         disk = self.disks.setdefault(node["metadata"]["uid"], Disk())
         wanted = [{"name": name} for name in disk.handlers]
         body = {"metadata": {"uid": node["metadata"]["uid"]}, "status": {"runtimeHandlers": wanted}}
-        status, answer = await self.asking.call("PATCH", f"/api/v1/nodes/{node['metadata']['name']}/status", body)
+        status, answer = await self.requests.call("PATCH", f"/api/v1/nodes/{node['metadata']['name']}/status", body)
         assert status in {http.HTTPStatus.OK, http.HTTPStatus.NOT_FOUND, http.HTTPStatus.CONFLICT}, answer
 
     async def _end(self, pod: Manifest, phase: str, state: Manifest) -> None:
@@ -105,6 +106,6 @@ class Kubelets:
         ended |= {"restartCount": 0, "started": False, "state": {"terminated": state}}
         body = {"metadata": {"uid": metadata["uid"]}, "status": {"phase": phase, "containerStatuses": [ended]}}
         with contextlib.suppress(AssertionError):  # it may be gone
-            await self.asking.taken(
+            await self.requests.accepted(
                 "PATCH", f"/api/v1/namespaces/{self.namespace}/pods/{metadata['name']}/status", body
             )

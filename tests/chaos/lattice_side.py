@@ -16,7 +16,7 @@ from typing import Any, Final
 import nats
 import nats.errors
 
-from chaos.asking import Asking
+from chaos.retrying_requests import RetryingRequests
 from chaos.bus_servers import quiet
 from chaos.lattice_work import GROUPS, KUBECTL_S, WASH_S, Act, App
 from chaos.model import Expected
@@ -49,13 +49,13 @@ def spec_of(version: str) -> Manifest:
 class LatticeSide:
     """``proxy``: the way of all services to the lattice's NATS."""
 
-    def __init__(self, asking: Asking, url: str, proxy: TcpProxy, mark: str) -> None:
-        self._asking = asking
+    def __init__(self, requests: RetryingRequests, url: str, proxy: TcpProxy, run_id: str) -> None:
+        self._requests = requests
         self._url = url
         self._proxy = proxy
-        self._lattice = mark
-        self._namespace = f"{mark}-apps"
-        self._namespaces = Namespaces(asking, (self._namespace,), _HELD)
+        self._lattice = run_id
+        self._namespace = f"{run_id}-apps"
+        self._namespaces = Namespaces(requests, (self._namespace,), _HELD)
         self.deleted: set[str] = set()
 
     async def begin(self) -> None:
@@ -75,7 +75,7 @@ class LatticeSide:
                 value = "true" if act is Act.MARK else None
                 return self._patch(step.on, {"metadata": {"annotations": {names.ANNOTATION_UNDEPLOY: value}}})
             case Act.DELETE:
-                return self._asking.deleted(APPLICATIONS.path(self._namespace, step.on))
+                return self._requests.deleted(APPLICATIONS.path(self._namespace, step.on))
             case Act.PUT:
                 return self._put(step.on, step.value)
             case Act.UNDEPLOY:
@@ -85,11 +85,11 @@ class LatticeSide:
             case Act.SCALE:
                 return self._scale(step.on, int(step.value))
             case Act.DELETE_GROUP:
-                return self._asking.deleted(HOST_CONFIGS.path(self._namespace, step.on))
+                return self._requests.deleted(HOST_CONFIGS.path(self._namespace, step.on))
 
     async def _patch(self, name: str, patch: Manifest) -> None:
         path = APPLICATIONS.path(self._namespace, name) + "?fieldManager=kubectl"
-        await self._asking.taken("PATCH", path, patch)
+        await self._requests.accepted("PATCH", path, patch)
 
     async def _apply(self, name: str, version: str) -> None:
         kind = {"apiVersion": APPLICATIONS.api_version, "kind": APPLICATIONS.kind}
@@ -106,16 +106,16 @@ class LatticeSide:
         name = manifest["metadata"]["name"]
         path = res.path(self._namespace, name)
         while True:
-            found = await self._asking.found(path)
+            found = await self._requests.found(path)
             if found is not None and "deletionTimestamp" in found["metadata"]:
                 await asyncio.sleep(0.2)
             elif found is not None:
                 body = {"metadata": {"uid": found["metadata"]["uid"]}, "spec": manifest["spec"]}
-                if (await self._asking.call("PATCH", f"{path}?fieldManager=kubectl", body))[0] == http.HTTPStatus.OK:
+                if (await self._requests.call("PATCH", f"{path}?fieldManager=kubectl", body))[0] == http.HTTPStatus.OK:
                     return
             else:
                 made = f"{res.path(self._namespace)}?fieldManager=kubectl"
-                status, answer = await self._asking.call("POST", made, manifest)
+                status, answer = await self._requests.call("POST", made, manifest)
                 if status == http.HTTPStatus.CREATED:
                     return
                 assert status == http.HTTPStatus.CONFLICT, f"POST {made}: {status} {answer}"
@@ -169,7 +169,7 @@ class LatticeSide:
                 yield f"group {name}: {item}"
 
     async def _items(self, res: Any) -> list[Manifest]:
-        return await self._asking.items(res.path(self._namespace))
+        return await self._requests.items(res.path(self._namespace))
 
     async def release(self) -> None:
         """Ask for the deletion of everything."""

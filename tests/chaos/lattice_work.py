@@ -1,8 +1,8 @@
 """Steps of users on applications, with kubectl and with wash, and on host groups; and the expected end.
 
 Pure. In: a random generator and a length; or steps. Out: steps; or what there has to be at the end. Called by
-``schedule`` and ``model``. Invariants: each application is one side's for the whole run, so that no wish of one is
-overridden by the other's; no more of them cease to run than breakers let through.
+``schedule`` and ``model``. Invariants: each application belongs to one side for the whole run, so that no change of one
+side overrides the other's; no more of them cease to run than breakers let through.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from chaos.drawing import Habits, after, draw
+from chaos.drawing import UserProfile, after, draw
 from chaos.steps import Step
 
 PART: Final = "lattice"
 KUBECTL_S: Final = ("k0", "k1", "k2")
 WASH_S: Final = ("w0", "w1")
 GROUPS: Final = ("g0", "g1")
-MOST_TAKEN: Final = 3
+MOST_DESTRUCTIVE: Final = 3
 _EVERY_SECONDS: Final = 1.5
 _REPLICAS_MAX: Final = 4
 
@@ -39,7 +39,7 @@ class Act(StrEnum):
     DELETE_GROUP = "delete-group"
 
 
-TAKES: Final = frozenset({Act.MARK, Act.DELETE, Act.UNDEPLOY, Act.WASH_DELETE})
+DESTRUCTIVE: Final = frozenset({Act.MARK, Act.DELETE, Act.UNDEPLOY, Act.WASH_DELETE})
 _WEIGHTS: Final = {
     Act.APPLY: 5,
     Act.MARK: 1,
@@ -51,7 +51,7 @@ _WEIGHTS: Final = {
     Act.SCALE: 3,
     Act.DELETE_GROUP: 1,
 }
-_HABITS: Final = Habits(PART, _WEIGHTS, TAKES, MOST_TAKEN, _EVERY_SECONDS)
+_PROFILE: Final = UserProfile(PART, _WEIGHTS, DESTRUCTIVE, MOST_DESTRUCTIVE, _EVERY_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class LatticeModel:
 
 def work(rng: random.Random, seconds: float) -> Iterator[Step]:
     """Yield what people do in so many seconds."""
-    return draw(rng, seconds, LatticeModel(), _HABITS)
+    return draw(rng, seconds, LatticeModel(), _PROFILE)
 
 
 def ended(steps: Iterable[Step]) -> LatticeModel:

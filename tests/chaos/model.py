@@ -1,7 +1,7 @@
 """Derive the expected end of a run from its schedule alone.
 
-Pure. In: a ``Schedule``. Out: ``Expected``. Called by ``check`` and by tests. Faults have no say in it: whatever went
-wrong, the end is what people asked for, in the order in which they asked for it of each object.
+Pure. In: a ``Schedule``. Out: ``Expected``. Called by ``check`` and by tests. Faults do not change it: the end follows
+from the steps of users on each object, in their order.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from chaos.steps import Schedule
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """``shims``: versions by name; ``garbage``: how many messages nobody can read were sent, each a dead letter.
+    """``shims``: versions by name; ``garbage``: the number of unreadable messages, each a dead letter.
 
     ``groups``: how many hosts each has; ``copies``: what each object says that is mirrored.
     ``answers``: what is given of a Secret, by account and Secret; of others nothing.

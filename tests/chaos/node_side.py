@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from chaos.asking import Asking
+from chaos.retrying_requests import RetryingRequests
 from chaos.kubelets import Kubelets
 from chaos.model import Expected
 from chaos.node_work import NODES, SHIMS, Act, NodeEnd, NodeModel
@@ -26,7 +26,7 @@ from trellis_dev.localcluster.nodes import node_manifest
 
 Manifest = dict[str, Any]
 _JOBS: Final = "/apis/batch/v1/namespaces"
-_GONE_SECONDS: Final = 0.2
+_DELETION_SECONDS: Final = 0.2
 MAX_UPDATE: Final = 2
 """Nodes of a Shim that may be in work at a time."""
 
@@ -38,9 +38,9 @@ def sha256_of(version: str) -> str:
 
 @dataclass
 class NodeSide:
-    """``id``: the mark of this run; ``installers``: the namespace of its Jobs."""
+    """``id``: of this run; ``installers``: the namespace of its Jobs."""
 
-    asking: Asking
+    requests: RetryingRequests
     kubelets: Kubelets
     id: str
     installers: str
@@ -70,7 +70,7 @@ class NodeSide:
         for shim in SHIMS:
             if (name, shim) in requested.selected:
                 manifest["metadata"]["labels"] |= self._selector(shim)
-        await self.asking.taken("POST", "/api/v1/nodes", manifest)
+        await self.requests.accepted("POST", "/api/v1/nodes", manifest)
 
     def act(self, step: Step) -> Awaitable[None]:
         """Return what carries a step out, with what was asked for up to then."""
@@ -91,24 +91,24 @@ class NodeSide:
             case Act.UNLABEL:
                 await self._patch(step.on, {"labels": {names.LABEL_PROVISIONED: None, names.LABEL_WASM_READY: None}})
             case Act.REPLACE:
-                await self.asking.deleted(f"/api/v1/nodes/{self.node(step.on)}")
-                await self._until_gone(f"/api/v1/nodes/{self.node(step.on)}")
+                await self.requests.deleted(f"/api/v1/nodes/{self.node(step.on)}")
+                await self._until_deleted(f"/api/v1/nodes/{self.node(step.on)}")
                 await self._create(step.on, requested)
             case Act.APPLY:
                 await self._apply(step.on, step.value)
             case Act.DELETE:
-                await self.asking.deleted(f"{SHIMS_PATH}/{self.shim(step.on)}")
+                await self.requests.deleted(f"{SHIMS_PATH}/{self.shim(step.on)}")
             case Act.FAIL_NEXT:
                 self.kubelets.fail_next[self.node(step.on)] += 1
             case Act.DELETE_JOB:
                 await self._delete_job(self.node(step.on))
 
     async def _patch(self, node: str, metadata: Manifest) -> None:
-        await self.asking.taken("PATCH", f"/api/v1/nodes/{self.node(node)}", {"metadata": metadata})
+        await self.requests.accepted("PATCH", f"/api/v1/nodes/{self.node(node)}", {"metadata": metadata})
 
-    async def _until_gone(self, path: str) -> None:
-        while await self.asking.found(path) is not None:  # noqa: ASYNC110 (a server is asked)
-            await asyncio.sleep(_GONE_SECONDS)
+    async def _until_deleted(self, path: str) -> None:
+        while await self.requests.found(path) is not None:  # noqa: ASYNC110 (a server is asked)
+            await asyncio.sleep(_DELETION_SECONDS)
 
     async def _apply(self, name: str, version: str) -> None:
         shim, path = self.shim(name), f"{SHIMS_PATH}/{self.shim(name)}"
@@ -121,15 +121,15 @@ class NodeSide:
         }
         kind = {"apiVersion": "runtime.spinkube.dev/v1alpha1", "kind": "Shim"}
         while True:
-            found = await self.asking.found(path)
+            found = await self.requests.found(path)
             if found is not None and "deletionTimestamp" in found["metadata"]:
-                await self._until_gone(path)
+                await self._until_deleted(path)
             elif found is not None:
                 # Of the very object that was seen: one that is deleted meanwhile is not changed in its last moments.
-                await self.asking.taken("PATCH", path, {"metadata": {"uid": found["metadata"]["uid"]}, "spec": spec})
+                await self.requests.accepted("PATCH", path, {"metadata": {"uid": found["metadata"]["uid"]}, "spec": spec})
                 return
             else:
-                status, answer = await self.asking.call(
+                status, answer = await self.requests.call(
                     "POST", SHIMS_PATH, kind | {"metadata": {"name": shim}, "spec": spec}
                 )
                 if status == http.HTTPStatus.CREATED:
@@ -137,10 +137,10 @@ class NodeSide:
                 assert status == http.HTTPStatus.CONFLICT, answer
 
     async def _delete_job(self, node: str) -> None:
-        for job in await self.asking.items(f"{_JOBS}/{self.installers}/jobs"):
+        for job in await self.requests.items(f"{_JOBS}/{self.installers}/jobs"):
             if job["metadata"]["annotations"][names.ANNOTATION_NODE] == node:
                 path = f"{_JOBS}/{self.installers}/jobs/{job['metadata']['name']}?propagationPolicy=Background"
-                await self.asking.deleted(path)
+                await self.requests.deleted(path)
 
     async def wrong(self, wanted: Expected) -> AsyncIterator[str]:
         """Yield what is not as it has to be."""
@@ -150,11 +150,11 @@ class NodeSide:
         for name in SHIMS:
             async for item in self._wrong_shim(name, wanted):
                 yield item
-        if jobs := await self.asking.items(f"{_JOBS}/{self.installers}/jobs"):
+        if jobs := await self.requests.items(f"{_JOBS}/{self.installers}/jobs"):
             yield f"{len(jobs)} installer Jobs are left: {[job['metadata']['name'] for job in jobs][:3]}"
 
     async def _wrong_node(self, name: str, end: NodeEnd) -> AsyncIterator[str]:
-        node = await self.asking.found(f"/api/v1/nodes/{self.node(name)}")
+        node = await self.requests.found(f"/api/v1/nodes/{self.node(name)}")
         if node is None:
             yield f"node {name} is gone"
             return
@@ -175,8 +175,8 @@ class NodeSide:
             yield f"node {name} still has {ours}"
 
     async def _wrong_shim(self, name: str, wanted: Expected) -> AsyncIterator[str]:
-        found = await self.asking.found(f"{SHIMS_PATH}/{self.shim(name)}")
-        served = await self.asking.found(f"{CLASSES}/{self.shim(name)}")
+        found = await self.requests.found(f"{SHIMS_PATH}/{self.shim(name)}")
+        served = await self.requests.found(f"{CLASSES}/{self.shim(name)}")
         if (found is not None) != (name in wanted.shims):
             yield f"Shim {name} is {'there' if found else 'gone'}"
         if (served is not None) != (name in wanted.shims):
@@ -200,20 +200,20 @@ class NodeSide:
     async def release(self) -> None:
         """Ask for the deletion of every Shim."""
         for name in SHIMS:
-            await self.asking.deleted(f"{SHIMS_PATH}/{self.shim(name)}")
+            await self.requests.deleted(f"{SHIMS_PATH}/{self.shim(name)}")
 
     async def left(self) -> AsyncIterator[str]:
         """Yield what is still there of what people deleted."""
         for name in SHIMS:
-            if (found := await self.asking.found(f"{SHIMS_PATH}/{self.shim(name)}")) is not None:
+            if (found := await self.requests.found(f"{SHIMS_PATH}/{self.shim(name)}")) is not None:
                 yield f"Shim {name} is held by {found['metadata'].get('finalizers')}"
 
     async def clean_up(self) -> None:
-        """Remove what is left; a Shim that nobody lets go of is made to go."""
+        """Remove what is left; finalizers of a remaining Shim are removed."""
         for name in SHIMS:
             path = f"{SHIMS_PATH}/{self.shim(name)}"
-            await self.asking.deleted(path)
-            await self.asking.call("PATCH", path, {"metadata": {"finalizers": None}})
-            await self.asking.deleted(f"{CLASSES}/{self.shim(name)}")
+            await self.requests.deleted(path)
+            await self.requests.call("PATCH", path, {"metadata": {"finalizers": None}})
+            await self.requests.deleted(f"{CLASSES}/{self.shim(name)}")
         for name in NODES:
-            await self.asking.deleted(f"/api/v1/nodes/{self.node(name)}")
+            await self.requests.deleted(f"/api/v1/nodes/{self.node(name)}")

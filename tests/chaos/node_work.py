@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from chaos.drawing import Habits, after, draw
+from chaos.drawing import UserProfile, after, draw
 from chaos.steps import Step
 
 PART: Final = "nodes"
 NODES: Final = tuple(f"n{number}" for number in range(8))
 SHIMS: Final = ("spin", "slight")
-MOST_TAKEN: Final = 4
+MOST_DESTRUCTIVE: Final = 4
 """Nodes that lose a label in a run, or in a minute of a long one: the breaker lets five through in a minute."""
 _EVERY_SECONDS: Final = 1.2
 
@@ -39,7 +39,7 @@ class Act(StrEnum):
     DELETE_JOB = "delete-job-of"
 
 
-TAKES: Final = frozenset({Act.OPT_OUT, Act.DESELECT, Act.FAIL_NEXT})
+DESTRUCTIVE: Final = frozenset({Act.OPT_OUT, Act.DESELECT, Act.FAIL_NEXT})
 _WEIGHTS: Final = {
     Act.OPT_IN: 5,
     Act.OPT_OUT: 2,
@@ -52,7 +52,7 @@ _WEIGHTS: Final = {
     Act.UNLABEL: 1,
     Act.DELETE_JOB: 2,
 }
-_HABITS: Final = Habits(PART, _WEIGHTS, TAKES, MOST_TAKEN, _EVERY_SECONDS)
+_PROFILE: Final = UserProfile(PART, _WEIGHTS, DESTRUCTIVE, MOST_DESTRUCTIVE, _EVERY_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class NodeModel:
 
 def work(rng: random.Random, seconds: float) -> Iterator[Step]:
     """Yield what people do in so many seconds."""
-    return draw(rng, seconds, NodeModel(), _HABITS)
+    return draw(rng, seconds, NodeModel(), _PROFILE)
 
 
 def ended(steps: Iterable[Step]) -> NodeModel:

@@ -1,4 +1,4 @@
-"""The orders by which a replica ends at its next write. Pure. Written by ``faults``, carried out by ``mortal``."""
+"""The orders by which a replica ends at its next write. Pure. Written by ``faults``, read by ``crash_on_order``."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ OK: Final = "ok"
 class Outcome:
     """``settled``: seconds from the end of the schedule until everything was as it has to be.
 
-    ``undecided``: what nobody could see the end of, as the machine gave the replicas no processor.
+    ``undecided``: checks without a result, as the machine gave the replicas no processor time.
     """
 
     wrong: list[str] = field(default_factory=list)

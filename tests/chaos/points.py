@@ -1,9 +1,9 @@
 """The boundaries at which a process can die between a message and its acknowledgement, and their names.
 
 Pure. In: what is about to be sent, or was answered. Out: a ``Point``'s name, as ``create jobs, before``. Called by
-``pointed`` in the process that dies, and by ``crashes``, which asks for each of them once. Source: "acknowledged means
-done": a message is acknowledged after the writes of a run that began after it came, so a crash before a write, after
-it, or before the acknowledgement repeats work and loses none.
+``crash_at_point`` in the process that dies, and by ``crashes``, once for each. Source: "acknowledged means done": a
+message is acknowledged after the writes of a run that began after it came, so a crash before a write, after it, or
+before the acknowledgement repeats work and loses none.
 """
 
 from __future__ import annotations
@@ -55,20 +55,22 @@ def of_request(request: HttpRequest) -> str:
 
 
 def of_subject(subject: str) -> str:
-    """Return what is stored in a stream of the bus: the fact, not whose."""
+    """Return the type of the event that is stored in a stream of the bus."""
     kind, *tokens = subject.split(".")[1:]
-    return f"say {'.'.join(tokens[1:3])}" if kind == "evt" else f"say {kind}"
+    return f"publish {'.'.join(tokens[1:3])}" if kind == "evt" else f"publish {kind}"
 
 
-def of_question(subject: str) -> str:
-    """Return what wadm is told, "" for a question or what is none of wadm's: ``wadm.api.<lattice>.model.<verb>``."""
+def of_wadm_request(subject: str) -> str:
+    """Return the change that wadm is asked for, "" for a query or a request to another service:
+    ``wadm.api.<lattice>.model.<verb>``.
+    """
     _, _, subject_rest = subject.partition("wadm.api.")
     verb = [*subject_rest.split("."), "", "", ""][2]
     return f"wadm {verb}" if subject_rest and verb not in _READS else ""
 
 
 def of_reply(reply: str) -> str:
-    """Return whose acknowledgement goes to a message's reply subject: ``$JS.ACK.<stream>.<consumer>.…``.
+    """Return the consumer whose acknowledgement goes to a message's reply subject: ``$JS.ACK.<stream>.<consumer>.…``.
 
     A consumer is called ``<whose>-<of what>-…``, then by its lattice and its cluster.
     """

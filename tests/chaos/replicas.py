@@ -1,7 +1,7 @@
 """A replica: every service in one process, its ways to the servers through proxies, started again when it ended.
 
 In: a name, where the servers are. Out: a process that is watched as a kubelet watches it. Called by ``world`` and
-``faults``. ``wrong``: what a kubelet would have had to do about it though nobody did anything to it.
+``faults``. ``wrong``: restarts that a kubelet would have made without an injected fault.
 """
 
 from __future__ import annotations

@@ -60,13 +60,13 @@ def define(cluster: ClusterInfo, kinds: Sequence[Kind] = (*KINDS, APPLICATIONS))
 
 
 async def one_run(cluster: ClusterInfo, made_by: Forkserver, schedule: Schedule, directory: Path) -> Outcome:
-    """Carry out one schedule; return what came of it. Its log is the file ``said`` in the directory."""
+    """Carry out one schedule; return its outcome. Its log is the file ``progress`` in the directory."""
     began = time.monotonic()
-    with (directory / "said").open("w", encoding="utf-8", buffering=1) as log:
+    with (directory / "progress").open("w", encoding="utf-8", buffering=1) as log:
         try:
             async with world(cluster, made_by, schedule, directory, lambda text: print(text, file=log)) as made:
                 print(f"began after {time.monotonic() - began:.1f} s", file=log)
-                await made.live()
+                await made.carry_out()
                 outcome = await check(made)
         except NoProcessorError as error:
             outcome = Outcome(undecided=[str(error)])
@@ -83,7 +83,9 @@ async def one_run(cluster: ClusterInfo, made_by: Forkserver, schedule: Schedule,
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run that is over. ``left_out``: what this machine has not; ``directory``: its logs, if it is still there."""
+    """A finished run. ``left_out``: steps that this machine does not support; ``directory``: its logs, if it is still
+    there.
+    """
 
     schedule: Schedule
     left_out: tuple[Step, ...]
@@ -93,7 +95,7 @@ class Run:
 
 
 def summary(run: Run, again: str) -> str:
-    """Return what came of a run, and how to have it ``again``."""
+    """Return a text about a run, with the command that runs it ``again``."""
     schedule, outcome = run.schedule, run.outcome
     faults = sum(1 for _ in schedule.of(PART))
     verdict = f"{len(outcome.wrong)} WRONG" if outcome.wrong else "undecided" if outcome.undecided else "ok"
@@ -110,10 +112,10 @@ def summary(run: Run, again: str) -> str:
 async def run_all(options: argparse.Namespace, seeds: Iterator[int]) -> int:
     """Run seeds one after another; return how many went wrong.
 
-    After one that did, the control plane is another: what is wrong there is not to be the next one's fault.
+    After a failure, the control plane is replaced, so that its state does not affect the next run.
     """
     wrong, seed = 0, next(seeds, None)
-    with births() as made_by:
+    with replica_forkserver() as made_by:
         while seed is not None:
             async with control_plane(options.cluster, options.parts) as cluster:
                 await asyncio.to_thread(define, cluster)
@@ -126,9 +128,9 @@ async def run_all(options: argparse.Namespace, seeds: Iterator[int]) -> int:
     return wrong
 
 
-def births() -> AbstractContextManager[Forkserver]:
-    """Return where replicas are born: processes that die when they are told, and whose clocks can be stepped."""
-    return forkserver("chaos.mortal", **{stepped_clock.VARIABLE: os.devnull})
+def replica_forkserver() -> AbstractContextManager[Forkserver]:
+    """Return the forkserver of replicas: processes that die on order, and whose clocks can be stepped."""
+    return forkserver("chaos.crash_on_order", **{stepped_clock.VARIABLE: os.devnull})
 
 
 @contextlib.asynccontextmanager
@@ -152,7 +154,7 @@ async def run_seed(options: argparse.Namespace, cluster: ClusterInfo, made_by: F
 
 
 def without_what_is_missing(wanted: Schedule, *, mounts: bool, wadm: bool) -> tuple[Schedule, tuple[Step, ...]]:
-    """Return what can be of a schedule, and what cannot: a full disk takes the right to mount."""
+    """Return the possible part of a schedule, and the rest: a full disk needs the permission to mount."""
     missing = {Fault.NATS_FULL: not mounts, Fault.WADM_RESTART: not wadm}
     left_out = tuple(step for step in wanted.of(PART) if missing.get(Fault(step.act)))
     steps = tuple(step for step in wanted.steps if step not in left_out)
@@ -160,7 +162,7 @@ def without_what_is_missing(wanted: Schedule, *, mounts: bool, wadm: bool) -> tu
 
 
 async def carry_out(cluster: ClusterInfo, made_by: Forkserver, wanted: Schedule, *, keep: bool = False) -> Run:
-    """Carry out what can be of a schedule; the logs are gone if all was well, unless they are to be kept."""
+    """Carry out the possible steps of a schedule; the logs are deleted after success, unless they are to be kept."""
     schedule, left_out = without_what_is_missing(wanted, mounts=small_disk.can_mount(), wadm="wadm" in cluster.pids)
     directory = Path(tempfile.mkdtemp(prefix=f"chaos-{schedule.seed}-"))
     began = time.monotonic()

@@ -18,7 +18,7 @@ from typing import Any, Final
 import nats.errors
 from nacl.exceptions import CryptoError
 
-from chaos.asking import Asking
+from chaos.retrying_requests import RetryingRequests
 from chaos.bus_servers import quiet
 from chaos.model import Expected
 from chaos.namespaces import Namespaces
@@ -33,8 +33,8 @@ from trellis.kube.resources import HOST_CONFIGS, ROLE_BINDINGS, ROLES, SECRET_GR
 from trellis.kube.resources import SECRETS as SECRETS_KIND
 
 Manifest = dict[str, Any]
-STRANGER: Final = "nobody"
-"""An account that nobody ever lets read anything, or grants anything."""
+UNKNOWN_ACCOUNT: Final = "nobody"
+"""An account without any permission or grant."""
 ENTRY: Final = "password"
 _HELD: Final = ("apis/k8s.wasmcloud.dev/v1alpha1/wasmcloudhostconfigs",)
 _ASK_SECONDS: Final = 3.0
@@ -44,12 +44,12 @@ _PAUSE_SECONDS: Final = 0.15
 class SecretSide:
     """``proxy``: the way of all services to the lattice's NATS; the host asks past it. ``wrong_answers``: so far."""
 
-    def __init__(self, asking: Asking, url: str, proxy: TcpProxy, mark: str) -> None:
-        self._asking = asking
+    def __init__(self, requests: RetryingRequests, url: str, proxy: TcpProxy, run_id: str) -> None:
+        self._requests = requests
         self._proxy = proxy
-        self._lattice = f"{mark}-secrets"
-        self._home, self._vault = f"{mark}-hosts", f"{mark}-vault"
-        self._namespaces = Namespaces(asking, (self._home, self._vault), _HELD)
+        self._lattice = f"{run_id}-secrets"
+        self._home, self._vault = f"{run_id}-hosts", f"{run_id}-vault"
+        self._namespaces = Namespaces(requests, (self._home, self._vault), _HELD)
         options = {"error_cb": quiet, "reconnect_time_wait": 0.2, "ping_interval": 2, "max_outstanding_pings": 2}
         self._host = Host(url, options=options)
         self._witness = Witness()
@@ -67,19 +67,19 @@ class SecretSide:
         spec |= {"natsAddress": "nats://127.0.0.1", "natsClientPort": self._proxy.port}
         kind = {"apiVersion": HOST_CONFIGS.api_version, "kind": HOST_CONFIGS.kind}
         group = kind | {"metadata": {"name": "asking"}, "spec": spec}
-        await self._asking.taken("POST", HOST_CONFIGS.path(self._home), group)
+        await self._requests.accepted("POST", HOST_CONFIGS.path(self._home), group)
         await self._host.__aenter__()
-        self._asker = asyncio.create_task(self._keep_asking(), name="asking for secrets")
+        self._asker = asyncio.create_task(self._request_all_the_time(), name="secret requests")
 
-    async def _keep_asking(self) -> None:
-        for who, secret in itertools.cycle(itertools.product((*ACCOUNTS, STRANGER), SECRETS)):
+    async def _request_all_the_time(self) -> None:
+        for who, secret in itertools.cycle(itertools.product((*ACCOUNTS, UNKNOWN_ACCOUNT), SECRETS)):
             if not self._asks:
                 return
             await self._ask(who, secret)
             await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _ask(self, who: str, secret: str) -> Any:
-        """Ask once; return the value, the error's name, or None if nobody answered. What is wrong is kept."""
+        """Ask once; return the value, the error's name, or None without an answer. Errors are kept."""
         requested = self._now()
         try:
             if not self._host.server:
@@ -115,18 +115,18 @@ class SecretSide:
                 data = {ENTRY: base64.b64encode(f"{planted.VALUE}-{step.value}".encode()).decode()}
                 await self._put(SECRETS_KIND, {"metadata": {"name": step.on}, "data": data})
             case Act.DELETE:
-                await self._asking.deleted(SECRETS_KIND.path(self._vault, step.on))
+                await self._requests.deleted(SECRETS_KIND.path(self._vault, step.on))
             case Act.ALLOW:
                 await self._allow(step.on, step.value)
             case Act.FORBID:
-                await self._asking.deleted(ROLE_BINDINGS.path(self._vault, _reads(step.on, step.value)))
+                await self._requests.deleted(ROLE_BINDINGS.path(self._vault, _reads(step.on, step.value)))
             case Act.GRANT:
                 spec = {"from": [{"namespace": self._home}], "serviceAccounts": [step.on]}
                 kind = {"apiVersion": SECRET_GRANTS.api_version, "kind": SECRET_GRANTS.kind}
                 await self._put(SECRET_GRANTS, kind | {"metadata": {"name": step.on}, "spec": spec})
             case Act.REVOKE:
-                await self._asking.deleted(SECRET_GRANTS.path(self._vault, step.on))
-        self._witness.taken(step, self._now())
+                await self._requests.deleted(SECRET_GRANTS.path(self._vault, step.on))
+        self._witness.accepted(step, self._now())
 
     async def _allow(self, who: str, secret: str) -> None:
         name = {"metadata": {"name": _reads(who, secret)}}
@@ -138,9 +138,9 @@ class SecretSide:
 
     async def _put(self, res: Any, manifest: Manifest) -> None:
         """Create an object, or make it be so."""
-        status, answer = await self._asking.call("POST", res.path(self._vault), manifest)
+        status, answer = await self._requests.call("POST", res.path(self._vault), manifest)
         if status == http.HTTPStatus.CONFLICT:
-            await self._asking.taken("PATCH", res.path(self._vault, manifest["metadata"]["name"]), manifest)
+            await self._requests.accepted("PATCH", res.path(self._vault, manifest["metadata"]["name"]), manifest)
             return
         assert status == http.HTTPStatus.CREATED, f"{manifest['metadata']['name']}: {status} {answer}"
 
@@ -150,7 +150,7 @@ class SecretSide:
             yield wrong_answer
         if self._asker is None or self._asker.done():
             yield f"{PART}: nobody asks any more: {self._asker!r}"
-        for who, secret in itertools.product((*ACCOUNTS, STRANGER), SECRETS):
+        for who, secret in itertools.product((*ACCOUNTS, UNKNOWN_ACCOUNT), SECRETS):
             has, has_to = await self._ask(who, secret), wanted.answers.get((who, secret))
             if has_to is None and has is None:
                 yield f"{PART}: no service refuses {secret} to {who}"

@@ -1,8 +1,8 @@
 """Knows when what was allowed about Secrets, and judges each answer that was given meanwhile.
 
-Pure. In: what people asked for and what the API server had taken, with times; answers. Out: sentences about answers
-that must not have been. Called by ``secret_side``. Invariant: in doubt something may have been allowed: from the moment
-that it was asked for until its end was taken, and until that can have come to whoever decides.
+Pure. In: steps of users and their acceptance by the API server, with times; answers. Out: messages about forbidden
+answers. Called by ``secret_side``. Invariant: an answer may be permitted from the request of its permission until the
+end of that was accepted and can have reached the service.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Witness:
         if (event := _given(step)) is not None:
             self._times[event].append([now, math.inf])
 
-    def taken(self, step: Step, now: float) -> None:
-        """The API server has taken a step: what it ends does not hold from now on."""
+    def accepted(self, step: Step, now: float) -> None:
+        """Record that the API server accepted a step: a permission that it ends does not hold from now on."""
         new = _given(step)
         for event, times in self._times.items():
             if event != new and _ends(step, event):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from chaos.drawing import Habits, after, draw
+from chaos.drawing import UserProfile, after, draw
 from chaos.steps import Step
 
 PART: Final = "secrets"
@@ -34,7 +34,7 @@ class Act(StrEnum):
 
 
 _WEIGHTS: Final = {Act.SET: 4, Act.DELETE: 1, Act.ALLOW: 6, Act.FORBID: 2, Act.GRANT: 4, Act.REVOKE: 1}
-_HABITS: Final = Habits(PART, _WEIGHTS, frozenset(), 0, _EVERY_SECONDS)
+_PROFILE: Final = UserProfile(PART, _WEIGHTS, frozenset(), 0, _EVERY_SECONDS)
 
 
 @dataclass
@@ -90,7 +90,7 @@ class SecretModel:
 
 def work(rng: random.Random, seconds: float) -> Iterator[Step]:
     """Yield what people do in so many seconds."""
-    return draw(rng, seconds, SecretModel(), _HABITS)
+    return draw(rng, seconds, SecretModel(), _PROFILE)
 
 
 def ended(steps: Iterable[Step]) -> SecretModel:

@@ -10,24 +10,24 @@ from chaos.steps import Step
 
 
 class Side(Protocol):
-    """One part. ``deleted``: names of objects that services may delete, because people asked for it."""
+    """One part. ``deleted``: names of objects that services may delete, because users requested it."""
 
     deleted: set[str]
 
     async def begin(self) -> None:
-        """Make what the part needs; nothing goes wrong yet."""
+        """Create the objects of the part, before any fault."""
 
     def act(self, step: Step) -> Awaitable[None]:
-        """Return what carries a step out; called for all steps in their order, awaited when their time has come."""
+        """Return the work of a step; called for all steps in their order, awaited when their time has come."""
 
     def wrong(self, wanted: Expected) -> AsyncIterator[str]:
-        """Yield what is not as it has to be."""
+        """Yield differences from the expected state."""
 
     async def release(self) -> None:
         """Ask for the deletion of everything."""
 
     def left(self) -> AsyncIterator[str]:
-        """Yield what is still there of it."""
+        """Yield remaining objects."""
 
     async def clean_up(self) -> None:
-        """Remove what is left, by force."""
+        """Remove remaining objects, by force."""

@@ -1,8 +1,8 @@
 """Has the whole system work for half an hour while little things go wrong: `make soak [SECONDS=…] [SEED=…]`.
 
 In: seconds, a seed. Out: what each process holds over time, as a table; a line in the record; exit status 1 if one
-grows (see ``flat``), or if the end is not what people asked for. What is done is a schedule of chaos at a slower pace,
-with faults that end no process: only one that lives can be seen to grow.
+grows (see ``flat``), or if the end is not the requested one. It runs a schedule of chaos at a slower pace, with faults
+that end no process, so that each can be measured for long.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ _STILL_SECONDS: Final = 14.0
 
 
 def soak_schedule(seed: int, seconds: float) -> Schedule:
-    """Return what is done; within the time that is not looked at each replica comes to lead everything."""
+    """Return the schedule; within the warm-up each replica leads once."""
     quick = make_schedule(seed, seconds / _SLOWER, faults=GENTLE)
     steps = [dataclasses.replace(step, at=round(step.at * _SLOWER, 2)) for step in quick.steps]
     warm = flat.WARM_SHARE * seconds
@@ -102,14 +102,14 @@ async def sample(made: World, samples: dict[str, list[Sample]]) -> None:
 
 
 async def soak(schedule: Schedule, directory: Path, samples: dict[str, list[Sample]]) -> Outcome:
-    """Carry out a soak and return its outcome. What was held is in ``samples``."""
+    """Carry out a soak and return its outcome. The measurements are in ``samples``."""
     async with run.control_plane("", WORK) as cluster:
         await asyncio.to_thread(run.define, cluster)
-        with run.births() as made_by, (directory / "said").open("w", encoding="utf-8", buffering=1) as log:
+        with run.replica_forkserver() as made_by, (directory / "progress").open("w", encoding="utf-8", buffering=1) as log:
             try:
                 async with world(cluster, made_by, schedule, directory, lambda text: print(text, file=log)) as made:
                     looking = asyncio.create_task(sample(made, samples))
-                    await made.live()
+                    await made.carry_out()
                     looking.cancel()
                     return await check(made)
             except Exception as error:  # noqa: BLE001 - what was held up to then is told
@@ -125,7 +125,7 @@ def verdicts_of(samples: dict[str, list[Sample]], outcome: Outcome) -> list[Verd
 
 
 def main() -> int:
-    """Soak, and say what came of it."""
+    """Soak, and print the outcome."""
     parser = argparse.ArgumentParser(description="Have the whole system work for long, and see whether it grows.")
     parser.add_argument("--seconds", type=float, default=1800.0)
     parser.add_argument("--seed", type=int, default=1)

@@ -1,7 +1,7 @@
 """The steps of a run of chaos, of users and of faults, each with its time, as plain data.
 
-Pure. In: nothing. Out: ``Step`` and ``Schedule``. Invariant: a schedule says everything that a run does to the system;
-who reads it knows what the end has to be without having seen the run.
+Pure. In: nothing. Out: ``Step`` and ``Schedule``. Invariant: a schedule has everything that a run does to the system,
+so the expected end follows from it.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Something that is done ``at`` so many seconds after the beginning, to ``on``, and lasts ``seconds``.
+    """An action ``at`` so many seconds after the start, on ``on``, that lasts ``seconds``.
 
-    ``part``: who carries it out (``faults``, or a part of the workload); ``value``: what else has to be known.
+    ``part``: ``faults``, or a part of the workload; ``value``: further input.
     """
 
     at: float

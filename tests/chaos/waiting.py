@@ -1,7 +1,7 @@
-"""Waiting for an end that is known: until nothing is found that is not as it has to be.
+"""Wait for a known end: until nothing differs from it.
 
-In: a look, seconds, whose they are. Out: what is still found. Called by ``check`` and ``crashes``. Invariant: seconds
-in which a process waits for a processor are not its own: how busy a machine is with other things, is no promise.
+In: a look, seconds, their processes. Out: remaining findings. Called by ``check`` and ``crashes``. Invariant: seconds
+in which a process waits for a processor do not count: the load of a machine is not part of a test.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NANO: Final = 1e-9
 
 
 class NoProcessorError(TimeoutError):
-    """Somebody was waited for as long as anybody is, and had not got the seconds that were his: nothing was seen."""
+    """The processes did not get their seconds of processor time within the longest wait: there is no result."""
 
 
 @dataclass
@@ -54,18 +54,18 @@ class Patience:
 
 
 def waited_of(pid: int) -> float:
-    """Return for how many seconds a process has waited for a processor, 0 if it is gone. Source: proc(5), schedstat."""
+    """Return the seconds that a process has waited for a processor, 0 if it has ended. Source: proc(5), schedstat."""
     with contextlib.suppress(OSError, IndexError):
         return int(Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii").split()[1]) * _NANO
     return 0.0
 
 
 async def none_of(
-    look: Callable[[], Awaitable[list[str]]], seconds: float, say: Callable[[str], None], patience: Patience
+    look: Callable[[], Awaitable[list[str]]], seconds: float, log: Callable[[str], None], patience: Patience
 ) -> list[str]:
     """Wait until nothing is found; return the rest after so many seconds.
 
-    ``say`` gets the findings of each look. While the number of findings falls, the wait is extended up to three times:
+    ``log`` gets the findings of each look. While the number of findings falls, the wait is extended up to three times:
     the speed of a machine is not part of the test.
 
     Raises:
@@ -77,7 +77,7 @@ async def none_of(
         wall, late = time.monotonic() - began, patience.look() - first
         if found != former:
             changed = late
-            say(f"+{wall:6.2f} s  {len(found)} not as they have to be: {'; '.join(item[:160] for item in found[:6])}")
+            log(f"+{wall:6.2f} s  {len(found)} not as they have to be: {'; '.join(item[:160] for item in found[:6])}")
         former = found
         over = late > seconds and (late > _LONGEST * seconds or late - changed > _STILL_SECONDS)
         if wall > _MOST_SECONDS and late <= seconds:
@@ -90,7 +90,7 @@ async def none_of(
 
 
 async def done_within(seconds: float, patience: Patience, work: Coroutine[object, object, None], what: str) -> None:
-    """Wait until something is done; what is not after so many seconds of the processes' own is cancelled.
+    """Wait until work is done; it is cancelled after so many seconds of the processes' own.
 
     Raises:
         TimeoutError: it was not; NoProcessorError: as in ``none_of``.

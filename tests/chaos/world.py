@@ -1,7 +1,7 @@
-"""Everything of one run: the bus, two replicas behind proxies, nodes with kubelets, people, and faults.
+"""Everything of one run: the bus, two replicas behind proxies, nodes with kubelets, users, and faults.
 
-In: a control plane, a schedule, a directory. Out: the run itself, step by step; sentences about what is wrong. Called
-by ``run``. Invariant: when a run ends, however it does, nothing of it is left in the control plane.
+In: a control plane, a schedule, a directory. Out: the run itself, step by step; messages about errors. Called by
+``run``. Invariant: when a run ends, however it does, nothing of it is left in the control plane.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from chaos import controller_work, fault_plan, lattice_work, node_work, secret_work
-from chaos.asking import Asking
+from chaos.retrying_requests import RetryingRequests
 from chaos.bus_faults import BusFaults
 from chaos.bus_servers import BusServers
 from chaos.controller_side import ControllerSide
@@ -46,24 +46,24 @@ _SETTINGS: Final = {"max_unavailable": "3", "sources_interval": "2", "log_level"
 
 @dataclass
 class World:
-    """``said``: what happened in the run's own words, with times."""
+    """``log``: writes a line of the progress."""
 
     schedule: Schedule
     fleet: Fleet
-    asking: Asking
+    requests: RetryingRequests
     bus: BusServers
     replicas: dict[str, Replica]
     sides: dict[str, Side]
     kubelets: Kubelets
     faults: Faults
-    say: Callable[[str], None]
+    log: Callable[[str], None]
     directory: Path
     offset: int
     """Where the API server's history of this run begins."""
     began: float = field(default_factory=time.monotonic)
 
-    async def live(self) -> None:
-        """Carry out the schedule; returns when all is done and nothing goes wrong any more."""
+    async def carry_out(self) -> None:
+        """Carry out the schedule; return when all steps are done and all faults are over."""
         self.began = time.monotonic()
         chains: dict[tuple[str, str], asyncio.Task[None]] = {}
         tasks = []
@@ -78,7 +78,7 @@ class World:
     async def _after(self, former: asyncio.Task[None] | None, step: Step, act: Awaitable[None]) -> None:
         if former is not None:
             await former
-        self.say(f"{time.monotonic() - self.began:6.2f} s  {step}")
+        self.log(f"{time.monotonic() - self.began:6.2f} s  {step}")
         try:
             await act
         except (AssertionError, TimeoutError) as error:
@@ -86,10 +86,10 @@ class World:
             raise
 
     def _act(self, step: Step) -> Awaitable[None]:
-        return self.faults.befall(step) if step.part == fault_plan.PART else self.sides[step.part].act(step)
+        return self.faults.inject(step) if step.part == fault_plan.PART else self.sides[step.part].act(step)
 
     async def wrong(self, wanted: Expected) -> list[str]:
-        """Return what is not as it has to be now."""
+        """Return the differences from the expected state."""
         found = [item for side in self.sides.values() async for item in side.wrong(wanted)]
         for ready, text in [await replica.ready() for replica in self.replicas.values()]:
             if not ready:
@@ -104,8 +104,8 @@ class World:
         """End the replicas side by side: each has a grace period."""
         await asyncio.gather(*(replica.end() for replica in self.replicas.values()))
 
-    def reproaches(self) -> list[str]:
-        """Return what went wrong on the way."""
+    def errors(self) -> list[str]:
+        """Return errors during the run."""
         own = [item for replica in self.replicas.values() for item in replica.wrong]
         own += [f"an installer would have refused: {item}" for item in self.kubelets.refused]
         for path in planted.outputs(self.directory, 0):
@@ -115,11 +115,11 @@ class World:
 
 @contextlib.asynccontextmanager
 async def world(
-    cluster: ClusterInfo, forkserver: Forkserver, schedule: Schedule, directory: Path, say: Callable[[str], None]
+    cluster: ClusterInfo, forkserver: Forkserver, schedule: Schedule, directory: Path, log: Callable[[str], None]
 ) -> AsyncIterator[World]:
     """Have a world for one run."""
     api = Api.of_kubeconfig(Path(cluster.kubeconfig))
-    fleet, asking = Fleet(cluster, api), Asking(api)
+    fleet, requests = Fleet(cluster, api), RetryingRequests(api)
     offset = fleet.audit_offset()
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(api.close)
@@ -127,12 +127,12 @@ async def world(
         bus = await stack.enter_async_context(BusServers(directory / "bus", schedule.servers, small).running())
         lattice = await stack.enter_async_context(TcpProxy("127.0.0.1", int(cluster.nats_url.rpartition(":")[2])))
         stack.push_async_callback(asyncio.to_thread, fleet.clean_up)
-        kubelets = Kubelets(asking, fleet.installers)
+        kubelets = Kubelets(requests, fleet.installers)
         parts: dict[str, Side] = {
-            node_work.PART: NodeSide(asking, kubelets, fleet.id, fleet.installers),
-            lattice_work.PART: LatticeSide(asking, cluster.nats_url, lattice, fleet.id),
-            controller_work.PART: ControllerSide(asking, api, fleet.id),
-            secret_work.PART: SecretSide(asking, cluster.nats_url, lattice, fleet.id),
+            node_work.PART: NodeSide(requests, kubelets, fleet.id, fleet.installers),
+            lattice_work.PART: LatticeSide(requests, cluster.nats_url, lattice, fleet.id),
+            controller_work.PART: ControllerSide(requests, api, fleet.id),
+            secret_work.PART: SecretSide(requests, cluster.nats_url, lattice, fleet.id),
         }
         sides = {part: side for part, side in parts.items() if any(schedule.of(part))}
         for side in sides.values():
@@ -143,9 +143,9 @@ async def world(
         replicas = {name: Replica(name, directory / name, Path(cluster.kubeconfig), servers) for name in REPLICAS}
         for replica in replicas.values():
             await stack.enter_async_context(replica.running(forkserver, environment))
-        faults = Faults(asking, BusFaults(bus, fleet.id), replicas, lattice, cluster.name, fleet.system)
+        faults = Faults(requests, BusFaults(bus, fleet.id), replicas, lattice, cluster.name, fleet.system)
         stack.push_async_callback(_end, asyncio.create_task(kubelets.run()))
-        made = World(schedule, fleet, asking, bus, replicas, sides, kubelets, faults, say, directory, offset)
+        made = World(schedule, fleet, requests, bus, replicas, sides, kubelets, faults, log, directory, offset)
         stack.push_async_callback(made.end)
         await _both_ready(made)
         yield made

@@ -101,10 +101,10 @@ async def made(client: Client) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def befallen(bus: Bus, fault: Fault, number: int) -> AsyncIterator[None]:
+async def injected(bus: Bus, fault: Fault, number: int) -> AsyncIterator[None]:
     """Have a fault for the time of a block, much shorter than it would last."""
     step = Step(0.0, fault_plan.PART, fault, "nats", str(number), 10 * _SECONDS)
-    task = asyncio.create_task(BusFaults(bus.servers, "c").befall(step))
+    task = asyncio.create_task(BusFaults(bus.servers, "c").inject(step))
     await asyncio.sleep(0)
     try:
         yield
@@ -125,7 +125,7 @@ async def test_a_parted_server_takes_nothing_that_is_acknowledged_and_has_all_af
     async with three_servers(tmp_path / "bus") as bus:
         parted = bus.leader if whom == "leader" else (bus.leader + 1) % 3
         others = {0, 1, 2} - {parted}
-        async with befallen(bus, fault, parted):
+        async with injected(bus, fault, parted):
             alone = asyncio.create_task(bus.clients[parted].jetstream(timeout=_SECONDS).publish(SUBJECT, ALONE))
             # The other two have a leader, and say so by an acknowledgement; whoever asked the parted one has none.
             await bus.published(max(others), MEANWHILE)

@@ -62,7 +62,7 @@ def control_plane() -> Iterator[ControlPlane]:
 @pytest.fixture(scope="module")
 def made_by() -> Iterator[Forkserver]:
     """Provide the forkserver that starts replicas."""
-    with run.births() as made:
+    with run.replica_forkserver() as made:
         yield made
 
 
@@ -95,6 +95,6 @@ async def test_faults_of_the_seed_are_repaired(
     if done.outcome.good:
         return
     await asyncio.to_thread(control_plane.end)
-    lines = (done.directory / "said").read_text(encoding="utf-8").splitlines()[-_LAST_LINES:]
+    lines = (done.directory / "progress").read_text(encoding="utf-8").splitlines()[-_LAST_LINES:]
     assert not done.outcome.wrong, "\n".join([text, run.shown(schedule_of(seed)), "the end of what was said:", *lines])
     pytest.skip(f"the machine gave it no processor: {text}")

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from chaos import kubelets
-from chaos.asking import Asking
+from chaos.retrying_requests import RetryingRequests
 from chaos.kubelets import Kubelets
 from trellis_dev.localcluster.api import Api
 
 
-class Pods(Asking):
+class Pods(RetryingRequests):
     """A namespace of one installer pod; ``ended``: what it ended as, which it then is."""
 
     def __init__(self, phase: str) -> None:
@@ -32,7 +32,7 @@ class Pods(Asking):
     async def found(self, path: str) -> dict[str, Any] | None:
         return {"metadata": {"name": path.rpartition("/")[2], "uid": "any"}}
 
-    async def taken(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    async def accepted(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         assert (method, path, body is None) == ("PATCH", "/api/v1/namespaces/installers/pods/pod/status", False)
         assert body is not None
         self.pod["status"] = body["status"]

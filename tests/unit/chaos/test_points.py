@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from chaos.points import of_question, of_reply, of_request, of_subject
-from chaos.stories import STORIES, Story
+from chaos.points import of_wadm_request, of_reply, of_request, of_subject
+from chaos.scenarios import SCENARIOS, Scenario
 from trellis.kube.transport import HttpRequest
 
 
@@ -29,9 +29,9 @@ def test_a_write_is_called_by_what_is_done_to_which_kind(method: str, path: str,
 
 
 def test_an_event_a_dead_letter_and_a_copy_are_distinguished() -> None:
-    assert of_subject("trellis.evt.c1.node.opted_in.worker-1") == "say node.opted_in"
-    assert of_subject("trellis.dead.c1.provisioner.node.worker-1") == "say dead"
-    assert of_subject("trellis.lattice.c1.default.component_scaled") == "say lattice"
+    assert of_subject("trellis.evt.c1.node.opted_in.worker-1") == "publish node.opted_in"
+    assert of_subject("trellis.dead.c1.provisioner.node.worker-1") == "publish dead"
+    assert of_subject("trellis.lattice.c1.default.component_scaled") == "publish lattice"
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_an_event_a_dead_letter_and_a_copy_are_distinguished() -> None:
     ],
 )
 def test_commands_to_wadm_are_distinguished_from_queries(subject: str, called: str) -> None:
-    assert of_question(subject) == called
+    assert of_wadm_request(subject) == called
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_an_acknowledgement_is_called_by_whose_it_is(consumer: str, called: str)
     assert of_reply(f"$JS.ACK.TRELLIS_EVENTS.{consumer}.1.20.21.1700000000000000000.0") == called
 
 
-@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.part)
-def test_a_story_is_of_its_own_part_and_each_chapter_changes_something(story: Story) -> None:
-    assert all(step.part == story.part for chapter in story.chapters for step in chapter)
-    assert all(story.chapters)
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.part)
+def test_a_scenario_is_of_its_own_part_and_each_phase_changes_something(scenario: Scenario) -> None:
+    assert all(step.part == scenario.part for phase in scenario.phases for step in phase)
+    assert all(scenario.phases)

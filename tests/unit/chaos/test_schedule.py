@@ -66,10 +66,10 @@ def test_user_actions_are_possible_and_within_the_limits_of_the_circuit_breaker(
     for step in make_schedule(seed, seconds).of(node_work.PART):
         act = node_work.Act(step.act)
         assert (step.on, step.value) in model.possible(act)
-        if act in node_work.TAKES:
+        if act in node_work.DESTRUCTIVE:
             taken.append(step.at)
         model.do(step)
-    for first, fifth in zip(taken, taken[node_work.MOST_TAKEN :], strict=False):
+    for first, fifth in zip(taken, taken[node_work.MOST_DESTRUCTIVE :], strict=False):
         assert fifth - first >= 60
 
 

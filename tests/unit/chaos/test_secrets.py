@@ -64,7 +64,7 @@ def seen(*steps: tuple[str, str, str]) -> Witness:
     witness = Witness()
     for step in steps_of(*steps):
         witness.requested_for(step, step.at)
-        witness.taken(step, step.at + 0.5)
+        witness.accepted(step, step.at + 0.5)
     return witness
 
 

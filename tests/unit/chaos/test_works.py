@@ -28,10 +28,10 @@ def test_each_step_is_possible_and_few_applications_cease_to_run(seed: int) -> N
     for step in make_schedule(seed, 120).of(lattice_work.PART):
         act = lattice_work.Act(step.act)
         assert (step.on, step.value) in model.possible(act)
-        if act in lattice_work.TAKES:
+        if act in lattice_work.DESTRUCTIVE:
             taken.append(step.at)
         model.do(step)
-    for first, next_but in zip(taken, taken[lattice_work.MOST_TAKEN :], strict=False):
+    for first, next_but in zip(taken, taken[lattice_work.MOST_DESTRUCTIVE :], strict=False):
         assert next_but - first >= 60
 
 

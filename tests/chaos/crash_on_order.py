@@ -1,8 +1,8 @@
-"""`trellis` as a process that can be told to die at its next write to the API server: before it is sent, or once done.
+"""`trellis` as a process that dies on order at its next write to the API server: before it is sent, or once done.
 
-Run by a ``Forkserver``. In: the file named by ``TRELLIS_TEST_DEATH``; whoever writes ``before`` or ``after`` into it
-kills the process so. Renewals of leases are no writes here: they come every second, and a process that dies in one has
-nothing under way. Its wall clock is that of ``support.suite.stepped_clock``.
+Run by a ``Forkserver``. In: the file named by ``TRELLIS_TEST_DEATH`` with the order ``before`` or ``after``. Renewals
+of leases are no writes here: they come every second, and a process that dies in one has nothing under way. Its wall
+clock is that of ``support.suite.stepped_clock``.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ for _one in SERVICES.values():
     _one.load("app")  # once for all children
 
 
-def be_mortal(order: Path) -> None:
-    """Let this process die when it is told to."""
+def crash_on_order(order: Path) -> None:
+    """Let this process die at the order."""
 
     async def send(self: HttpTransport, request: HttpRequest) -> Reply:
         writes = request.method != "GET" and "/leases" not in request.path and "reviews" not in request.path
@@ -41,17 +41,17 @@ def be_mortal(order: Path) -> None:
 
 
 def order_in(order: Path) -> str:
-    """Return what the file says, "" if there is none."""
+    """Return the order in the file, "" if there is none."""
     return order.read_text() if order.exists() else ""
 
 
 def die(order: Path) -> None:
-    """End as a crash does; the order is carried out, and holds for nobody who is started later."""
+    """End as a crash does; the order is removed, so that it does not hold for a process that is started later."""
     order.unlink(missing_ok=True)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def main() -> None:
     """Be `trellis`, with what is in ``sys.argv``."""
-    be_mortal(Path(os.environ[VARIABLE]))
+    crash_on_order(Path(os.environ[VARIABLE]))
     trellis_cli.command_line.main()

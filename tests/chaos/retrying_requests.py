@@ -19,7 +19,7 @@ _PAUSE_SECONDS: Final = 0.2
 _NOT_NOW: Final = {401, 403, 429}
 
 
-class Asking:
+class RetryingRequests:
     """Calls as the cluster's administrator; a connection is a thread's, and kept."""
 
     def __init__(self, api: Api) -> None:
@@ -55,14 +55,14 @@ class Asking:
         _, found = await self.call("GET", path)
         return list(found.get("items") or ())
 
-    async def taken(self, method: str, path: str, body: Manifest | None = None) -> Manifest:
+    async def accepted(self, method: str, path: str, body: Manifest | None = None) -> Manifest:
         """Return the answer to what has to be accepted."""
         status, answer = await self.call(method, path, body)
         assert status < http.HTTPStatus.BAD_REQUEST, f"{method} {path}: {status} {answer}"
         return answer
 
     async def deleted(self, path: str) -> None:
-        """Ask for the deletion of an object that may be gone."""
+        """Ask for the deletion of an object that may be deleted already."""
         status, answer = await self.call("DELETE", path)
         assert status < http.HTTPStatus.BAD_REQUEST or status == http.HTTPStatus.NOT_FOUND, (
             f"DELETE {path}: {status} {answer}"

@@ -1,7 +1,7 @@
-"""`trellis` as a process that notes each boundary it comes to, and dies at the one that it is told.
+"""`trellis` as a process that records each boundary that it reaches, and dies at configured ones.
 
-Run by a ``Forkserver``. In: the files named by ``TRELLIS_TEST_POINTS`` (what was passed goes there) and by
-``TRELLIS_TEST_DEATH`` (points, in JSON; one that was died of is not in it any more, so that the successor lives).
+Run by a ``Forkserver``. In: the files named by ``TRELLIS_TEST_POINTS`` (for reached points) and by
+``TRELLIS_TEST_DEATH`` (crash points, in JSON; a point is removed at its crash, so that the successor lives).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Final
 from nats.aio.msg import Msg
 
 import trellis_cli.command_line
-from chaos.points import Point, When, of_question, of_reply, of_request, of_subject
+from chaos.points import Point, When, of_wadm_request, of_reply, of_request, of_subject
 from trellis.bus.consume.ack import Ack
 from trellis.bus.publish.publisher import Publisher
 from trellis.kube.transport import HttpRequest, HttpTransport, Reply
@@ -32,7 +32,7 @@ for _one in SERVICES.values():
 
 
 class Points:
-    """Counts what is sent; ``death``: where it ends, wherever it comes to first."""
+    """Counts messages; ``death``: the file of crash points, of which the first that is reached ends the process."""
 
     def __init__(self, passed: Path, death: Path) -> None:
         self._passed = passed.open("a", encoding="utf-8", buffering=1)
@@ -41,7 +41,7 @@ class Points:
         self._deadly = read(death)
 
     def begin(self, what: str) -> int:
-        """Come to a boundary from this side; returns for the how manieth time. Nothing for what is none."""
+        """Reach a boundary from this side; return its number of times, 0 for none."""
         if not what:
             return 0
         self._counts[what] += 1
@@ -49,7 +49,7 @@ class Points:
         return self._counts[what]
 
     def end(self, what: str, nth: int) -> None:
-        """Come out on the other side: it is answered, and the process does not know yet."""
+        """Reach the other side: the request is answered, and the process does not know yet."""
         if nth:
             self._come(Point(what, nth, When.AFTER))
 
@@ -61,17 +61,17 @@ class Points:
 
 
 def read(death: Path) -> list[Point]:
-    """Return the points that are still to be died of."""
+    """Return the remaining crash points."""
     return [Point(what, nth, When(when)) for what, nth, when in json.loads(death.read_text())]
 
 
 def write(death: Path, points: Sequence[Point]) -> None:
-    """Say where to die; it is read by who is born later."""
+    """Write the crash points for processes that start later."""
     death.write_text(json.dumps([[point.what, point.nth, point.when] for point in points]))
 
 
 def note(points: Points) -> None:
-    """Have this process come to its boundaries knowingly."""
+    """Have this process record its boundaries."""
     send, attempt, ack, message_ack, ask = (
         HttpTransport.send, Publisher._attempt, Ack.__call__, Msg.ack, LatticeConnection.ask,
     )  # fmt: skip
@@ -98,7 +98,7 @@ def note(points: Points) -> None:
         await message_ack(self)
 
     async def noted_ask(self: LatticeConnection, subject: str, *given: Any, **named: Any) -> bytes:
-        nth = points.begin(what := of_question(subject))
+        nth = points.begin(what := of_wadm_request(subject))
         answer = await ask(self, subject, *given, **named)
         points.end(what, nth)
         return answer

@@ -1,7 +1,7 @@
-"""Short stories of what people do, in chapters: after each all has to be as they asked, wherever a process died.
+"""Short scenarios of users in phases: after each phase the state must be as requested, wherever a process died.
 
-Pure. In: nothing. Out: the chapters of each part of the workload, which services have a part in it. Called by
-``crashes``. A story makes its services write everything that they can write when nothing goes wrong.
+Pure. In: nothing. Out: the phases of each part of the workload, and its services. Called by ``crashes``. A scenario
+makes its services send every write that they can send without faults.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from chaos import controller_work, lattice_work, node_work
 from chaos.points import ACKNOWLEDGE, Point, When
 from chaos.steps import Schedule, Step
 
-Chapter = tuple[Step, ...]
+Phase = tuple[Step, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
-    """``services``: as `trellis run` names them; ``chapters``: what people do, and wait, and do then.
+class Scenario:
+    """``services``: as `trellis run` names them; ``phases``: steps of users, with a wait after each phase.
 
-    ``boundaries``: what it makes its services send, each time that it is told; ``may``: what it may make them send.
-    ``passes``: what is said only while something is so, and may not be so any more when a successor looks.
+    ``boundaries``: messages of its services in each run; ``optional``: possible further ones; ``transient``: events
+    that are published only while their cause holds, which may have ended when a successor looks.
     """
 
     part: str
     services: tuple[str, ...]
-    chapters: tuple[Chapter, ...]
+    phases: tuple[Phase, ...]
     boundaries: tuple[str, ...]
-    may: frozenset[str] = frozenset()
-    passes: frozenset[str] = frozenset()
+    optional: frozenset[str] = frozenset()
+    transient: frozenset[str] = frozenset()
 
-    def until(self, chapter: int) -> Schedule:
-        """Return all that was done when a chapter is over, counted from 0."""
-        return Schedule(0, 0.0, 1, tuple(step for item in self.chapters[: chapter + 1] for step in item))
+    def until(self, phase: int) -> Schedule:
+        """Return all that was done when a phase is over, counted from 0."""
+        return Schedule(0, 0.0, 1, tuple(step for item in self.phases[: phase + 1] for step in item))
 
     def points(self) -> list[Point]:
         """Return each boundary's two sides, the first time; after an acknowledgement nothing is left to lose."""
@@ -42,15 +42,15 @@ class Story:
         return [side for side in sides if side.when is When.BEFORE or not side.what.startswith(ACKNOWLEDGE)]
 
 
-def _chapters(part: str, *chapters: Iterable[tuple[str, str, str]]) -> tuple[Chapter, ...]:
-    return tuple(tuple(Step(0.0, part, act, on, value) for act, on, value in chapter) for chapter in chapters)
+def _phases(part: str, *phases: Iterable[tuple[str, str, str]]) -> tuple[Phase, ...]:
+    return tuple(tuple(Step(0.0, part, act, on, value) for act, on, value in phase) for phase in phases)
 
 
 _N, _L, _C = node_work.Act, lattice_work.Act, controller_work.Act
-NODES: Final = Story(
+NODES: Final = Scenario(
     node_work.PART,
     ("node-watcher", "provisioner"),
-    _chapters(
+    _phases(
         node_work.PART,
         [(_N.OPT_IN, "n0", ""), (_N.SELECT, "n1", "spin"), (_N.APPLY, "spin", "1")],
         [(_N.APPLY, "spin", "2"), (_N.OPT_OUT, "n0", "")],
@@ -59,17 +59,17 @@ NODES: Final = Story(
     (
         "acknowledge node_watcher-provision", "acknowledge provisioner-nodes", "create configmaps",
         "create controllerrevisions", "create jobs", "create runtimeclasses", "delete jobs",
-        "delete runtimeclasses", "patch nodes", "patch shims", "patch shims/status", "say node.opted_in",
-        "say node.opted_out", "say node.ready", "say provision.removed", "say provision.started",
-        "say provision.succeeded", "update configmaps",
+        "delete runtimeclasses", "patch nodes", "patch shims", "patch shims/status", "publish node.opted_in",
+        "publish node.opted_out", "publish node.ready", "publish provision.removed", "publish provision.started",
+        "publish provision.succeeded", "update configmaps",
     ),
     frozenset({"create namespaces", "create events", "patch events"}),
-    frozenset({"say provision.started"}),
+    frozenset({"publish provision.started"}),
 )  # fmt: skip
-LATTICE: Final = Story(
+LATTICE: Final = Scenario(
     lattice_work.PART,
     ("host-manager", "service-reflector", "application-manager"),
-    _chapters(
+    _phases(
         lattice_work.PART,
         [(_L.APPLY, "k0", "1"), (_L.PUT, "w0", "2"), (_L.SCALE, "g0", "1")],
         [(_L.APPLY, "k0", "3"), (_L.UNDEPLOY, "w0", ""), (_L.SCALE, "g0", "2")],
@@ -80,17 +80,17 @@ LATTICE: Final = Story(
         "delete applications", "delete endpointslices", "delete services", "patch applications",
         "patch applications/status", "patch configmaps", "patch deployments", "patch endpointslices",
         "patch poddisruptionbudgets", "patch rolebindings", "patch roles", "patch serviceaccounts", "patch services",
-        "patch wasmcloudhostconfigs", "patch wasmcloudhostconfigs/status", "say application.deleted",
-        "say application.synced", "say hosts.ready", "say hosts.removed", "say lattice", "say service.reflected",
-        "say service.removed", "wadm del", "wadm deploy", "wadm put",
+        "patch wasmcloudhostconfigs", "patch wasmcloudhostconfigs/status", "publish application.deleted",
+        "publish application.synced", "publish hosts.ready", "publish hosts.removed", "publish lattice",
+        "publish service.reflected", "publish service.removed", "wadm del", "wadm deploy", "wadm put",
     ),
     frozenset({"create namespaces", "create events", "patch events", "update configmaps", "create configmaps"}),
-    frozenset({"say application.deleted"}),
+    frozenset({"publish application.deleted"}),
 )  # fmt: skip
-CONTROLLERS: Final = Story(
+CONTROLLERS: Final = Scenario(
     controller_work.PART,
     ("controller-host",),
-    _chapters(
+    _phases(
         controller_work.PART,
         [(_C.SET, "a", "1"), (_C.SET, "b", "2")],
         [(_C.SET, "a", "3"), (_C.DELETE, "b", "")],
@@ -102,7 +102,7 @@ CONTROLLERS: Final = Story(
         "update configmaps",
     ),
     frozenset(
-        {"create namespaces", "create events", "patch events", "say controller.suspended", "say controller.woken"}
+        {"create namespaces", "create events", "patch events", "publish controller.suspended", "publish controller.woken"}
     ),
 )
-STORIES: Final = (NODES, LATTICE, CONTROLLERS)
+SCENARIOS: Final = (NODES, LATTICE, CONTROLLERS)

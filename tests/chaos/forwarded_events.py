@@ -1,7 +1,7 @@
 """Compare the events of a lattice with the events on the bus: each of them once.
 
-In: a lattice's NATS, the bus. Out: sentences about what is missing or there twice. Called by ``crashes``. It is heard
-while it is said, as wadm keeps it for 70 s only.
+In: a lattice's NATS, the bus. Out: messages about missing or repeated events. Called by ``crashes``. Events are
+received as they are published, as wadm keeps them for 70 s only.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from nats.aio.msg import Msg
 
 from support.suite.settling import settle
 
-_COPIES: Final = "TRELLIS_LATTICE"
+_STREAM: Final = "TRELLIS_LATTICE"
 _SECONDS: Final = 0.5
 _BATCH: Final = 100
 
 
 @contextlib.asynccontextmanager
 async def received_events(url: str, lattice: str) -> AsyncIterator[set[str]]:
-    """Hear what wadm says of a lattice for the time of a block: the ids of its events, and those that come."""
+    """Receive wadm's events of a lattice for the time of a block: the set of their ids, which grows."""
     ids: set[str] = set()
 
     async def take(message: Msg) -> None:
@@ -39,8 +39,8 @@ async def received_events(url: str, lattice: str) -> AsyncIterator[set[str]]:
         await client.close()
 
 
-async def miscopied(event_ids: set[str], url: str, cluster: str, lattice: str) -> AsyncIterator[str]:
-    """Yield what is not on the bus as the lattice said it."""
+async def wrongly_forwarded(event_ids: set[str], url: str, cluster: str, lattice: str) -> AsyncIterator[str]:
+    """Yield differences between the lattice's events and the bus."""
     copies = await _ids(url, f"trellis.lattice.{cluster}.{lattice}.>")
     for event in event_ids:
         if not copies[event]:
@@ -51,10 +51,10 @@ async def miscopied(event_ids: set[str], url: str, cluster: str, lattice: str) -
 
 
 async def _ids(url: str, subject: str) -> Counter[str]:
-    """Return how often each event's id is among the copies."""
+    """Return how often each event's id is among the forwarded events."""
     client = await nats.connect(url)
     try:
-        reader = await client.jetstream().pull_subscribe(subject, stream=_COPIES)
+        reader = await client.jetstream().pull_subscribe(subject, stream=_STREAM)
         found: Counter[str] = Counter()
         while True:
             try:
