@@ -19,7 +19,7 @@ Made = tuple[str, Manifest]
 """The path of a collection, and what is created in it."""
 
 _MODULE: Final = Path(__file__).parents[2] / "deploy" / "examples" / "controllers" / "ring.wasm"
-_RIGHTS: Final = "/apis/rbac.authorization.k8s.io/v1/namespaces"
+_RBAC: Final = "/apis/rbac.authorization.k8s.io/v1/namespaces"
 STEADY: Final = "steady"
 STARTED: Final = "started"
 """The pods of a lattice whose host is there all the time, and whose host starts and ends again as a change."""
@@ -105,7 +105,7 @@ def model(name: str) -> Manifest:
     return kind | {"metadata": metadata, "spec": application_spec("1")}
 
 
-def controllers_rights() -> list[Made]:
+def controllers_rbac() -> list[Made]:
     """Return the namespace of all controllers, their account, and their module."""
     inside = sizes.CONTROLLERS_NAMESPACE
     rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch", "create", "patch"]}]
@@ -116,8 +116,8 @@ def controllers_rights() -> list[Made]:
     return [
         namespace(inside),
         (f"/api/v1/namespaces/{inside}/serviceaccounts", metadata),
-        (f"{_RIGHTS}/{inside}/roles", metadata | {"rules": rules}),
-        (f"{_RIGHTS}/{inside}/rolebindings", metadata | {"roleRef": role, "subjects": subjects}),
+        (f"{_RBAC}/{inside}/roles", metadata | {"rules": rules}),
+        (f"{_RBAC}/{inside}/rolebindings", metadata | {"roleRef": role, "subjects": subjects}),
         (CONFIGMAPS.path(inside), {"metadata": {"name": "module"}, "binaryData": binary}),
     ]
 

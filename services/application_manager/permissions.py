@@ -11,7 +11,7 @@ from trellis.kube.errors import KubeError, NotFound
 from trellis.kube.permissions import Right, lacking, missing_right
 from trellis.kube.resources import APPLICATIONS
 
-RIGHTS: Final = "deploy/rbac/application-manager.yaml"
+MANIFEST: Final = "deploy/rbac/application-manager.yaml"
 
 
 def describe_error(error: KubeError) -> str:
@@ -30,4 +30,4 @@ def describe_error(error: KubeError) -> str:
 def remedy(right: Right) -> str:
     """Return the command that grants a permission."""
     del right  # one file grants all of them
-    return f"give `kubectl apply -f {RIGHTS}`"
+    return f"give `kubectl apply -f {MANIFEST}`"

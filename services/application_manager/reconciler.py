@@ -17,7 +17,7 @@ from application_manager.apply import Effects, ManifestAltered, Outdated
 from application_manager.cache import Cache
 from application_manager.domain import decide as deciding
 from application_manager.domain.actions import Decision, Lost, Record, Refused, asks
-from application_manager.domain.conditions import Json, Seen, news_of, patch_of, status_of
+from application_manager.domain.conditions import Json, Seen, condition_events, patch_of, status_of
 from application_manager.domain.placement import Key, name_of
 from application_manager.domain.progress import SETTLED, Progress
 from application_manager.domain.published_events import Due, Identity, events_of
@@ -195,7 +195,7 @@ class Reconciler:
         if patch := patch_of(former, status):
             with self.traces.span(key, f"update status {key}", None, {"trellis.application": str(key)}):
                 await self.effects.status(key, seen.view, patch)
-                for reason, message in news_of(former, status):
+                for reason, message in condition_events(former, status):
                     await self.effects.event(seen.view, reason, message)
         return status
 

@@ -107,7 +107,7 @@ class Console:
         heartbeats = self._heartbeats
         connect, most = _connector(kube, self._proxy), settings.console_viewers
         sessions = Sessions(settings.console_session_ttl, timings=timings)
-        lobby = ViewerRegistry(
+        registry = ViewerRegistry(
             *(connect, parts, most, cluster, self._telemetry),
             lost=sessions.end_all_of,
             heartbeats=heartbeats,
@@ -117,7 +117,7 @@ class Console:
         authentication = Authentication(
             sessions, lambda: kube, self._proxy, settings.console_url, secure=settings.secure, timings=timings
         )
-        routes = Routes(settings, authentication, lobby, feed, bus, self._telemetry, timings, heartbeats)
+        routes = Routes(settings, authentication, registry, feed, bus, self._telemetry, timings, heartbeats)
         listener = Listener(make_application(routes, self._telemetry), settings, timings=timings)
         self.port = await listener.start()
         self.health.ready(PORT)
@@ -125,12 +125,12 @@ class Console:
         try:
             async with asyncio.TaskGroup() as group:
                 running: list[tuple[str, Callable[[], Coroutine[Any, Any, None]]]]
-                running = [("lobby", lobby.run), ("bus", bus.run), ("probe", partial(self._probe, kube))]
+                running = [("viewers", registry.run), ("bus", bus.run), ("probe", partial(self._probe, kube))]
                 running += [("heartbeats", heartbeats.run)] if heartbeats is not None else []
                 tasks = [group.create_task(_kept(part, timings.restart), name=name) for name, part in running]
                 await stop.wait()
                 grace.begin()
-                lobby.stopping.set()
+                registry.stopping.set()
                 await ends_within(grace.left(CLOSED), listener.stop(), "closing the console port")
                 for task in tasks:
                     task.cancel()

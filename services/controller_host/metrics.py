@@ -89,5 +89,5 @@ class Gauges:
             self._states[state_of(item).value] += 1
             self._pending += len(item.work_queue)
             oldest = min(oldest, item.work_queue.oldest() or now)
-            self._bytes += item.life.counters.resident_bytes
+            self._bytes += item.lifecycle.counters.resident_bytes
         self._oldest = now - oldest

@@ -20,7 +20,7 @@ class Changes:
     gathered: dict[str, SecretChange] = field(default_factory=dict)
     pending: dict[str, dict[str, SecretChange]] = field(default_factory=dict)
     _unseen: set[tuple[str, str]] = field(default_factory=set)
-    _news: asyncio.Event = field(default_factory=asyncio.Event)
+    _arrival: asyncio.Event = field(default_factory=asyncio.Event)
 
     def collect(self, change: SecretChange) -> None:
         """Collect a change."""
@@ -57,8 +57,8 @@ class Changes:
     async def seen(self, secret: str) -> None:
         """Wait until each group with a pending change of a Secret has reconciled it."""
         while any(item[1] == secret for item in self._unseen):
-            await self._news.wait()
+            await self._arrival.wait()
 
     def _signal(self) -> None:
-        self._news.set()
-        self._news = asyncio.Event()
+        self._arrival.set()
+        self._arrival = asyncio.Event()

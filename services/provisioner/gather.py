@@ -16,7 +16,7 @@ from provisioner.domain.actions import Snapshot
 from provisioner.domain.canary import Canary, CanaryPod, canary_of
 from provisioner.domain.decide import inspect, labelled, to_begin, to_remove, unserved
 from provisioner.domain.job_clock import at_work
-from provisioner.domain.plan import FleetSnapshot, forgives, target_of_slot
+from provisioner.domain.plan import FleetSnapshot, acknowledges, target_of_slot
 from provisioner.domain.pod_readiness import Workloads
 from provisioner.domain.resources import Manifest, Task
 from provisioner.domain.tasks import Former, Rules, had_of, kept_version, task_of
@@ -186,7 +186,7 @@ class Gather:
         """Return the task of the Job that brings a node to its target."""
         settings, shims = self.cache.settings, self.cache.shims
         latest = now + settings.retries().most
-        retry = forgives(node, target, settings.limits(shims.values()), latest)
+        retry = acknowledges(node, target, settings.limits(shims.values()), latest)
         image, checksum = settings.node_installer_image, settings.require_checksum
         return task_of(node, target, shims, Rules(settings.handler, image, checksum, settings.allow_http, retry))
 

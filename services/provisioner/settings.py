@@ -224,7 +224,7 @@ class Settings(ServiceSettings):
             halt_after = self.halt_after_failures if shim.pause_on_failures is None else shim.pause_on_failures
             max_update = None if shim.recreate else shim.max_update or self.max_unavailable
             limits[shim.name] = ShimLimits(
-                *(max_update, halt_after, shim.paused, shim.forgiven, shim.workloads),
+                *(max_update, halt_after, shim.paused, shim.acknowledged, shim.workloads),
                 workload_timeout=WORKLOAD_TIMEOUT if shim.workload_timeout is None else shim.workload_timeout,
                 runtime_class=shim.runtime_class,
                 content=content_of(shim),

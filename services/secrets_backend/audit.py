@@ -67,7 +67,7 @@ class Audit:
         self._waiting: OrderedDict[Hashable, OrderedDict[SecretAnswered, _Waiting]] = OrderedDict()
         self._paces: OrderedDict[Hashable, TokenBucket] = OrderedDict()
         self._numbers = itertools.count(1)
-        self._news = asyncio.Event()
+        self._arrival = asyncio.Event()
         self._empty = asyncio.Event()
         self._empty.set()
 
@@ -85,7 +85,7 @@ class Audit:
             own = self._waiting.setdefault(source, OrderedDict())
         own[event] = _Waiting(1, current_trace()).after(own.get(event))
         self._empty.clear()
-        self._news.set()
+        self._arrival.set()
 
     async def run(self) -> None:
         """Publish events until cancelled."""
@@ -104,7 +104,7 @@ class Audit:
 
     async def _send(self) -> None:
         while True:
-            await self._news.wait()
+            await self._arrival.wait()
             while self._waiting:
                 source = self._due()
                 if source is None:
@@ -117,7 +117,7 @@ class Audit:
                     events.move_to_end(event, last=False)
                     await asyncio.sleep(self._timings.bus_retry)
                 await asyncio.sleep(self._timings.gap)
-            self._news.clear()
+            self._arrival.clear()
             self._empty.set()
 
     def _due(self) -> Hashable | None:

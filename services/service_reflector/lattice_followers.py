@@ -109,7 +109,7 @@ class LatticeFollowers:
             name: (seen.host.id, dict(seen.host.labels), {unit.id for unit in seen.host.providers})
             for name, seen in self.hosts(lattice_id).items()
         }
-        news = (shown, self.trouble(lattice_id))
-        if self._shown.get(lattice_id, ({}, "")) != news:
-            self._shown[lattice_id] = news
+        state = (shown, self.trouble(lattice_id))
+        if self._shown.get(lattice_id, ({}, "")) != state:
+            self._shown[lattice_id] = state
             self._wake(lattice_id, None, None)

@@ -65,7 +65,7 @@ class Reconciler:
             written = self.queue.take_back(key)  # the objects that the API server returned are evaluated here
             snapshot = await self._look(key)
             waits.append(snapshot.look_again)
-            if written and any(_is_news(action, actions) for action in deciding.decide(snapshot)):
+            if written and any(_is_new(action, actions) for action in deciding.decide(snapshot)):
                 self.queue.add(key)
         with self.traces.follow(key):
             waits.append(again := await self._publish_states(snapshot))
@@ -125,7 +125,7 @@ class Reconciler:
         await self.bus.publish(event, dedup=f"{event.uid}.{state}.{event.event_name}")
 
 
-def _is_news(action: Action, done: Sequence[Action]) -> bool:
+def _is_new(action: Action, done: Sequence[Action]) -> bool:
     """Return whether an action is still to be applied after those that the same run applied."""
     return not isinstance(action, Warn | WarnService) or action not in done
 

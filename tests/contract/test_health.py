@@ -343,4 +343,4 @@ def test_a_grant_that_works_for_one_of_two_lattices_is_not_reported_to_have_no_e
     grant = filled({"metadata": {"name": "g", "namespace": "vault"}, "spec": {"from": sources, "secrets": ["*"]}})
     page = explain_grant(GrantSnapshot(grant, [group(READY)]))
     assert page.wanted == READY_WORD
-    assert [line.well for line in page.lines if line.about == "from"] == [True, False]
+    assert [line.ok for line in page.lines if line.about == "from"] == [True, False]

@@ -54,7 +54,7 @@ def test_an_application_is_permitted_as_the_documented_account(name: str, user: 
     Application.model_validate(application)
     [use] = uses_of(application)
     row = judge(application, use, RuleInputs(LINK, TOKEN, frozenset(), Settings().secrets_backend))
-    assert row.well
+    assert row.ok
     assert row.identity is not None
     assert row.identity.user == user
 
@@ -62,7 +62,7 @@ def test_an_application_is_permitted_as_the_documented_account(name: str, user: 
 def test_without_the_grant_the_other_namespace_is_closed() -> None:
     [use] = uses_of(APPLICATIONS["other"])
     bare = ConnectionGrant(LINK.home, LINK.groups)
-    assert not judge(APPLICATIONS["other"], use, RuleInputs(bare, TOKEN, frozenset(), "kube")).well
+    assert not judge(APPLICATIONS["other"], use, RuleInputs(bare, TOKEN, frozenset(), "kube")).ok
 
 
 def test_the_user_of_the_page_is_one_by_both_lists() -> None:

@@ -30,7 +30,7 @@ from trellis_dev.demo.consent import Chosen, choose
 from trellis_dev.demo.display import Display, on_stderr
 from trellis_dev.demo.report import Outcome, show
 from trellis_dev.demo.services import KUBELETS, RUN, Program, Services
-from trellis_dev.demo.story import Stage, Story, run_story
+from trellis_dev.demo.scenario import Stage, Scenario, run_scenario
 from trellis_dev.demo.target import Target, Wanted, adopt, current_context, local, refuse_if_there, rescue_log
 from trellis_dev.demo.viewing import CHECKOUT, Page, open_console, ready_page
 from trellis_dev.demo.watching import Watching
@@ -112,7 +112,7 @@ class _Seen:
     most_in_progress: int
     node: str
     trace: str | None
-    story: Story | None = None
+    scenario: Scenario | None = None
     on_real_node: tuple[Shown, ...] = ()
 
 
@@ -147,7 +147,7 @@ async def _run(target: Target, *, context: str | None, keep: bool) -> Outcome:
         kept=target.cluster if keep else None,
         page=page,
         context=context,
-        story=seen.story,
+        scenario=seen.scenario,
         on_real_node=seen.on_real_node,
     )
 
@@ -171,11 +171,11 @@ async def _observe(target: Target, programs: Sequence[Program], display: Display
             return _Seen(watching.rows(), seconds, watching.most_in_progress, node, watching.trace_ids.get(node))
         commands = Commands(target.cluster, target.own)
         stage = Stage(commands, kube, watching, target.nodes, target.folder, target.seconds, check)
-        story = await run_story(stage, display)
+        scenario = await run_scenario(stage, display)
         on_real_node = await real_node.show(commands, target.images, target.folder, display) if target.images else ()
-        trace = watching.trace_ids.get(story.faulty)
+        trace = watching.trace_ids.get(scenario.faulty)
         rows, most = watching.rows(), watching.most_in_progress
-        return _Seen(rows, story.seconds, most, story.faulty, trace, story, on_real_node)
+        return _Seen(rows, scenario.seconds, most, scenario.faulty, trace, scenario, on_real_node)
 
 
 def _start_kubelets(target: Target, *, keep: bool) -> tuple[Program, ...]:

@@ -1,7 +1,7 @@
 """Runs the commands of the demo, as the report shows them.
 
 In: words of a command line; the variables that the report prints. Out: the output and the exit status. Called by
-``story`` and ``real_node``. Invariant: of the variables of Trellis, a command gets only these, so that a user who
+``scenario`` and ``real_node``. Invariant: of the variables of Trellis, a command gets only these, so that a user who
 exports them gets the same result.
 """
 

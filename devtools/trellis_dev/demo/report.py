@@ -19,7 +19,7 @@ from trellis_cli.nodes import table_of
 from trellis_cli.trace.span_tree import NS_PER_MS, render
 from trellis_dev.demo.commands import Shown, export_lines, own_command
 from trellis_dev.demo.shims import HELLO, NAME
-from trellis_dev.demo.story import Story
+from trellis_dev.demo.scenario import Scenario
 from trellis_dev.demo.target import NAME as CLUSTER
 from trellis_dev.demo.viewing import Page
 from trellis_dev.localcluster import ClusterInfo
@@ -30,7 +30,7 @@ from trellis_dev.localcluster.otlp import Span
 class Outcome:
     """A successful run. ``seconds``: from the first write to the last node ready; ``trace``: that of ``node``.
 
-    ``story``: the steps on simulated nodes; ``on_real_node``: the commands of the part on a real node.
+    ``scenario``: the steps on simulated nodes; ``on_real_node``: the commands of the part on a real node.
     """
 
     rows: Sequence[NodeRow]
@@ -42,7 +42,7 @@ class Outcome:
     kept: ClusterInfo | None
     context: str | None
     page: Page | None = None
-    story: Story | None = None
+    scenario: Scenario | None = None
     on_real_node: tuple[Shown, ...] = ()
 
     def totals(self) -> str:
@@ -58,10 +58,10 @@ def show(outcome: Outcome, output: Format) -> None:
     if output.structured:
         print_document(output, document_of(outcome))
         return
-    if outcome.story is None:
+    if outcome.scenario is None:
         print_result(table_of([row for row in outcome.rows if row.concern]), summary(outcome.rows))
     else:
-        _show_story(outcome.story)
+        _show_scenario(outcome.scenario)
     _heading(f"Trace of the last installation on {outcome.node}")
     if outcome.trace:
         print_result(render(f"trace {outcome.trace[0].trace_id} of {outcome.node}", forest(outcome.trace)))
@@ -76,13 +76,13 @@ def show(outcome: Outcome, output: Format) -> None:
         print_text(line)
 
 
-def _show_story(story: Story) -> None:
-    _heading(f"A Shim is rolled out; {story.faulty} fails and is rolled back", first=True)
-    _show_commands(story.rollout)
-    _heading(f"The reason: {story.failed.reason}")
-    _show_commands(story.failure)
+def _show_scenario(scenario: Scenario) -> None:
+    _heading(f"A Shim is rolled out; {scenario.faulty} fails and is rolled back", first=True)
+    _show_commands(scenario.rollout)
+    _heading(f"The reason: {scenario.failed.reason}")
+    _show_commands(scenario.failure)
     _heading("The node is repaired, and the rollout resumed")
-    _show_commands(story.repair)
+    _show_commands(scenario.repair)
 
 
 def _heading(text: str, *, first: bool = False) -> None:
@@ -101,17 +101,17 @@ def _show_commands(commands: Iterable[Shown]) -> None:
 def document_of(outcome: Outcome) -> dict[str, object]:
     """Return a run for JSON: ``nodes`` as in `trellis nodes`, the figures, the spans in tree order.
 
-    ``failed``: the faulty node as it was before its repair, null without a story; ``commands``: what was run.
+    ``failed``: the faulty node as it was before its repair, null without a scenario; ``commands``: what was run.
     """
     branches = forest(outcome.trace)
     began = min((span.start_ns for span in outcome.trace), default=0)
-    commands = (*(outcome.story.shown if outcome.story else ()), *outcome.on_real_node)
+    commands = (*(outcome.scenario.shown if outcome.scenario else ()), *outcome.on_real_node)
     return {
         "nodes": [row.document() for row in outcome.rows],
         "provisioned": outcome.provisioned,
         "seconds": round(outcome.seconds, 3),
         "most_in_progress": outcome.most_in_progress,
-        "failed": outcome.story.failed.document() if outcome.story else None,
+        "failed": outcome.scenario.failed.document() if outcome.scenario else None,
         "commands": [command.document() for command in commands],
         "trace": [
             {
@@ -151,10 +151,10 @@ def _kept(outcome: Outcome, cluster: ClusterInfo) -> list[str]:
     lines += ["Inspect them:", "  trellis nodes", "  trellis status", "  trellis events replay --since 10m"]
     if cluster.jaeger_url:
         lines.append(f"  trellis trace node/{outcome.node}")
-    if outcome.story is not None:
+    if outcome.scenario is not None:
         lines += [
             f"Roll out another version of the Shim {NAME}:",
-            f"  kubectl apply -f {shlex.quote(str(outcome.story.next_version))}",
+            f"  kubectl apply -f {shlex.quote(str(outcome.scenario.next_version))}",
             f"  trellis rollout status {NAME} --watch",
         ]
     if outcome.on_real_node:

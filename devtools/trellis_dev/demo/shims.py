@@ -1,6 +1,6 @@
 """The Shims of the demo, and the pod that runs with one of them.
 
-Pure: arguments in, manifests out. Called by ``story`` and ``real_node``.
+Pure: arguments in, manifests out. Called by ``scenario`` and ``real_node``.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from trellis_dev.fakes.refusals import RefusedError, Target
 from trellis_dev.fakes.rules import check_identity, check_size
 from trellis_dev.fakes.selectors import check as check_selectors
 from trellis_dev.fakes.selectors import selected
-from trellis_dev.fakes.store import FakeStore, Happening, Table
+from trellis_dev.fakes.store import FakeStore, ObjectChange, Table
 
 Fault = Callable[[HttpRequest], Reply | None]
 """Intercepts a request: returns a response, raises ConnectionFailed, or returns None to pass the request on."""
@@ -249,9 +249,9 @@ class FakeApiServer:
                 deleted = RefusedError(410, "Expired", f"too old resource version: {version} ({self.store.oldest})")
                 yield orjson.dumps({"type": "ERROR", "object": deleted.body})
                 return
-            for happening in [item for item in self.store.tables[target.res].history if item.version > version]:
-                version = happening.version
-                if (event := _event(happening, target, request)) is not None:
+            for change in [item for item in self.store.tables[target.res].history if item.version > version]:
+                version = change.version
+                if (event := _event(change, target, request)) is not None:
                     yield orjson.dumps(event)
             left = ends - loop.time()
             if left <= 0:
@@ -265,16 +265,16 @@ class FakeApiServer:
                 yield orjson.dumps({"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": str(version)}}})
 
 
-def _event(happening: Happening, target: Target, request: HttpRequest) -> Manifest | None:
+def _event(change: ObjectChange, target: Target, request: HttpRequest) -> Manifest | None:
     """Return the event of a change for one selector: DELETED if the object leaves it, ADDED if it enters."""
-    was = happening.old is not None and selected(happening.old, target.namespace, request)
-    new = happening.new
+    was = change.old is not None and selected(change.old, target.namespace, request)
+    new = change.new
     if new is not None and selected(new, target.namespace, request):
         return {"type": "MODIFIED" if was else "ADDED", "object": new}
     if not was:
         return None
-    last = dict(happening.old or {})
-    last["metadata"] = last["metadata"] | {"resourceVersion": str(happening.version)}
+    last = dict(change.old or {})
+    last["metadata"] = last["metadata"] | {"resourceVersion": str(change.version)}
     return {"type": "DELETED", "object": last}
 
 

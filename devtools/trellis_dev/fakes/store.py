@@ -19,13 +19,13 @@ from trellis_dev.fakes.fields import FieldOwners
 from trellis_dev.fakes.refusals import RefusedError, Target
 from trellis_dev.fakes.rules import check_content, check_new
 
-__all__ = ["FakeStore", "Happening", "RefusedError", "Table", "Target"]
+__all__ = ["FakeStore", "ObjectChange", "RefusedError", "Table", "Target"]
 
 _NO_GENERATION = {"metadata", "status", "data", "apiVersion", "kind"}
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
+class ObjectChange:
     """One change of an object: before and after."""
 
     version: int
@@ -38,7 +38,7 @@ class Table:
     """All objects of a kind, their history, and their field owners by uid."""
 
     objects: dict[tuple[str, str], Manifest] = field(default_factory=dict)
-    history: list[Happening] = field(default_factory=list)
+    history: list[ObjectChange] = field(default_factory=list)
     owners: dict[str, FieldOwners] = field(default_factory=dict)
 
 
@@ -143,7 +143,7 @@ class FakeStore:
         table.owners.pop(last["metadata"]["uid"], None)
         last = copy.deepcopy(last)
         last["metadata"]["resourceVersion"] = str(self.version)
-        self._happened(table, Happening(self.version, last, None))
+        self._record(table, ObjectChange(self.version, last, None))
         self._collector.removed(target, last)
         return last
 
@@ -158,11 +158,11 @@ class FakeStore:
         self.version += 1
         new["metadata"]["resourceVersion"] = str(self.version)
         table.objects[target.key] = new
-        self._happened(table, Happening(self.version, old, new))
+        self._record(table, ObjectChange(self.version, old, new))
         return new
 
-    def _happened(self, table: Table, happening: Happening) -> None:
-        table.history.append(happening)
+    def _record(self, table: Table, change: ObjectChange) -> None:
+        table.history.append(change)
         for watcher in self.watchers:
             watcher.set()
 

@@ -76,7 +76,7 @@ def patch_of(former: Json, status: Json) -> Json:
     return {key: status.get(key) for key in (*former, *status) if former.get(key) != status.get(key)}
 
 
-def news_of(former: Json, status: Json) -> Iterator[tuple[str, str]]:
+def condition_events(former: Json, status: Json) -> Iterator[tuple[str, str]]:
     """Yield reason and message of each Event to record: conditions that are new, or have a new message."""
     before = {
         condition["type"]: (condition["status"], condition["message"]) for condition in former.get("conditions") or ()

@@ -43,5 +43,5 @@ EVENTS_BYTES: Final = 8 * 2**20
 PAGE_EVENTS: Final = 200
 LOOKED_AT: Final = 5_000
 """Messages that are read for one page of a replay."""
-LETTERS: Final = 500
+DEAD_LETTERS: Final = 500
 SPANS: Final = 5_000

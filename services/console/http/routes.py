@@ -55,7 +55,7 @@ class Routes:
 
     settings: Settings
     authentication: Authentication
-    lobby: ViewerRegistry
+    registry: ViewerRegistry
     feed: Feed
     bus: BusConnection
     telemetry: Telemetry
@@ -89,7 +89,7 @@ class Routes:
         """End the session of a cookie, and the streams of its viewer with the last one."""
         deleted, response = self.authentication.log_out(request)
         if deleted:
-            self.lobby.dismiss(deleted)
+            self.registry.dismiss(deleted)
         self._count_sessions()
         return response
 
@@ -104,7 +104,7 @@ class Routes:
                 "auth": self.authentication.mode,
                 "expires_in": None if seconds == float("inf") else round(seconds),
                 "version": trellis_version(),
-                "cluster": self.lobby.cluster.result() if self.lobby.cluster.done() else None,
+                "cluster": self.registry.cluster.result() if self.registry.cluster.done() else None,
                 "traces": self.settings.jaeger_url is not None,
                 "jaeger": jaeger.rstrip("/") if jaeger else None,
                 "explained": list(EXPLAINED),
@@ -117,9 +117,9 @@ class Routes:
         """Stream the model and its changes."""
         namespaces = _namespaces(request)
         viewer, seconds = self.authentication.viewer(request)
-        async with self.lobby.visit(viewer) as visit, self.lobby.streaming(visit):
-            outlet = Outlet(request, visit, self.lobby.stopping, seconds=seconds, timings=self.timings)
-            async with self.lobby.audience(visit, namespaces) as audience:
+        async with self.registry.visit(viewer) as visit, self.registry.streaming(visit):
+            outlet = Outlet(request, visit, self.registry.stopping, seconds=seconds, timings=self.timings)
+            async with self.registry.audience(visit, namespaces) as audience:
                 await outlet.open()
                 async with counted(self.telemetry, "model"):
                     await send_model(outlet, audience, _last_id(request))
@@ -130,8 +130,8 @@ class Routes:
         wanted = read_filter(request.query)
         recent = _number(request, "recent", _RECENT, _RECENT_MOST)
         viewer, seconds = self.authentication.viewer(request)
-        async with self.lobby.visit(viewer) as visit, self.lobby.streaming(visit):
-            outlet = Outlet(request, visit, self.lobby.stopping, seconds=seconds, timings=self.timings)
+        async with self.registry.visit(viewer) as visit, self.registry.streaming(visit):
+            outlet = Outlet(request, visit, self.registry.stopping, seconds=seconds, timings=self.timings)
             known = parse_message_id(_last_id(request))
             resumed = known is not None and known[0] == self.feed.epoch
             at = known[1] if known is not None and resumed else self.feed.last(wanted, recent)
@@ -162,13 +162,13 @@ class Routes:
         """Return a page of stored events."""
         page = read_page_request(request.query)
         viewer, _ = self.authentication.viewer(request)
-        async with self.lobby.visit(viewer) as visit, self.lobby.reading(visit):
+        async with self.registry.visit(viewer) as visit, self.registry.reading(visit):
             return json_response(await replay(self.bus, visit.permissions, page, seconds=self.timings.replay))
 
     async def letters(self, request: web.Request) -> web.StreamResponse:
         """Return the dead letters."""
         viewer, _ = self.authentication.viewer(request)
-        async with self.lobby.visit(viewer) as visit, self.lobby.reading(visit):
+        async with self.registry.visit(viewer) as visit, self.registry.reading(visit):
             found = await letters(self.bus, visit.permissions, request.query, seconds=self.timings.replay)
             return json_response(found)
 
@@ -178,7 +178,7 @@ class Routes:
         if sequence is None:
             raise bad("invalid sequence", "use a number of the list of dead letters")
         viewer, _ = self.authentication.viewer(request)
-        async with self.lobby.visit(viewer) as visit, self.lobby.reading(visit):
+        async with self.registry.visit(viewer) as visit, self.registry.reading(visit):
             return json_response(await dead_letter_page(self.bus, visit.permissions, sequence))
 
     async def explain(self, request: web.Request) -> web.StreamResponse:
@@ -191,7 +191,7 @@ class Routes:
         if not _NAME.fullmatch(name) or (namespace is not None and not _LABEL.fullmatch(namespace)):
             raise bad("invalid name", "use a name as kubectl shows it")
         viewer, _ = self.authentication.viewer(request)
-        async with self.lobby.visit(viewer) as visit, self.lobby.reading(visit):
+        async with self.registry.visit(viewer) as visit, self.registry.reading(visit):
             reading = Reading(visit.kube, self.settings.namespace)
             try:
                 page = await self._page(reading, visit, kind, (name, namespace))
@@ -218,7 +218,7 @@ class Routes:
             raise bad("invalid trace id", "use 32 hex digits")
         viewer, _ = self.authentication.viewer(request)
         url = self.settings.jaeger_url
-        async with self.lobby.visit(viewer) as visit, self.lobby.reading(visit):
+        async with self.registry.visit(viewer) as visit, self.registry.reading(visit):
             if not await visit.permissions.allowed(TRACES):
                 raise not_allowed(f"{TRACES}")
             if url is None:

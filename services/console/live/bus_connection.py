@@ -19,7 +19,7 @@ from console.timings import Timings
 from trellis.bus.accounts.naming import inbox_prefix
 from trellis.bus.connection.dial import dial, hang_up
 from trellis.bus.connection.user_client import UserClient
-from trellis.bus.dead_letters.read import letter_of
+from trellis.bus.dead_letters.read import read_dead_letter
 from trellis.bus.errors import BusError
 from trellis.bus.streams.stream_reader import Start, Stored, StreamReader
 from trellis.bus.streams.tail import event_of
@@ -133,7 +133,7 @@ class BusConnection:
                 index = self._feed.newest + 1
                 if letters:
                     epoch = "" if reader.epoch is None else reader.epoch.token
-                    self._feed.add(dead_letter_item(letter_of(message, epoch), index))
+                    self._feed.add(dead_letter_item(read_dead_letter(message, epoch), index))
                 else:
                     self._feed.add(item_of(event_of(message), index))
 

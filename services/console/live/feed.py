@@ -25,13 +25,13 @@ from trellis.bus.dead_letters.read import DeadLetter
 from trellis.bus.streams.tail import TailedEvent
 from trellis.events.subjects import ROOT_LATTICE
 from trellis.read_model.live.audience import ChangeSignal
-from trellis.read_model.reading.letters import document
+from trellis.read_model.reading.dead_letters import document
 
 EVENTS: Final = "events"
 LATTICE: Final = "lattice"
-LETTERS: Final = "dead-letters"
-STREAMS: Final = (EVENTS, LATTICE, LETTERS)
-_RENAMED: Final[Mapping[str, str]] = {"facts": EVENTS, "letters": LETTERS}
+DEAD_LETTERS: Final = "dead-letters"
+STREAMS: Final = (EVENTS, LATTICE, DEAD_LETTERS)
+_RENAMED: Final[Mapping[str, str]] = {"facts": EVENTS, "letters": DEAD_LETTERS}
 """Former names of streams."""
 _TYPE: Final = re.compile(r"[A-Za-z0-9_.*-]{1,64}")
 _TRACE: Final = re.compile(r"[0-9a-f]{8,32}")
@@ -128,7 +128,7 @@ def dead_letter_item(letter: DeadLetter, index: int = 0) -> Item:
     """Return the item of a dead letter, without its body."""
     about = dead_letter_object(letter)
     shown = document(letter) | {
-        "stream": LETTERS,
+        "stream": DEAD_LETTERS,
         "type": f"letter.{letter.noun}",
         "about": about.id,
         "name": about.name or None,
@@ -136,7 +136,7 @@ def dead_letter_item(letter: DeadLetter, index: int = 0) -> Item:
         "lattice": None,
         "trace": letter.trace_id or None,
     }
-    return Item(index, LETTERS, f"letter.{letter.noun}", about, letter.trace_id, shown, len(letter.error) + 1024)
+    return Item(index, DEAD_LETTERS, f"letter.{letter.noun}", about, letter.trace_id, shown, len(letter.error) + 1024)
 
 
 @dataclass(eq=False)
@@ -180,7 +180,7 @@ class Feed:
 
 def permissions_of(streams: Collection[str]) -> tuple[Right, ...]:
     """Return the permissions that show all messages of these streams."""
-    objects = OF_OBJECTS if {EVENTS, LETTERS} & {*streams} else ()
+    objects = OF_OBJECTS if {EVENTS, DEAD_LETTERS} & {*streams} else ()
     return (*objects, *(OF_LATTICES if LATTICE in streams else ()))
 
 

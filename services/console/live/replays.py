@@ -17,7 +17,7 @@ from typing import Any, Final
 import orjson
 
 from console.access.permissions import ReviewedPermissions
-from console.domain.limits import LETTERS as LETTERS_MOST
+from console.domain.limits import DEAD_LETTERS as DEAD_LETTERS_MOST
 from console.domain.limits import LOOKED_AT, PAGE_EVENTS
 from console.http.refusals import RefusedError, bad, not_allowed
 from console.live.about import dead_letter_object
@@ -25,7 +25,7 @@ from console.live.bus_connection import BusConnection
 from console.live.feed import (
     EVENTS,
     LATTICE,
-    LETTERS,
+    DEAD_LETTERS,
     Filter,
     Item,
     dead_letter_item,
@@ -34,13 +34,13 @@ from console.live.feed import (
     read_filter,
     stored_since,
 )
-from trellis.bus.dead_letters.read import DeadLetter, letter_of
+from trellis.bus.dead_letters.read import DeadLetter, read_dead_letter
 from trellis.bus.streams.stream_reader import EVERYTHING, Start
 from trellis.bus.streams.tail import event_of
 from trellis.events.subjects import STREAM_DEAD, STREAM_EVENTS, STREAM_LATTICE, escape
 from trellis.installer_api.parse_int import whole
-from trellis.read_model.reading.explained_letter import explain_dead_letter
-from trellis.read_model.reading.letters import full_document
+from trellis.read_model.reading.explained_dead_letter import explain_dead_letter
+from trellis.read_model.reading.dead_letters import full_document
 
 _STREAMS: Final = {EVENTS: STREAM_EVENTS, LATTICE: STREAM_LATTICE}
 
@@ -135,14 +135,14 @@ async def letters(
     bus: BusConnection, permissions: ReviewedPermissions, query: Mapping[str, str], *, seconds: float
 ) -> dict[str, Any]:
     """Return the newest dead letters that the viewer can read, without bodies, newest first."""
-    wanted = read_filter(dict(query) | {"streams": LETTERS})
+    wanted = read_filter(dict(query) | {"streams": DEAD_LETTERS})
     reason = query.get("reason", "").lower()
     shown: list[dict[str, Any]] = []
-    past = bus.past(STREAM_DEAD, ">", Start(last=LETTERS_MOST), headers_only=True)
+    past = bus.past(STREAM_DEAD, ">", Start(last=DEAD_LETTERS_MOST), headers_only=True)
     try:
         async with asyncio.timeout(seconds), contextlib.aclosing(past) as messages:
             async for message, epoch in messages:
-                letter = letter_of(message, epoch)
+                letter = read_dead_letter(message, epoch)
                 item = dead_letter_item(letter)
                 fits = wanted.wants(item) and reason in {"", letter.reason.lower()}
                 if fits and await permissions.allowed(item.about.right):
@@ -150,7 +150,7 @@ async def letters(
     except TimeoutError:
         raise RefusedError(503, "reading dead letters timed out", "retry") from None
     lacking = await permissions.lacking(permissions_of(wanted.streams))
-    return {"letters": shown[::-1], "most": LETTERS_MOST, "lacking": lacking}
+    return {"letters": shown[::-1], "most": DEAD_LETTERS_MOST, "lacking": lacking}
 
 
 async def dead_letter_page(bus: BusConnection, permissions: ReviewedPermissions, sequence: int) -> dict[str, Any]:
@@ -163,7 +163,7 @@ async def dead_letter_page(bus: BusConnection, permissions: ReviewedPermissions,
     past = bus.past(STREAM_DEAD, ">", Start(sequence=sequence))
     async with contextlib.aclosing(past) as messages:
         async for message, epoch in messages:
-            found = letter_of(message, epoch) if message.sequence == sequence else None
+            found = read_dead_letter(message, epoch) if message.sequence == sequence else None
             break
     # The response does not distinguish missing from forbidden dead letters.
     about = dead_letter_object(found, _data(found)) if found is not None else None

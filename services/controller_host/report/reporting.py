@@ -62,7 +62,7 @@ class _LastReport:
     wakes: int = 0
     suspends: int = 0
     traps: int = 0
-    facts_at: float = 0.0
+    events_at: float = 0.0
     traps_at: float = field(default=-math.inf)
     fault: tuple[str, str] = ("", "")
     standing: tuple[object, ...] = ()
@@ -206,7 +206,7 @@ class Reporting:
 
     async def _publish_due(self, hosted: Hosted, last: _LastReport) -> float | None:
         """Publish due events; return the seconds until the next are due."""
-        now, counters = time.monotonic(), hosted.life.counters
+        now, counters = time.monotonic(), hosted.lifecycle.counters
         try:
             traps = counters.traps - last.traps
             if traps > 0 and now - last.traps_at >= self.timings.traps and hosted.fault is not None:
@@ -214,9 +214,9 @@ class Reporting:
                 await self._publish(hosted, ControllerTrapped, counters.traps, {"count": traps, **fault})
                 last.traps, last.traps_at = counters.traps, now
             wakes, suspends = counters.wakes - last.wakes, counters.suspends - last.suspends
-            is_due = now - last.facts_at >= self.timings.events or not last.facts_at
+            is_due = now - last.events_at >= self.timings.events or not last.events_at
             if is_due and (wakes > 0 or suspends > 0) and self.events.take(now):
-                last.facts_at = now
+                last.events_at = now
                 if wakes > 0:
                     await self._publish(hosted, ControllerWoken, counters.wakes, {"count": wakes})
                     await self._record(
@@ -242,7 +242,7 @@ class Reporting:
 
     def _telling(self, hosted: Hosted) -> AbstractContextManager[Span]:
         """Start a span for all calls since the last report, with a link to the most recent call."""
-        calls = [hosted.life.counters.last_call] if hosted.life.counters.last_call is not None else []
+        calls = [hosted.lifecycle.counters.last_call] if hosted.lifecycle.counters.last_call is not None else []
         return linked(self.kube.telemetry, f"update status {hosted.key}", calls, {"trellis.controller": hosted.key})
 
     def _status(self, hosted: Hosted, last: _LastReport) -> Status:
@@ -259,8 +259,8 @@ def standing_of(hosted: Hosted, not_watched: Trouble | None) -> tuple[object, ..
 
 def seen_of(hosted: Hosted, not_watched: Trouble | None, before: Before) -> Seen:
     """Return the state of a controller; ``before``: counters from before this process."""
-    counters, paused = hosted.life.counters, hosted.wanted is not None and hosted.wanted.paused
-    as_before = hosted.life.snapshot and not counters.suspends and before.snapshot_bytes
+    counters, paused = hosted.lifecycle.counters, hosted.wanted is not None and hosted.wanted.paused
+    as_before = hosted.lifecycle.snapshot and not counters.suspends and before.snapshot_bytes
     return Seen(
         generation=hosted.view.generation,
         state=state_of(hosted).value,
@@ -288,6 +288,6 @@ def state_of(hosted: Hosted) -> ControllerState:
         return ControllerState.PAUSED
     if hosted.refused is not None or hosted.stopped is not None:
         return ControllerState.FAILED
-    if hosted.life.instance is not None:
+    if hosted.lifecycle.instance is not None:
         return ControllerState.RESIDENT
-    return ControllerState.SUSPENDED if hosted.life.snapshot else ControllerState.COLD
+    return ControllerState.SUSPENDED if hosted.lifecycle.snapshot else ControllerState.COLD

@@ -1,6 +1,6 @@
 """State of one controller in the host: spec, waiting keys, errors.
 
-Used by ``hosting`` and ``status``, in the event loop; its ``life`` belongs to the thread that serves it. Invariant: the
+Used by ``hosting`` and ``status``, in the event loop; its ``lifecycle`` belongs to the thread that serves it. Invariant: the
 state can be lost: it is rebuilt from the object, the caches and the disk.
 """
 
@@ -46,7 +46,7 @@ class Hosted:
 
     view: ControllerView
     account: Account
-    life: GuestLifecycle
+    lifecycle: GuestLifecycle
     wanted: Wanted | None = None
     module: KnownModule | None = None
     work_queue: WorkQueue[ObjectKey] = field(default_factory=WorkQueue)

@@ -125,14 +125,14 @@ class Hosting:
             await asyncio.sleep(self.parts.timings.turns.poll)
         self.calling.stop()
         for item in self.hosted.values():
-            item.life.interrupt()
-        lives = [item.life for item in self.hosted.values() if item.busy or item.life.instance is not None]
-        work = [asyncio.ensure_future(self.memory.in_pool(life.suspend)) for life in lives]
+            item.lifecycle.interrupt()
+        lifecycles = [item.lifecycle for item in self.hosted.values() if item.busy or item.lifecycle.instance is not None]
+        work = [asyncio.ensure_future(self.memory.in_pool(lifecycle.suspend)) for lifecycle in lifecycles]
         if work:
             _, late = await asyncio.wait(work, timeout=max(0.1, until - time.monotonic()))
             if late:
                 _log.warning("controllers not suspended before the timeout, they start cold", controllers=len(late))
-        if awake := sum(1 for item in self.hosted.values() if item.life.instance is not None and not item.busy):
+        if awake := sum(1 for item in self.hosted.values() if item.lifecycle.instance is not None and not item.busy):
             _log.warning(
                 "controllers not suspended because the disk is not writable, they start cold", controllers=awake
             )
@@ -143,7 +143,7 @@ class Hosting:
         self.fetching.close()
         self.calling.stop()
         for item in self.hosted.values():
-            item.life.interrupt()
+            item.lifecycle.interrupt()
 
     def _untold(self, hosted: Hosted, now: float) -> float | None:
         """Return the seconds until the fetch of its module is reported; None: now."""
@@ -163,7 +163,7 @@ class Hosting:
         self.residents.remove(hosted.key)
         self.hosted.pop(hosted.key, None)
         self._wake_all(self.acceptance.drop(hosted.view.namespace, hosted.key))
-        await self.memory.in_pool(hosted.life.forget)
+        await self.memory.in_pool(hosted.lifecycle.forget)
         self.outcomes.callbacks.removed(hosted)
 
     async def _turn(self, hosted: Hosted, view: ControllerView) -> float | None:
@@ -176,7 +176,7 @@ class Hosting:
         assert wanted is not None  # set by _read
         if wanted.paused or view.deleting:
             await self.memory.suspend(hosted)
-            return None if hosted.life.instance is None else self.parts.disk_space.again(hosted.not_to_disk_before)
+            return None if hosted.lifecycle.instance is None else self.parts.disk_space.again(hosted.not_to_disk_before)
         if now < hosted.not_before:
             return hosted.not_before - now
         if hosted.disk_full and self.parts.disk_space.refuses and not self.residents.fits(hosted.disk_full):
@@ -200,7 +200,7 @@ class Hosting:
         """Apply a new spec, and reset the failures of the former one; return whether the spec is valid."""
         self.fetching.drop(hosted.key)
         hosted.failures, hosted.not_before, hosted.ready, hosted.fetching = 0, 0.0, False, None
-        hosted.work_queue.forgive(now)
+        hosted.work_queue.retry_now(now)
         hosted.view = view
         try:
             hosted.wanted, trouble = read_spec(view), None
@@ -214,9 +214,9 @@ class Hosting:
         account = account_of(view)
         if account != hosted.account:
             hosted.account = account
-            hosted.life.calls.become(account)
+            hosted.lifecycle.calls.become(account)
         hosted.bucket = TokenBucket(hosted.wanted.bounds.calls_per_second)
-        hosted.life.calls.limit(hosted.wanted.bounds.host_calls_per_second)
+        hosted.lifecycle.calls.limit(hosted.wanted.bounds.host_calls_per_second)
         self.selection.watches.want(hosted.key, view.namespace, hosted.wanted.watches, self.on_change)
         hosted.listed = False
         if not hosted.unfit:
@@ -248,7 +248,7 @@ class Hosting:
             prepared, module = found
             hosted.module = module.as_found(hosted.module)
             hosted.fetch = False
-            if await self.memory.in_pool(hosted.life.adopt, prepared):
+            if await self.memory.in_pool(hosted.lifecycle.adopt, prepared):
                 hosted.listed = False
             hosted.ready = True
             self.outcomes.engine_found(hosted)
@@ -259,14 +259,14 @@ class Hosting:
 
     async def _serve(self, hosted: Hosted) -> float | None:
         """Call the guest for due keys, start it if it has not run yet, suspend it if it is idle."""
-        now, life, wanted = time.monotonic(), hosted.life, hosted.wanted
+        now, lifecycle, wanted = time.monotonic(), hosted.lifecycle, hosted.wanted
         assert wanted is not None
         self.selection.list_if_whole(hosted)
-        starts = life.instance is None and not life.snapshot
+        starts = lifecycle.instance is None and not lifecycle.snapshot
         deliveries = await self.selection.deliverable(hosted, now)
         if deliveries or starts:
             try:
-                served = await self.memory.in_pool(life.serve, deliveries, partial(self._leaves, hosted, wanted))
+                served = await self.memory.in_pool(lifecycle.serve, deliveries, partial(self._leaves, hosted, wanted))
             except BaseException:
                 # For example a full disk. The result is unknown: deliver the keys again.
                 hosted.work_queue.put_back([delivery.turn for delivery in deliveries])
@@ -307,10 +307,10 @@ class Hosting:
 
     def _next(self, hosted: Hosted, wait: float | None) -> float | None:
         now, waits = time.monotonic(), [wait]
-        if hosted.life.instance is not None and hosted.wanted is not None and hosted.wanted.suspend_after is not None:
+        if hosted.lifecycle.instance is not None and hosted.wanted is not None and hosted.wanted.suspend_after is not None:
             left = hosted.used_at + hosted.wanted.suspend_after - now
             waits.append(left if left > 0 else self.parts.disk_space.again(hosted.not_to_disk_before))
-        elif hosted.life.processed.owed:
+        elif hosted.lifecycle.processed.owed:
             waits.append(self.parts.disk_space.again())
         if hosted.look_at is not None and hosted.fetching is None:
             waits.append(max(0.0, hosted.look_at - now))

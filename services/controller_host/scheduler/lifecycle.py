@@ -106,18 +106,18 @@ class GuestLifecycle:
                 self._give_up()  # the next instance has the new limits
             self._keep(prepared)
             return False
-        past = self._parts.progress.load(self.uid)
+        seen = self._parts.progress.load(self.uid)
         if former is not None:
-            past = SeenVersions(former.sha256, former.config)
-        if past is not None and past.sha256 != prepared.sha256:
-            if not self._starting.save(self.instance, past, prepared.limits):
+            seen = SeenVersions(former.sha256, former.config)
+        if seen is not None and seen.sha256 != prepared.sha256:
+            if not self._starting.save(self.instance, seen, prepared.limits):
                 return False  # the host is shutting down: the next one retries
             if self._stopped:
                 return False
         self._drop_instance()
         self.prepared = prepared
-        if past is None or not self._guest_state.restore(past, prepared):
-            self._guest_state.lose(past if former is None else None)
+        if seen is None or not self._guest_state.restore(seen, prepared):
+            self._guest_state.lose(seen if former is None else None)
         self._keep(prepared)
         return True
 

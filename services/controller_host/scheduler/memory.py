@@ -60,10 +60,10 @@ class Memory:
         """Suspend a guest, and write its processed versions, unless the disk is in backoff."""
         if not self.may_suspend(hosted):
             return
-        if hosted.life.instance is not None:
-            self.suspended(hosted, written=await self.in_pool(hosted.life.suspend))
-        elif hosted.life.processed.owed:
-            await self.in_pool(hosted.life.settle)
+        if hosted.lifecycle.instance is not None:
+            self.suspended(hosted, written=await self.in_pool(hosted.lifecycle.suspend))
+        elif hosted.lifecycle.processed.owed:
+            await self.in_pool(hosted.lifecycle.settle)
 
     async def give_way(self, hosted: Hosted) -> None:
         """Suspend a guest that is to be evicted, without waiting for its turn."""
@@ -82,10 +82,10 @@ class Memory:
         if not hosted.evict or self.outcomes.closing:
             return
         try:
-            if hosted.pinned or hosted.life.instance is None or await self.in_pool(hosted.life.suspend):
+            if hosted.pinned or hosted.lifecycle.instance is None or await self.in_pool(hosted.lifecycle.suspend):
                 return
-            hosted.disk_full, hosted.listed = max(1, hosted.life.counters.resident_bytes), False
-            await self.in_pool(hosted.life.give_up)
+            hosted.disk_full, hosted.listed = max(1, hosted.lifecycle.counters.resident_bytes), False
+            await self.in_pool(hosted.lifecycle.give_up)
         finally:
             hosted.evict = False  # while true, its memory counts as free
         self.outcomes.without_disk(
@@ -102,11 +102,11 @@ class Memory:
 
     def count(self, hosted: Hosted) -> None:
         """Count the memory of a controller, and mark controllers for eviction above the budget."""
-        if hosted.life.instance is None:
+        if hosted.lifecycle.instance is None:
             self.residents.remove(hosted.key)
             return
         note = self.residents.weighed if hosted.accounted_at == hosted.used_at else self.residents.used
-        note(hosted.key, hosted.life.counters.resident_bytes)
+        note(hosted.key, hosted.lifecycle.counters.resident_bytes)
         hosted.accounted_at = hosted.used_at
         for key in self.residents.surplus(self._may_go, self._is_evicted):
             self.hosted[key].evict = True

@@ -95,7 +95,7 @@ class Starting:
                 raise StartFailed(error)
             return instance
 
-    def save(self, instance: Instance | None, past: SeenVersions, limits: Limits) -> bool:
+    def save(self, instance: Instance | None, seen: SeenVersions, limits: Limits) -> bool:
         """Call ``save`` of the former version and store its state; without one, the next version starts by ``init``.
 
         Returns False if the host interrupted the call, True otherwise.
@@ -104,12 +104,12 @@ class Starting:
             NotWritten: the state cannot be written; the caller has to retry.
         """
         guests = self.parts.guests
-        module = guests.module(past.sha256)
+        module = guests.module(seen.sha256)
         if module is None or "save" not in module.exports:
             return True
         awake = None
         try:
-            awake = instance or guests.wake(module, limits, self.calls, Owner(self.uid, past.sha256, past.config))
+            awake = instance or guests.wake(module, limits, self.calls, Owner(self.uid, seen.sha256, seen.config))
             if awake is None:
                 return True
             self.on_start(awake)
@@ -120,15 +120,15 @@ class Starting:
                 return False
             _log.warning("former version saved no state", controller=self.controller, error=str(error))
         else:
-            self._keep(past, answer)
+            self._keep(seen, answer)
         finally:
             if awake is not None and awake is not instance:
                 awake.close()
         return True
 
-    def _keep(self, past: SeenVersions, answer: bytes) -> None:
+    def _keep(self, seen: SeenVersions, answer: bytes) -> None:
         if orjson.loads(answer or EMPTY):
-            self.parts.progress.save(self.uid, Saved(past.sha256, answer))
+            self.parts.progress.save(self.uid, Saved(seen.sha256, answer))
         else:
             self.drop_saved()  # a state of an earlier version is outdated
 

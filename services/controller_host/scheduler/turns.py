@@ -105,7 +105,7 @@ class WorkQueue(Generic[K]):
             self._heap = [entry for entry in self._heap if self._later.get(entry[2]) == entry[0]]
             heapq.heapify(self._heap)
 
-    def forgive(self, now: float) -> None:
+    def retry_now(self, now: float) -> None:
         """Make all failed keys ready and reset their failures, after a change of the spec."""
         self._hasten(self._failures, now)
         self._failures.clear()

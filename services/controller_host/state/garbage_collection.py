@@ -54,7 +54,7 @@ def existing_controllers_of(uids: Collection[str], hosted: Collection[Hosted]) -
         return None
     return ExistingControllers(
         uids=frozenset(uids).union(item.view.uid for item in hosted),
-        modules=frozenset(item.life.prepared.sha256 for item in hosted if item.life.prepared is not None),
+        modules=frozenset(item.lifecycle.prepared.sha256 for item in hosted if item.lifecycle.prepared is not None),
         wanted=tuple(item.wanted for item in hosted if item.wanted is not None),
     )
 

@@ -38,15 +38,15 @@ class GuestState:
         self.processed: Final = ProcessedVersions(parts.progress, uid)
         self.snapshot = False
 
-    def restore(self, past: SeenVersions, prepared: Prepared) -> bool:
+    def restore(self, seen: SeenVersions, prepared: Prepared) -> bool:
         """Load the state of a former run; return whether there is a snapshot for ``prepared``."""
-        fits = (past.sha256, past.config) == (prepared.sha256, prepared.config)
+        fits = (seen.sha256, seen.config) == (prepared.sha256, prepared.config)
         token = self._parts.guests.note(prepared.owner(self._uid)) if fits else None
         if token is None:
             return False
         self.snapshot = True
         self._counters.snapshot_bytes = self._parts.guests.disk_bytes(self._uid)
-        self.on_disk(partial(self.processed.restore, past, token))
+        self.on_disk(partial(self.processed.restore, seen, token))
         return True
 
     def put(self, instance: Instance, prepared: Prepared) -> bool:
@@ -81,11 +81,11 @@ class GuestState:
             return known
         return deliveries
 
-    def lose(self, past: SeenVersions | None = None) -> None:
+    def lose(self, seen: SeenVersions | None = None) -> None:
         """Delete the snapshot and the processed versions: the next start is cold, even if the writes fail."""
         self.snapshot, self._counters.snapshot_bytes = False, 0
         self.on_disk(partial(self._parts.guests.forget, self._uid))
-        self.on_disk(partial(self.processed.lose, past))
+        self.on_disk(partial(self.processed.lose, seen))
 
     def forget(self) -> None:
         """Delete all state of a deleted controller. After a failed write, the sweep deletes it later."""

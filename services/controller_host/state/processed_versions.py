@@ -58,12 +58,12 @@ class ProcessedVersions:
             self._by_key.pop(key, None)
         self._dirty.add(key)
 
-    def restore(self, past: SeenVersions, token: str) -> None:
+    def restore(self, seen: SeenVersions, token: str) -> None:
         """Load the state from disk; its versions count as processed if its token is that of the snapshot."""
-        if past.token != token:
-            self.lose(past)
+        if seen.token != token:
+            self.lose(seen)
             return
-        self._by_key = dict(past.processed)
+        self._by_key = dict(seen.processed)
         self._dirty.clear()
         self._owed = None
 
@@ -89,13 +89,13 @@ class ProcessedVersions:
         """Record that the guest is awake: its processed versions now differ from those of its snapshot."""
         self._owed = None
 
-    def lose(self, past: SeenVersions | None = None) -> None:
-        """Mark all keys as not processed, because the state of the guest is lost. ``past``: the state on disk.
+    def lose(self, seen: SeenVersions | None = None) -> None:
+        """Mark all keys as not processed, because the state of the guest is lost. ``seen``: the state on disk.
 
         Raises:
             NotWritten: the write failed; the change is still effective, because the state on disk has no snapshot.
         """
-        known = self._by_key if past is None else past.processed
+        known = self._by_key if seen is None else seen.processed
         self._by_key = dict.fromkeys(known, LastCall(NEVER))
         self._dirty |= self._by_key.keys()  # the next commit has to replace all versions on disk
         self._owed = None

@@ -110,23 +110,23 @@ class Progress(Database):
             rows = [(uid, key, NEVER) for key in keys]
             base.executemany("INSERT OR REPLACE INTO done VALUES (?, ?, ?, NULL)", rows)
 
-    def commit(self, uid: str, past: SeenVersions) -> None:
-        """Record a complete snapshot and the changes of ``past.processed`` since the last; "" without due: deleted."""
+    def commit(self, uid: str, seen: SeenVersions) -> None:
+        """Record a complete snapshot and the changes of ``seen.processed`` since the last; "" without due: deleted."""
         with self._writing() as base:
-            deleted = [(uid, key) for key, call in past.processed.items() if not call.version and call.due is None]
+            deleted = [(uid, key) for key, call in seen.processed.items() if not call.version and call.due is None]
             kept = [
                 (uid, key, call.version, call.due)
-                for key, call in past.processed.items()
+                for key, call in seen.processed.items()
                 if call.version or call.due is not None
             ]
             if deleted:
                 base.executemany("DELETE FROM done WHERE uid = ? AND key = ?", deleted)
             if kept:
                 base.executemany("INSERT OR REPLACE INTO done VALUES (?, ?, ?, ?)", kept)
-            row = (uid, past.sha256, past.config, past.token)
+            row = (uid, seen.sha256, seen.config, seen.token)
             base.execute("INSERT OR REPLACE INTO controllers VALUES (?, ?, ?, ?)", row)
             # This snapshot includes the saved state of a former version.
-            base.execute("DELETE FROM saved WHERE uid = ? AND sha256 <> ?", (uid, past.sha256))
+            base.execute("DELETE FROM saved WHERE uid = ? AND sha256 <> ?", (uid, seen.sha256))
 
     def lose(self, uid: str) -> None:
         """Mark all keys as not processed (the snapshot is lost); keep the keys and the state for the next version."""

@@ -70,7 +70,7 @@ class DeliverySelection:
 
     def is_changed(self, hosted: Hosted, key: ObjectKey) -> bool:
         """Return whether an object differs from the version that the guest has processed, or was deleted."""
-        call = hosted.life.processed.get(key_text(key))
+        call = hosted.lifecycle.processed.get(key_text(key))
         version = self.watches.version(key) if self.watches.concerns(hosted.key, key) else ""
         return (call.version if call is not None else "") != version
 
@@ -83,7 +83,7 @@ class DeliverySelection:
         if not self.watches.whole(hosted.key):
             return False
         absent = self.watches.absent(hosted.key)
-        seen = (parse_key(text) for text, call in hosted.life.processed.items() if call.version) if absent else ()
+        seen = (parse_key(text) for text, call in hosted.lifecycle.processed.items() if call.version) if absent else ()
         return not any((key.api_version, key.kind) in absent for key in seen)
 
     def list_if_whole(self, hosted: Hosted) -> None:
@@ -99,7 +99,7 @@ class DeliverySelection:
             seen.add(key_text(key))
             if self.is_changed(hosted, key):
                 _due(hosted, key, now)
-        for text, call in list(hosted.life.processed.items()):
+        for text, call in list(hosted.lifecycle.processed.items()):
             key = parse_key(text)
             if not self.watches.watched(hosted.key, key):
                 self._forget(hosted, key)
@@ -147,7 +147,7 @@ class DeliverySelection:
     def _forget(self, hosted: Hosted, key: ObjectKey) -> None:
         """Remove a key of a kind that is no longer watched: its deletion would not be detected."""
         hosted.work_queue.drop(key)
-        hosted.life.processed.note(key_text(key), LastCall(""))
+        hosted.lifecycle.processed.note(key_text(key), LastCall(""))
 
     def look_again(self, hosted: Hosted, deliveries: Iterable[Delivery]) -> None:
         """Add keys that changed during their delivery to the work queue.

@@ -48,13 +48,13 @@ class SharedWatches:
 
     def __init__(
         self,
-        sight: WatchContext,
+        context: WatchContext,
         granted: Collection[str],
         *,
         on_state: Callable[[str], None] = lambda _: None,
         timings: CacheTimings = CacheTimings(),  # noqa: B008 - frozen
     ) -> None:
-        self._sight = sight
+        self._context = context
         self._granted = frozenset(granted)
         self._on_state = on_state
         self._timings = timings
@@ -79,7 +79,7 @@ class SharedWatches:
                 kind = self._kinds.get(spec.type)
                 if kind is None:
                     kind = self._kinds[spec.type] = CachedKind(
-                        spec.type, self._sight.kube, self._sight.discovery, self._timings, self._changed, self._stated
+                        spec.type, self._context.kube, self._context.discovery, self._timings, self._changed, self._stated
                     )
                 kind.watch_index.add(controller, spec)
         self._wake.set()
@@ -163,8 +163,8 @@ class SharedWatches:
         places = [place for spec in self._wanted[controller] for place in self._places(spec)]
         found: bool | None = True
         for resource, namespace in dict.fromkeys(places):
-            before = self._sight.reviews.last(user, resource, namespace)
-            answer = await self._sight.reviews.allowed(user, resource, namespace)
+            before = self._context.reviews.last(user, resource, namespace)
+            answer = await self._context.reviews.allowed(user, resource, namespace)
             if answer is not None and answer is not before and (before, answer) != (None, True):
                 self._on_state(controller)
             if answer is False or found is True:
@@ -218,7 +218,7 @@ class SharedWatches:
         return None if kind is None else kind.trouble
 
     def _forbidden(self, spec: WatchSpec, user: str) -> Refusal | None:
-        places, reviews = self._places(spec), self._sight.reviews
+        places, reviews = self._places(spec), self._context.reviews
         if not places:
             return None
         resource = places[0][0]

@@ -29,7 +29,7 @@ from host_manager.domain.pods import PodView
 from host_manager.domain.restarts import over, restarted
 from host_manager.domain.secret_changes import SecretChange
 from host_manager.domain.snapshot import Head, Snapshot
-from host_manager.domain.status import BAD_NEWS, StatusInputs, counts_of, make_status, may_wait, refused_workload
+from host_manager.domain.status import PROBLEM_TYPES, StatusInputs, counts_of, make_status, may_wait, refused_workload
 from host_manager.domain.takeover import transferred_fields
 from host_manager.domain.template import managed_by
 from host_manager.lattice_status import REPORTED, silent_pods
@@ -330,14 +330,14 @@ def _status(snapshot: Snapshot, label: TemplateLabel | None) -> list[Action]:
         for condition in snapshot.status.get("conditions") or ()
     }
     for condition in status["conditions"]:
-        news = (condition["type"], condition["status"], condition["reason"]) not in former
+        is_new = (condition["type"], condition["status"], condition["reason"]) not in former
         bad = condition["status"] == ("False" if condition["type"] == REPORTED else "True")
-        if (condition["type"] in BAD_NEWS or condition["type"] == REPORTED) and bad and news:
+        if (condition["type"] in PROBLEM_TYPES or condition["type"] == REPORTED) and bad and is_new:
             actions.append(RecordGroupEvent(snapshot.head, condition["reason"], condition["message"]))
-    return [*actions, *_good_news(snapshot, status)]
+    return [*actions, *_progress_events(snapshot, status)]
 
 
-def _good_news(snapshot: Snapshot, status: Manifest) -> Iterator[Action]:
+def _progress_events(snapshot: Snapshot, status: Manifest) -> Iterator[Action]:
     """Yield an Event for a changed number of hosts, and for a completed rollout."""
     former = snapshot.status
     before, desired = former.get("desiredReplicas"), status.get("desiredReplicas")

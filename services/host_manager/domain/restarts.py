@@ -46,8 +46,8 @@ def restarted(snapshot: Snapshot, workload: Mapping[str, Any] | None) -> tuple[s
     """
     restarted_for, at = _versions_of(workload), _annotation(workload, names.ANNOTATION_RESTARTED_AT)
     may = _wants(snapshot) and not _rests(snapshot, at)
-    news = [change for change in snapshot.changes if _is_news(change, restarted_for)] if may else []
-    due = {entry.secret: entry.version for entry in news if uses(snapshot, entry)}
+    new_changes = [change for change in snapshot.changes if _is_new(change, restarted_for)] if may else []
+    due = {entry.secret: entry.version for entry in new_changes if uses(snapshot, entry)}
     newest = sorted((restarted_for | due).items(), key=lambda item: _number(item[1]))[-_SECRETS_MOST:]
     return " ".join(f"{secret}={version}" for secret, version in sorted(newest)), snapshot.now if due else at
 
@@ -67,7 +67,7 @@ def over(snapshot: Snapshot, workload: Mapping[str, Any] | None) -> list[SecretC
         return [*snapshot.changes]
     restarted_for = _versions_of(workload)
     return [
-        change for change in snapshot.changes if uses(snapshot, change) is False or not _is_news(change, restarted_for)
+        change for change in snapshot.changes if uses(snapshot, change) is False or not _is_new(change, restarted_for)
     ]
 
 
@@ -76,7 +76,7 @@ def _wants(snapshot: Snapshot) -> bool:
     return snapshot.head.restart_on == names.RESTART_ON_CHANGE
 
 
-def _is_news(change: SecretChange, restarted_for: Mapping[str, str]) -> bool:
+def _is_new(change: SecretChange, restarted_for: Mapping[str, str]) -> bool:
     former = restarted_for.get(change.secret)
     return former is None or is_newer(change.version, former)
 

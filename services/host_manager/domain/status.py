@@ -21,7 +21,7 @@ from trellis.crds.conditions import Health, State, make_condition, shortened, su
 
 OTHER: Final = "OtherControllerActive"
 DEPRECATED: Final = "DeprecatedFields"
-BAD_NEWS: Final = frozenset({"Degraded", OTHER, DEPRECATED})
+PROBLEM_TYPES: Final = frozenset({"Degraded", OTHER, DEPRECATED})
 """Conditions for which True is a problem."""
 MASS_DELETION: Final = "MassDeletion"
 _PAUSED: Final = (

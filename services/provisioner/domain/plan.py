@@ -243,28 +243,28 @@ def _failing(
         for uid, node in wanted.items()
         if node.failed
         for name in failing_on(node, snapshot.targets[uid], permitted[uid])
-        if not _forgiven(snapshot, name, node.failed)
+        if not _is_acknowledged(snapshot, name, node.failed)
     )
 
 
-def _forgiven(snapshot: FleetSnapshot, shim: str, failure: FailedAttempt) -> bool:
+def _is_acknowledged(snapshot: FleetSnapshot, shim: str, failure: FailedAttempt) -> bool:
     """Return whether a user acknowledged this failure by resuming the rollout.
 
     A time in the future, by more than the tolerance for clocks, would disable the halt: it is ignored.
     """
-    return is_forgiven(snapshot.limits.get(shim), failure, snapshot.now + snapshot.retries.most)
+    return is_acknowledged(snapshot.limits.get(shim), failure, snapshot.now + snapshot.retries.most)
 
 
-def is_forgiven(limits: ShimLimits | None, failure: FailedAttempt, latest: float) -> bool:
+def is_acknowledged(limits: ShimLimits | None, failure: FailedAttempt, latest: float) -> bool:
     """Return whether a user acknowledged a failure by resuming the rollout; a time after ``latest`` is ignored."""
-    return limits is not None and failure.at <= limits.forgiven <= latest
+    return limits is not None and failure.at <= limits.acknowledged <= latest
 
 
-def forgives(node: NodeView, target: Target, limits: Mapping[str, ShimLimits], latest: float) -> bool:
+def acknowledges(node: NodeView, target: Target, limits: Mapping[str, ShimLimits], latest: float) -> bool:
     """Return whether a user acknowledged the node's last failure by resuming the rollout of a shim to change."""
     failure = node.failed
     return failure is not None and any(
-        is_forgiven(limits.get(name), failure, latest) for name in changes_of(node, target)
+        is_acknowledged(limits.get(name), failure, latest) for name in changes_of(node, target)
     )
 
 
@@ -383,7 +383,7 @@ def _candidates(
             fresh.append(node)
             continue
         at = retry_at(node.uid, failure, snapshot.retries)
-        if any(_forgiven(snapshot, name, failure) for name in changes_of(node, target)):
+        if any(_is_acknowledged(snapshot, name, failure) for name in changes_of(node, target)):
             at = min(at, snapshot.now)
         # A failure "in the future" comes from a clock that was set back: the wait for it could be endless.
         if at <= snapshot.now or failure.at > snapshot.now + snapshot.retries.most:

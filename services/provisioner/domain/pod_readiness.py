@@ -128,7 +128,7 @@ def judge(limits: ShimLimits, former: WorkloadState | None, workloads: Workloads
     finished = any(uid not in work.in_progress for uid in state.baselines)
     if finished and (work.ended or not state.ended):
         state = replace(state, ended=int(now))
-    resumed = limits.forgiven if limits.forgiven <= work.latest else 0
+    resumed = limits.acknowledged if limits.acknowledged <= work.latest else 0
     if state.halt is not None and state.halt.at <= resumed:
         going = {uid: item for uid, item in state.baselines.items() if uid in work.in_progress}
         state = replace(state, baselines=going, halt=None)
@@ -145,7 +145,7 @@ def _unread(limits: ShimLimits, state: WorkloadState, workloads: Workloads, work
         return Judgement(replace(state, unread=0))
     since = state.unread or int(now)
     state = replace(state, unread=since)
-    if since <= limits.forgiven <= work.latest:
+    if since <= limits.acknowledged <= work.latest:
         return Judgement(state)  # a user resumed the rollout without them
     message = f"pods with RuntimeClass {limits.runtime_class} cannot be read: {workloads.error}"
     waits = WorkloadHalt(Reason.WORKLOADS_UNKNOWN.value, int(now), message)

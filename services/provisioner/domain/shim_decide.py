@@ -13,7 +13,7 @@ from typing import Final
 
 from provisioner.domain.other_controller import keeps_off_all
 from provisioner.domain.shim_snapshot import RuntimeClassView, Snapshot
-from provisioner.domain.shim_status import BAD_NEWS, conflict_of, listed, status_of
+from provisioner.domain.shim_status import PROBLEM_TYPES, conflict_of, listed, status_of
 from trellis import names
 from trellis.provisioning.placement import Placement
 from trellis.provisioning.quantities import same_amount
@@ -171,8 +171,8 @@ def _status(snapshot: Snapshot) -> list[Action]:
     actions: list[Action] = [WriteStatus(snapshot.shim, status)]
     former = {(condition.type, condition.status, condition.reason) for condition in snapshot.status.conditions}
     for condition in status.conditions:
-        news = (condition.type, condition.status, condition.reason) not in former
-        if condition.type in BAD_NEWS and condition.status == "True" and news:
+        is_new = (condition.type, condition.status, condition.reason) not in former
+        if condition.type in PROBLEM_TYPES and condition.status == "True" and is_new:
             actions.append(RecordShimEvent(snapshot.shim, condition.reason, condition.message))
         was = any(("Progressing", "True", reason.value) in former for reason in _UPDATING)
         if was and (condition.type, condition.reason) == ("Progressing", Reason.UPDATED.value):

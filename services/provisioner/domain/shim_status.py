@@ -27,7 +27,7 @@ from trellis.provisioning.shim_status import (
 from trellis.provisioning.shims import Refusal
 from trellis.provisioning.views import NodeView
 
-BAD_NEWS: Final = frozenset({"Degraded", OTHER_CONTROLLER})
+PROBLEM_TYPES: Final = frozenset({"Degraded", OTHER_CONTROLLER})
 """Conditions that report a problem when they are True."""
 _NOT_PROGRESSING: Final = {
     Reason.PAUSED.value: State.SUSPENDED,

@@ -72,8 +72,8 @@ def check(  # noqa: PLR0913, PLR0917 - options of a command line
             raise SettingsError(f"--timeout: has {timeout!r}, {error}") from None
         parts = asyncio.run(_wait(settings, Wanted(services or (), bus, time.monotonic() + seconds)))
         _show(parts, output, no_headers=no_headers)
-        if sick := [part for part in parts if part.problem]:
-            print_error("; ".join(f"{part.name}: {part.problem}" for part in sick))
+        if unhealthy := [part for part in parts if part.problem]:
+            print_error("; ".join(f"{part.name}: {part.problem}" for part in unhealthy))
             raise SystemExit(EXIT_FAILED)
 
 

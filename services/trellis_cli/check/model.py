@@ -75,11 +75,11 @@ def reasons_of(body: Any, status: int) -> str:  # noqa: ANN401 - JSON from outsi
 
 
 def _part(component: str, answers: Sequence[Answer]) -> Part:
-    sick = [answer for answer in answers if answer.problem]
-    problem = "; ".join(f"pod {item.pod.name}: {item.problem}" for item in sick)
+    unhealthy = [answer for answer in answers if answer.problem]
+    problem = "; ".join(f"pod {item.pod.name}: {item.problem}" for item in unhealthy)
     if not answers:
         problem = "no pod: see its Deployment"
-    data = {"name": component, "pods": len(answers), "ready": len(answers) - len(sick)}
+    data = {"name": component, "pods": len(answers), "ready": len(answers) - len(unhealthy)}
     return Part(component, f"{data['ready']} of {len(answers)} pods ready", problem, data)
 
 

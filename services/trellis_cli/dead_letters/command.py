@@ -19,8 +19,8 @@ from trellis.bus.dead_letters.store import dead_letters
 from trellis.bus.dead_letters.write import UNKNOWN_NOUN
 from trellis.config.settings import SettingsError
 from trellis.events.subjects import EVENT_SPECS
-from trellis.read_model.reading.letters import document as letter_document
-from trellis.read_model.reading.letters import full_document
+from trellis.read_model.reading.dead_letters import document as letter_document
+from trellis.read_model.reading.dead_letters import full_document
 from trellis.telemetry import setup_logging
 from trellis_cli.common.errors import CommandError, exit_on_error
 from trellis_cli.common.messages import EXIT_FAILED, print_error
@@ -37,7 +37,7 @@ from trellis_cli.common.output import (
 )
 from trellis_cli.common.settings import ClientSettings, client_settings
 from trellis_cli.common.times import span
-from trellis_cli.dead_letters.replay import Choice, Outcome, ReplayReport, replay_letters
+from trellis_cli.dead_letters.replay import Choice, Outcome, ReplayReport, replay_dead_letters
 from trellis_cli.dead_letters.views import footer, page_of, table_of
 
 app = typer.Typer(help="List, show and replay dead-lettered messages.", no_args_is_help=True)
@@ -52,7 +52,7 @@ NatsOption = Annotated[str | None, typer.Option(help="address of the bus [env: T
 
 
 @app.command("list")
-def list_letters(  # noqa: PLR0913, PLR0917 - options of a command line
+def list_dead_letters(  # noqa: PLR0913, PLR0917 - options of a command line
     cluster: ClusterOption = None,
     service: ServiceOption = None,
     noun: NounOption = None,
@@ -137,7 +137,7 @@ def replay(  # noqa: PLR0913, PLR0917 - options of a command line
             raise SettingsError("filters need --all: they do not apply to sequences")
         settings, filters = _settings_and_filters(nats_url, filters_given)
         choice = Choice(tuple(dict.fromkeys(sequences or ())), filters, dry_run=dry_run)
-        report = asyncio.run(replay_letters(settings.nats_url, choice, settings.nats_credentials))
+        report = asyncio.run(replay_dead_letters(settings.nats_url, choice, settings.nats_credentials))
         _print_report(report, output)
         if not report.complete:
             raise SystemExit(EXIT_FAILED)

@@ -93,7 +93,7 @@ class ReplayReport:
         return sum(line.outcome is outcome for line in self.lines)
 
 
-async def replay_letters(url: str, choice: Choice, credentials: Credentials | None = None) -> ReplayReport:
+async def replay_dead_letters(url: str, choice: Choice, credentials: Credentials | None = None) -> ReplayReport:
     """Replay the dead letters, oldest first or in the given order.
 
     Dead letters that are created during the replay are not replayed, so that an immediate failure does not loop.

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from trellis.bus.dead_letters.read import DeadLetter
 from trellis.installer_api.redaction import redact_url
-from trellis.read_model.reading.letters import indented
+from trellis.read_model.reading.dead_letters import indented
 from trellis_cli.common.output import make_table, one_line, printable
 
 NONE: Final = "-"

@@ -21,7 +21,7 @@ from trellis.installer_api.parse_int import whole
 from trellis.read_model.explain.page import Explanation
 from trellis.read_model.reading.cluster import Reading
 from trellis.read_model.reading.explained import page_of
-from trellis.read_model.reading.explained_letter import explain_dead_letter
+from trellis.read_model.reading.explained_dead_letter import explain_dead_letter
 from trellis.read_model.reading.explained_pods import KINDS as POD_KINDS
 from trellis.read_model.reading.explained_pods import pods_page
 from trellis.read_model.reading.explained_v2 import KINDS as V2_KINDS
@@ -177,6 +177,6 @@ def _show(page: Explanation, output: Format) -> None:
         table.add_column(no_wrap=not wrap, overflow="fold")
     marks = {True: Text("yes", style="green"), False: Text("no", style="bold red"), None: Text("")}
     for line in page.lines:
-        table.add_row(line.about, marks[line.well], Text(one_line(line.shown)))
+        table.add_row(line.about, marks[line.ok], Text(one_line(line.shown)))
     print_text("")
     print_result(table)

@@ -57,13 +57,13 @@ def identity_of(namespace: str, account: str) -> Identity:
     return Identity(f"{ACCOUNT_PREFIX}{namespace}:{account}", namespace, "")
 
 
-def explain_grant(world: GrantSnapshot) -> Explanation:
+def explain_grant(snapshot: GrantSnapshot) -> Explanation:
     """Return the page of a grant."""
-    lines = [*_chain(world)]
-    ready = condition(world.grant.get("status") or {}, "Ready")
+    lines = [*_chain(snapshot)]
+    ready = condition(snapshot.grant.get("status") or {}, "Ready")
     healthy = str(ready.get("reason")) if ready.get("status") == "True" else HEALTHY
     verdict = verdict_of(cause_of(lines), healthy)
-    return SUBJECT.page(world.grant, lines, world.beside, verdict)
+    return SUBJECT.page(snapshot.grant, lines, snapshot.beside, verdict)
 
 
 def grant_cause(grant: Manifest, groups: Sequence[Manifest] | None) -> Line | None:
@@ -71,33 +71,33 @@ def grant_cause(grant: Manifest, groups: Sequence[Manifest] | None) -> Line | No
     return cause_of(_chain(GrantSnapshot(grant, groups)))
 
 
-def _chain(world: GrantSnapshot) -> Iterator[Line]:
-    namespace = world.grant["metadata"]["namespace"]
-    spec = view_grant(world.grant).spec
+def _chain(snapshot: GrantSnapshot) -> Iterator[Line]:
+    namespace = snapshot.grant["metadata"]["namespace"]
+    spec = view_grant(snapshot.grant).spec
     if spec is None:
         text = "spec is invalid, so the grant has no effect"
         yield Line("grant", text, False, "fix the spec: `kubectl explain secretgrant.spec`", Rank.CAUSE, Reason.INVALID)
         return
-    yield Line("grant", f"for Secrets of namespace {namespace}", well=True)
-    yield from _from(world, spec)
-    yield from _accounts(world, namespace, spec)
+    yield Line("grant", f"for Secrets of namespace {namespace}", ok=True)
+    yield from _from(snapshot, spec)
+    yield from _accounts(snapshot, namespace, spec)
     if spec.entity_issuers is not None:
         yield Line("issuers", f"only components signed by one of {len(spec.entity_issuers)} issuers")
     hint = "`trellis secrets check --app NAME` evaluates each secret of an application"
     yield Line("hint", hint)
 
 
-def _from(world: GrantSnapshot, spec: SecretGrantSpec) -> Iterator[Line]:
-    if world.groups is None:
+def _from(snapshot: GrantSnapshot, spec: SecretGrantSpec) -> Iterator[Line]:
+    if snapshot.groups is None:
         yield Line("from", "host groups unknown: this account may not list them")
         return
-    there = {(group["metadata"]["namespace"], str((group.get("spec") or {}).get("lattice"))) for group in world.groups}
+    there = {(group["metadata"]["namespace"], str((group.get("spec") or {}).get("lattice"))) for group in snapshot.groups}
     for item in spec.from_:
         meant = sorted(lattice for namespace, lattice in there if namespace == item.namespace)
         fits = [lattice for lattice in meant if item.lattice in {None, lattice}]
         whose = f"lattice {item.lattice}" if item.lattice else "any lattice"
         if fits:
-            yield Line("from", f"{whose} of namespace {item.namespace}: {', '.join(sorted(set(fits)))}", well=True)
+            yield Line("from", f"{whose} of namespace {item.namespace}: {', '.join(sorted(set(fits)))}", ok=True)
             continue
         have = f"its lattices: {', '.join(sorted(set(meant)))}" if meant else "it has no host groups"
         text = f"no host group of namespace {item.namespace} is on {whose}; {have}"
@@ -105,14 +105,14 @@ def _from(world: GrantSnapshot, spec: SecretGrantSpec) -> Iterator[Line]:
         yield Line("from", text, False, do, Rank.CAUSE, Reason.NO_HOST_GROUP)
 
 
-def _accounts(world: GrantSnapshot, namespace: str, spec: SecretGrantSpec) -> Iterator[Line]:
+def _accounts(snapshot: GrantSnapshot, namespace: str, spec: SecretGrantSpec) -> Iterator[Line]:
     if not spec.service_accounts and not spec.users:
-        yield Line("accounts", "none: the grant permits no access", well=True)
+        yield Line("accounts", "none: the grant permits no access", ok=True)
     if ANY in (spec.service_accounts or ()):
-        yield Line("accounts", f"any ServiceAccount of namespace {namespace}; each needs its own Role", well=True)
-    for account in world.accounts:
+        yield Line("accounts", f"any ServiceAccount of namespace {namespace}; each needs its own Role", ok=True)
+    for account in snapshot.accounts:
         yield _account(namespace, account)
-    written = _written(world.grant)
+    written = _written(snapshot.grant)
     reason, message = str(written.get("reason")), str(written.get("message"))
     if reason == Reason.NOT_ALLOWED:
         yield Line(
@@ -146,4 +146,4 @@ def _account(namespace: str, account: Account) -> Line:
         return Line("account", text, False, do, Rank.CAUSE, Reason.NOT_PERMITTED)
     if account.there is None or account.may_be is None:
         return Line("account", f"{what}: existence and impersonation by {BACKEND} unknown to this account")
-    return Line("account", f"{what} exists, and {BACKEND} may impersonate it", well=True)
+    return Line("account", f"{what} exists, and {BACKEND} may impersonate it", ok=True)

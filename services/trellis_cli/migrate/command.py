@@ -146,7 +146,7 @@ async def _find(kube: Kube, arguments: Arguments) -> Found:
     jobs, deployments = await list_all(kube, JOBS), await list_all(kube, DEPLOYMENTS)
     values = values_of(deployments) if arguments.peer is Peer.KWASM else None
     rules, notes = with_values(arguments.rules, values, arguments.given)
-    world = ClusterSnapshot(
+    snapshot = ClusterSnapshot(
         nodes=tuple(map(view_node, nodes)),
         shims=tuple(map(view_shim, shims)),
         jobs=tuple(job for job in map(view_peer_job, jobs) if job is not None),
@@ -155,7 +155,7 @@ async def _find(kube: Kube, arguments: Arguments) -> Found:
     )
     writing = still_writing(arguments.peer, deployments, [*nodes, *shims], time.time())
     steps = take_over_controllers(arguments.peer, deployments) if arguments.how.force else []
-    return Found([*_PLANS[arguments.peer](world), *steps], writing, [*notes, *await _notes(kube, arguments.settings)])
+    return Found([*_PLANS[arguments.peer](snapshot), *steps], writing, [*notes, *await _notes(kube, arguments.settings)])
 
 
 async def _notes(kube: Kube, settings: ClientSettings) -> list[str]:

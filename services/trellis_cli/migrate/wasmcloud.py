@@ -144,7 +144,7 @@ async def _read(kube: Kube) -> Former:
         pods=tuple(pods),
         deployments=tuple(deployments),
         objects=(*accounts, *roles, *bindings),
-        rights=(*roles, *bindings, *own_roles, *own_bindings),
+        rbac=(*roles, *bindings, *own_roles, *own_bindings),
         apps=tuple(apps),
         grants=tuple(grants),
     )

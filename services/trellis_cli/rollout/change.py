@@ -93,7 +93,7 @@ def resume(found: Found) -> Change:
         effects.append("no longer paused")
     last, halted = last_failure(snapshot), is_halted(snapshot)
     # Ending a pause does not acknowledge failures: they can still exist.
-    if last is not None and last > snapshot.shim.forgiven and (halted or not snapshot.shim.paused):
+    if last is not None and last > snapshot.shim.acknowledged and (halted or not snapshot.shim.paused):
         ops += _acknowledge(found.manifest, last)
         further = ", further nodes are started" if halted else ""
         effects.append(f"failures acknowledged: failed nodes are retried at once{further}")

@@ -95,9 +95,9 @@ class Checked:
     rows: list[Row]
 
     @property
-    def well(self) -> bool:
+    def ok(self) -> bool:
         """True if no rule denies access to a secret."""
-        return False not in {self.token.well, self.definition.well} and all(row.well for row in self.rows)
+        return False not in {self.token.ok, self.definition.ok} and all(row.ok for row in self.rows)
 
 
 def check(  # noqa: PLR0913, PLR0917 - options of a command line
@@ -140,7 +140,7 @@ def check(  # noqa: PLR0913, PLR0917 - options of a command line
         )
         checked = asyncio.run(_check(settings, arguments, step))
         _show(checked, output, no_headers=no_headers)
-        if not checked.well:
+        if not checked.ok:
             raise SystemExit(EXIT_FAILED)
 
 
@@ -175,7 +175,7 @@ async def _check(settings: ClientSettings, arguments: Arguments, token: Step) ->
         groups = await read_groups(kube)
         group = group_of(groups, metadata["namespace"], label)
         grants, definition = await asyncio.gather(_grants(kube), _definition(kube))
-        connection = replace(connection_grant_of(group, groups, grants), known=definition.well is not False)
+        connection = replace(connection_grant_of(group, groups, grants), known=definition.ok is not False)
         around = RuleInputs(connection, arguments.token, arguments.users, arguments.backend)
         rows = [judge(app, use, around) for use in uses_of(app)]
         asking = Asking(kube, settings.namespace)
@@ -277,7 +277,7 @@ def _right(what: str, sentence: str, allowed: bool | str, remedy: str) -> Step:
 def _show(checked: Checked, output: Format, *, no_headers: bool) -> None:
     if output.structured:
         document = {
-            "ok": checked.well,
+            "ok": checked.ok,
             "namespace": checked.namespace,
             "application": checked.application,
             "token": checked.token.document(),
@@ -288,12 +288,12 @@ def _show(checked: Checked, output: Format, *, no_headers: bool) -> None:
         return
     table = make_table("SECRET", "RULE", "OK", "MESSAGE", fold={"SECRET", "MESSAGE"})
     for step in (checked.token, checked.definition):
-        table.add_row(Text(""), Text(step.what), _MARKS[step.well], Text(one_line(step.text)))
+        table.add_row(Text(""), Text(step.what), _MARKS[step.ok], Text(one_line(step.text)))
     for row in checked.rows:
         title = f"{row.use.name} of {row.use.place}"
         for index, step in enumerate(row.steps):
             first = Text(one_line(title) if index == 0 else "")
-            table.add_row(first, Text(step.what), _MARKS[step.well], Text(one_line(step.text)))
+            table.add_row(first, Text(step.what), _MARKS[step.ok], Text(one_line(step.text)))
     print_result(table, no_headers=no_headers)
     if not checked.rows:
         print_result(Text(f"{checked.namespace}/{checked.application} has no secrets"))

@@ -35,15 +35,15 @@ _ANYBODY: Final = Token("", "", None)
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One rule. ``well``: True permits access, False denies it, None is unknown."""
+    """One rule. ``ok``: True permits access, False denies it, None is unknown."""
 
     what: str
-    well: bool | None
+    ok: bool | None
     text: str
 
     def document(self) -> dict[str, Any]:
         """Return the step for JSON."""
-        return {"what": self.what, "ok": self.well, "text": self.text}
+        return {"what": self.what, "ok": self.ok, "text": self.text}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +66,9 @@ class Row:
     steps: tuple[Step, ...] = field(default=())
 
     @property
-    def well(self) -> bool:
+    def ok(self) -> bool:
         """True if no rule denies access."""
-        return not any(step.well is False for step in self.steps)
+        return not any(step.ok is False for step in self.steps)
 
     def and_then(self, *steps: Step) -> Row:
         """Return the row with more steps."""
@@ -77,7 +77,7 @@ class Row:
     def document(self) -> dict[str, Any]:
         """Return the row for JSON."""
         return {
-            "ok": self.well,
+            "ok": self.ok,
             "component": self.use.place,
             "name": self.use.name,
             "secret": self.use.secret,
@@ -158,7 +158,7 @@ def judge(app: Manifest, use: Use, around: RuleInputs) -> Row:
     if isinstance(policy, Step):
         return row.and_then(policy)
     wanted = _wanted(use, policy)
-    if wanted.well is False:
+    if wanted.ok is False:
         return row.and_then(wanted)
     return _granted(row.and_then(wanted), policy, around)
 

@@ -39,7 +39,7 @@ def unreached(
 
     An Event exists for an hour: it is ignored if a Service reflects the application, or its lattice no longer has it.
     """
-    mirrored = {(service.namespace, service.application) for service in services}
+    with_service = {(service.namespace, service.application) for service in services}
     known = {f"{group['metadata']['namespace']}/{group['metadata']['name']}": _apps(group) for group in groups}
     found: dict[str, str] = {}
     for warning in warnings:
@@ -49,7 +49,7 @@ def unreached(
             continue
         namespace = refused["namespace"] if refused else warning.group.partition("/")[0]
         name, apps = match["name"], known[warning.group]
-        if (namespace, name) not in mirrored and (apps is None or name in apps):
+        if (namespace, name) not in with_service and (apps is None or name in apps):
             found.setdefault(f"{namespace}/{name}", f"{warning.reason}: {match['why']}")
     return found
 

@@ -21,7 +21,7 @@ from trellis.read_model.explain.page import Rank, condition
 from trellis.read_model.explain.service import REFLECTOR
 from trellis.read_model.explain.shim import shim_cause
 from trellis.read_model.reading.leaders import SKEW_SECONDS, Leadership, NodesClaim, of_the_future, trouble_of
-from trellis.read_model.tables.nodes import UNDONE, NodeRow, NodeState, summary, tally
+from trellis.read_model.tables.nodes import UNFINISHED, NodeRow, NodeState, summary, tally
 from trellis_cli.circuit_breaker.model import BreakerRow, Position
 from trellis_cli.common.gather import Rollout
 from trellis_cli.explain.grant import BACKEND, grant_cause
@@ -46,8 +46,8 @@ def service_part(name: str, lead: Leadership | None, namespace: str) -> Part:
         return replace(unknown_service(name, problem), text="no leader")
     age = round(lead.age, 1) if lead.age is not None else None
     data = {"name": name, "holder": lead.holder, "renewed_seconds_ago": age}
-    text = f"{'held' if lead.stranger else 'led'} by {lead.holder}"
-    if age is not None and age >= -SKEW_SECONDS and not lead.stranger:
+    text = f"{'held' if lead.foreign else 'led'} by {lead.holder}"
+    if age is not None and age >= -SKEW_SECONDS and not lead.foreign:
         text += f", renewed {max(age, 0)} s ago"
     return Part(name, text, trouble_of(lead), data)
 
@@ -134,7 +134,7 @@ def _stuck(rows: Sequence[NodeRow], pending: Mapping[str, str]) -> dict[str, str
     """Return why nodes that did not fail are blocked."""
     found = {}
     for row in rows:
-        if row.state not in UNDONE:
+        if row.state not in UNFINISHED:
             continue
         if reason := row.message if not row.kubelet_ready else pending.get(row.name):
             found[row.name] = reason

@@ -23,7 +23,7 @@ from trellis.bus.consume.ack import Ack
 from trellis.bus.consume.message import HEADER_MSG_ID, HEADER_TRACEPARENT, Origin, compose
 from trellis.bus.consume.staleness import Listeners
 from trellis.bus.consume.subscriber import EventHandler, Reader, Received, Subscription
-from trellis.bus.dead_letters.write import Letter
+from trellis.bus.dead_letters.write import DeadLetterMessage
 from trellis.bus.errors import BusError, BusUnavailable, EventRefused, NotAllowed, StreamError
 from trellis.bus.publish.availability import Availability
 from trellis.bus.publish.publisher import Publisher
@@ -243,7 +243,7 @@ class Bus:
         broker = self._connection.broker
         return client_of(broker).max_payload if broker is not None else 0
 
-    async def _publish_dead_letter(self, letter: Letter) -> None:
+    async def _publish_dead_letter(self, letter: DeadLetterMessage) -> None:
         await self._publisher.send(STREAM_DEAD, letter.subject, letter.body, letter.headers)
 
     def _wake(self) -> None:

@@ -125,7 +125,7 @@ class BusTimings:
     stalled_after: float = 60.0
     """Time without progress of a consumer until a restart is requested; the consumer is re-created after a third of
     it."""
-    stranger: float = 30.0
+    other_reader: float = 30.0
     """Time for which another reader of a consumer of Trellis counts as the previous or next leader."""
     reconnect: float = 10.0
     """Delay between two connections to a server with too low a message limit."""

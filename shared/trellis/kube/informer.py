@@ -337,9 +337,9 @@ class Informer(Generic[T]):
         if old is not None:
             self._notify(self.on_change, Change(ChangeKind.DELETED, key, old, None), key)
 
-    def _notify(self, callback: Callable[[V], None], news: V, key: str) -> None:
+    def _notify(self, callback: Callable[[V], None], change: V, key: str) -> None:
         try:
-            callback(news)
+            callback(change)
         except Exception:
             log.exception("change handler failed", resource=self.resource.plural, key=key)
 

@@ -148,7 +148,7 @@ class Leader:
             health.not_ready(
                 self._what, f"{holder_text}has not renewed it for {seconds:.0f} s; it expires in {left:.0f} s"
             )
-        elif record.stranger:
+        elif record.foreign:
             health.not_ready(
                 self._what,
                 f"{holder_text}is not a replica of this service: the last one was {record.marked}. Stop it; the Lease "

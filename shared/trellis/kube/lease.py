@@ -32,7 +32,7 @@ class LeaseRecord:
     """The last holder that is a Trellis service, "" if there was none."""
 
     @property
-    def stranger(self) -> bool:
+    def foreign(self) -> bool:
         """True if the holder is certainly not a Trellis service: one held the lease, but this one has no mark."""
         return self.holder not in {"", self.marked} and self.marked != ""
 

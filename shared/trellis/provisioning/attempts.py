@@ -43,7 +43,7 @@ class ShimLimits:
     """The limits of the rollout of one Shim.
 
     ``max_update`` None: all nodes at once. ``halt_after``: number of failing nodes that halts the rollout, 0 never.
-    ``forgiven``: Unix seconds; failures until then do not count towards the halt and are retried at once.
+    ``acknowledged``: Unix seconds; failures until then do not count towards the halt and are retried at once.
     ``workloads``: treatment of pods of ``runtime_class`` that are less ready on changed nodes than before;
     ``workload_timeout``: seconds for them, and for evictions of one node. ``content``: of all versions for nodes, by
     platform; a halt for pods is of one content.
@@ -52,7 +52,7 @@ class ShimLimits:
     max_update: CountOrPercent | None
     halt_after: int = 0
     paused: bool = False
-    forgiven: int = 0
+    acknowledged: int = 0
     workloads: WorkloadPolicy = WorkloadPolicy.IGNORE
     workload_timeout: float = WORKLOAD_TIMEOUT
     runtime_class: str = ""

@@ -84,7 +84,7 @@ class ShimView:
     None for the default; ``drain``: they are evicted before their node is changed.
     ``created_at``: Unix seconds of its ``creationTimestamp``. ``deleted_at``: of its ``deletionTimestamp``, 0 if it has
     none.
-    ``forgiven``: Unix seconds; a user acknowledged the failures until then, 0 if none.
+    ``acknowledged``: Unix seconds; a user acknowledged the failures until then, 0 if none.
     """
 
     name: str
@@ -115,7 +115,7 @@ class ShimView:
     deleting: bool = False
     deleted_at: int = 0
     finalizers: tuple[str, ...] = ()
-    forgiven: int = 0
+    acknowledged: int = 0
     invalid: str = ""
 
 
@@ -136,7 +136,7 @@ def view_shim(manifest: Manifest) -> ShimView:
         "deleting": "deletionTimestamp" in metadata,
         "deleted_at": unix_seconds(metadata.get("deletionTimestamp")) or 0,
         "finalizers": tuple(metadata.get("finalizers") or ()),
-        "forgiven": _seconds((metadata.get("annotations") or {}).get(names.ANNOTATION_ACKNOWLEDGED, "")),
+        "acknowledged": _seconds((metadata.get("annotations") or {}).get(names.ANNOTATION_ACKNOWLEDGED, "")),
     }
     try:
         spec = Shim.model_validate(manifest).spec

@@ -13,5 +13,5 @@ class TelemetryTimings:
     """Between two warnings about one outage of the collector, or of one kind of the SDK."""
     batch: float = 1.0
     """Between two batches: a demo shows its spans immediately; the default of the SDK is 5 s."""
-    story: float = 600.0
+    trace_idle: float = 600.0
     """Without a span of a key, after which its next run starts a new trace."""

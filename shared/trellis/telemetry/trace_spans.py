@@ -25,7 +25,7 @@ from trellis.telemetry.tracing import TraceContext, context_from, current_trace,
 
 K = TypeVar("K", bound=Hashable)
 
-MOST_STORIES: Final = 10_000
+MOST_TRACES: Final = 10_000
 MOST_LINKS: Final = 128
 """Maximum number of links per span in the SDK."""
 MERGED: Final = "merged"
@@ -93,7 +93,7 @@ class TraceSpans(Generic[K]):
         self._timings = timings
         self._telemetry = telemetry
         self._clock = clock
-        self._going_on: OrderedDict[K, tuple[TraceContext, float]] = OrderedDict()
+        self._open_traces: OrderedDict[K, tuple[TraceContext, float]] = OrderedDict()
 
     @contextmanager
     def span(
@@ -122,21 +122,21 @@ class TraceSpans(Generic[K]):
 
     def end(self, key: K) -> None:
         """End the trace of a key whose work is complete; its next run starts a new trace."""
-        self._going_on.pop(key, None)
+        self._open_traces.pop(key, None)
 
     def __len__(self) -> int:
         """Return the number of open traces."""
-        return len(self._going_on)
+        return len(self._open_traces)
 
     def _find(self, key: K) -> TraceContext | None:
-        found = self._going_on.get(key)
-        if found is None or self._clock() - found[1] < self._timings.story:
+        found = self._open_traces.get(key)
+        if found is None or self._clock() - found[1] < self._timings.trace_idle:
             return None if found is None else found[0]
-        del self._going_on[key]
+        del self._open_traces[key]
         return None
 
     def _keep(self, key: K, trace: TraceContext) -> None:
-        self._going_on[key] = (trace, self._clock())
-        self._going_on.move_to_end(key)
-        while len(self._going_on) > MOST_STORIES:
-            self._going_on.popitem(last=False)
+        self._open_traces[key] = (trace, self._clock())
+        self._open_traces.move_to_end(key)
+        while len(self._open_traces) > MOST_TRACES:
+            self._open_traces.popitem(last=False)

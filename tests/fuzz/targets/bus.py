@@ -14,8 +14,8 @@ from fuzz.target import Target, jsonable, tried
 from support.suite.mutations import dumped, mutated, spoilt, spoilt_text, text
 from trellis.bus.connection.client import RobustNatsClient
 from trellis.bus.consume.message import Origin, Reason, UnreadableMessage, compose, read, trace_of
-from trellis.bus.dead_letters.read import letter_of, replayed_headers
-from trellis.bus.dead_letters.write import Delivered, header_bytes, letter
+from trellis.bus.dead_letters.read import read_dead_letter, replayed_headers
+from trellis.bus.dead_letters.write import Delivered, header_bytes, make_dead_letter
 from trellis.bus.streams.stream_reader import Stored
 from trellis.events.subjects import (
     EVENT_SPECS,
@@ -31,7 +31,7 @@ from trellis.events.subjects import (
     spec_of,
     unescape,
 )
-from trellis.read_model.reading.letters import document, full_document
+from trellis.read_model.reading.dead_letters import document, full_document
 from trellis.telemetry import TraceContext
 from trellis_cli.dead_letters.views import page_of
 
@@ -194,12 +194,12 @@ def _judge_letter(case: tuple[bytes, str, bytes, int]) -> str:
     found = _loop().run_until_complete(client._process_headers(raw))
     headers = client._build_message(1, subject.encode(), b"$JS.ACK.S.C.1.5.5.0.0", body, found).headers or {}
     message = Delivered(subject, "TRELLIS_EVENTS", "e", 5, 6, body, headers)
-    made = letter(
+    made = make_dead_letter(
         message, cluster="c", reader=("provisioner", "nodes"), reason=Reason.WRONG_DATA, error="é", max_bytes=max_bytes
     )
     assert header_bytes(made.headers) + len(made.body) <= max(max_bytes, header_bytes(made.headers))
     assert all(made.subject.split("."))
-    found = letter_of(Stored(7, _NOW, made.subject, made.headers, made.body, len(made.body)), "e2")
+    found = read_dead_letter(Stored(7, _NOW, made.subject, made.headers, made.body, len(made.body)), "e2")
     assert (found.service, found.subscription, found.subject) == ("provisioner", "nodes", subject)
     assert found.original_headers == headers
     assert found.truncated in (None, len(body))
@@ -242,7 +242,7 @@ def _stored(rng: random.Random) -> Stored:
 
 
 def _judge_stored(message: Stored) -> str:
-    found = letter_of(message, "e")
+    found = read_dead_letter(message, "e")
     for shown in (page_of(found), json.dumps(document(found)), json.dumps(full_document(found))):
         shown.encode()
     if not found.obstacle:

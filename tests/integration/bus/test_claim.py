@@ -248,7 +248,7 @@ async def test_a_refused_cluster_retries_soon_regardless_of_the_normal_interval(
 @pytest.mark.usefixtures("jetstream")
 async def test_two_clusters_from_one_etcd_report_each_other_until_one_is_renamed(buses: Buses) -> None:
     """Name and uid of kube-system are equal, so the claim lets both in."""
-    timings = BusTimings(check=0.2, ack_wait=1.0, publish_budget=1.0, stranger=1.0)
+    timings = BusTimings(check=0.2, ack_wait=1.0, publish_budget=1.0, other_reader=1.0)
     first = await buses.consuming(Listener(), cluster_uid="uid-first", timings=timings)
     second = await buses.consuming(Listener(), cluster_uid="uid-first", timings=timings)
     await eventually(
@@ -264,7 +264,7 @@ async def test_two_clusters_from_one_etcd_report_each_other_until_one_is_renamed
 
 @pytest.mark.usefixtures("jetstream")
 async def test_a_change_of_leader_reports_no_other_cluster(buses: Buses) -> None:
-    timings = BusTimings(check=0.2, ack_wait=1.0, publish_budget=1.0, stranger=1.0)
+    timings = BusTimings(check=0.2, ack_wait=1.0, publish_budget=1.0, other_reader=1.0)
     former = await buses.consuming(Listener(), cluster_uid="uid-first", timings=timings)
     await former.close()
     with structlog.testing.capture_logs() as logs:

@@ -98,8 +98,8 @@ async def test_the_computed_groups_of_a_service_account_are_those_of_the_server(
 
 @asynccontextmanager
 async def watching(kube: Kube, discovery: Discovery, *granted: str) -> AsyncIterator[SharedWatches]:
-    sight = WatchContext(kube, discovery, Reviews(kube))
-    watches = SharedWatches(sight, granted, timings=QUICK)
+    context = WatchContext(kube, discovery, Reviews(kube))
+    watches = SharedWatches(context, granted, timings=QUICK)
     task = asyncio.create_task(watches.run())
     try:
         yield watches

@@ -62,14 +62,14 @@ class Rollout:
         """Run it while the services go on."""
         return await asyncio.to_thread(self.run, verb, self.shim.name, *arguments)
 
-    async def well(self, verb: str, *arguments: str) -> str:
+    async def ok(self, verb: str, *arguments: str) -> str:
         done = await self(verb, *arguments)
         assert (done.returncode, done.stderr) == (0, ""), done
         return done.stdout
 
     async def complete(self) -> dict[str, Any]:
         """Watch to the end, and return the last document."""
-        lines = (await self.well("status", "--watch", "--timeout", "100s", "-o", "json")).splitlines()
+        lines = (await self.ok("status", "--watch", "--timeout", "100s", "-o", "json")).splitlines()
         last: dict[str, Any] = json.loads(lines[-1])
         assert last["phase"] == "Complete", last
         return last
@@ -121,7 +121,7 @@ async def test_a_version_is_followed_taken_back_and_brought_back(rollout: Rollou
         await eventually(lambda: rollout.revisions() == {1: FIRST, 2: SECOND}, "revision 2")
         assert (await rollout.complete())["revision"] == 2
 
-        undone = json.loads(await rollout.well("undo", "-o", "json"))
+        undone = json.loads(await rollout.ok("undo", "-o", "json"))
         assert undone["changed"]
         assert "revision 1," in undone["message"]
         assert rollout.checksum() == FIRST
@@ -134,8 +134,8 @@ async def test_a_version_is_followed_taken_back_and_brought_back(rollout: Rollou
         assert missing.returncode == 1
         for named in ("revision 9", ": 2, 3"):
             assert named in missing.stderr
-        assert not json.loads(await rollout.well("undo", "--to-revision", "3", "-o", "json"))["changed"]
-        await rollout.well("undo", "--to-revision", "2")
+        assert not json.loads(await rollout.ok("undo", "--to-revision", "3", "-o", "json"))["changed"]
+        await rollout.ok("undo", "--to-revision", "2")
         assert rollout.checksum() == SECOND
         await rollout.complete()
         await rollout.deleted()
@@ -147,21 +147,21 @@ async def test_a_paused_rollout_begins_nothing_reports_it_and_goes_on(rollout: R
     rollout.shim.apply(nodeSelector={"test": "none yet"})
     async with rollout.fleet.services(), kubelets(rollout.fleet):
         assert (await rollout.complete())["desired"] == 0
-        assert "paused Shim" in await rollout.well("pause")
+        assert "paused Shim" in await rollout.ok("pause")
         rollout.fleet.api.call(
             "PATCH", f"{SHIMS}/{rollout.shim.name}", {"spec": {"nodeSelector": {"test": rollout.fleet.id}}}
         )
         watched = await rollout("status", "--watch", "--timeout", "100s")
         assert watched.returncode == 1
         assert "1 held" in watched.stdout
-        shown = await rollout.well("status")
+        shown = await rollout.ok("status")
         assert f"{node}  Held" in shown
         assert f"trellis rollout resume {rollout.shim.name}" in shown
         assert not rollout.fleet.jobs()
-        assert json.loads(await rollout.well("resume", "-o", "json"))["changed"]
+        assert json.loads(await rollout.ok("resume", "-o", "json"))["changed"]
         assert rollout.found()["spec"]["paused"] is False
         assert (await rollout.complete())["counts"]["Updated"] == 1
-        assert not json.loads(await rollout.well("resume", "-o", "json"))["changed"]
+        assert not json.loads(await rollout.ok("resume", "-o", "json"))["changed"]
         await rollout.deleted()
 
 
@@ -175,7 +175,7 @@ async def test_a_halted_rollout_states_the_reason_and_continues_on_a_users_comma
         assert f"{flaky} failed: " in watched.stdout
         assert "Halted: 0 of 3 nodes updated, 1 failed, 2 held" in watched.stdout
         assert f"trellis rollout resume {rollout.shim.name}" in watched.stdout
-        assert json.loads(await rollout.well("resume", "-o", "json"))["changed"]
+        assert json.loads(await rollout.ok("resume", "-o", "json"))["changed"]
         assert names.ANNOTATION_ACKNOWLEDGED in rollout.found()["metadata"]["annotations"]
         assert (await rollout.complete())["counts"]["Updated"] == 3
         rollout.fleet.delete(flaky)  # its removal would fail once too

@@ -57,7 +57,7 @@ ACKNOWLEDGEMENTS: Final = (
         "architecture: a failure does not delay healthy keys",
         "trellis",
         "Lanes.take",
-        "self._turn_of_retries or not self._news",
+        "self._turn_of_retries or not self._new",
         "self._retries",
         "tests/unit/bus/test_lanes.py::test_the_lanes_take_turns_and_each_is_first_come_first_served",
     ),

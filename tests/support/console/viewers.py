@@ -137,7 +137,7 @@ class World:
     kube: FakeKube
     people: People
     feed: Feed
-    lobby: ViewerRegistry
+    registry: ViewerRegistry
     authentication: Authentication
     url: str
 
@@ -179,7 +179,7 @@ async def console(
 
     parts = all_parts(Place(settings.namespace, settings.installer_namespace))
     sessions = Sessions(settings.console_session_ttl, timings=timings)
-    lobby = ViewerRegistry(
+    registry = ViewerRegistry(
         *(connect, parts, settings.console_viewers, cluster, telemetry),
         lost=sessions.end_all_of,
         heartbeats=heartbeats,
@@ -190,14 +190,14 @@ async def console(
     authentication = Authentication(
         sessions, lambda: kube, proxy, settings.console_url, secure=settings.secure, timings=timings
     )
-    routes = Routes(settings, authentication, lobby, feed, link, telemetry, timings, heartbeats)
+    routes = Routes(settings, authentication, registry, feed, link, telemetry, timings, heartbeats)
     server = TestServer(make_application(routes, telemetry, Assets()))
     await server.start_server()
-    running = asyncio.create_task(lobby.run())
+    running = asyncio.create_task(registry.run())
     try:
-        yield World(kube, people, feed, lobby, authentication, str(server.make_url("")).rstrip("/"))
+        yield World(kube, people, feed, registry, authentication, str(server.make_url("")).rstrip("/"))
     finally:
-        lobby.stopping.set()
+        registry.stopping.set()
         await server.close()
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)

@@ -142,7 +142,7 @@ class Host:
     timings: Timings = field(default_factory=Timings)
     guests: LocalGuests = field(init=False)
     progress: Progress = field(init=False)
-    life: GuestLifecycle = field(init=False)
+    lifecycle: GuestLifecycle = field(init=False)
 
     def __post_init__(self) -> None:
         self._open()
@@ -157,7 +157,7 @@ class Host:
         loop.close()
         self.calling = Calling(lambda _: FakeKube(), _NoKinds(), self.telemetry, lambda _: None, loop=loop)
         account = Account("team-a/one", "system:serviceaccount:team-a:one", "manager")
-        self.life = GuestLifecycle(self.parts, "team-a/one", UID, Calls(self.calling, account, 0))
+        self.lifecycle = GuestLifecycle(self.parts, "team-a/one", UID, Calls(self.calling, account, 0))
 
     def prepared(self, wasm: bytes, config: str = "c", **limits: Any) -> Prepared:
         """Return what is to run; its module is compiled."""
@@ -167,25 +167,25 @@ class Host:
 
     def call(self, *names: str, version: int = 1) -> Served:
         """Call for objects; those whose name begins with "-" are deleted."""
-        return self.life.serve([delivery(name, version) for name in names])
+        return self.lifecycle.serve([delivery(name, version) for name in names])
 
     def done(self, name: str) -> bool:
         """Return whether what counts as done includes an object, as the host has it."""
-        call = self.life.processed.get(text(name))
+        call = self.lifecycle.processed.get(text(name))
         return call is not None and call.version not in {"", "!"}
 
     def kill(self) -> None:
         """End as a process that is killed, and begin again on the same directory."""
-        if self.life.instance is not None:
-            self.life.instance.close()
+        if self.lifecycle.instance is not None:
+            self.lifecycle.instance.close()
         self.progress._base.close()
         os.close(self.guests._snapshots._locked)
         self._open()
 
     def close(self) -> None:
         """End well."""
-        if self.life.instance is not None:
-            self.life.instance.close()
+        if self.lifecycle.instance is not None:
+            self.lifecycle.instance.close()
         self.progress.close()
         self.guests.close()
 
@@ -202,9 +202,9 @@ def text(name: str) -> str:
     return f"v1 ConfigMap team-a {name}"
 
 
-def calls_of(life: GuestLifecycle) -> int:
+def calls_of(lifecycle: GuestLifecycle) -> int:
     """Return how many calls a counting guest remembers; it has to be awake."""
-    assert life.instance is not None
-    saved = orjson.loads(life.instance.call("save", None).answer)
+    assert lifecycle.instance is not None
+    saved = orjson.loads(lifecycle.instance.call("save", None).answer)
     found: int = saved["calls"]
     return found

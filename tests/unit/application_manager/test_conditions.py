@@ -13,7 +13,7 @@ import pytest
 
 from application_manager.domain.actions import Announcement as Because
 from application_manager.domain.actions import Decision, Lost, Put, Reason, Record, Refused
-from application_manager.domain.conditions import PHASES, Seen, news_of, patch_of, status_of
+from application_manager.domain.conditions import PHASES, Seen, condition_events, patch_of, status_of
 from application_manager.domain.sides import Absence, Base, Model, Side, Standing
 from application_manager.domain.snapshot import Snapshot
 from application_manager.domain.views import view_application
@@ -269,8 +269,8 @@ def test_reconciling_states_the_action_in_progress() -> None:
 
 def test_a_refusal_is_published_once_as_an_event() -> None:
     refused = status_of(seen(refused=Refused(DIGEST, False, Refusal.REJECTED, "no")))
-    assert dict(news_of({}, refused)) == {"Rejected": "no"}
-    assert dict(news_of(refused, refused)) == {}
+    assert dict(condition_events({}, refused)) == {"Rejected": "no"}
+    assert dict(condition_events(refused, refused)) == {}
 
 
 WAITS = [Decision(waits=Because(reason, "for a reason"), again=60.0) for reason in Reason]

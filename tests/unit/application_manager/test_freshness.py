@@ -12,7 +12,7 @@ from application_manager import freshness
 from application_manager.cache import Cache
 from application_manager.freshness import GroupConditions, Verdict, verdict_of, with_condition
 from application_manager.lattice_followers import LatticeFollowers
-from application_manager.permissions import RIGHTS, remedy
+from application_manager.permissions import MANIFEST, remedy
 from support.suite.naming import lacking
 from trellis import names
 from trellis.kube.errors import Forbidden
@@ -132,7 +132,7 @@ async def test_missing_permission_to_write_the_status_makes_the_service_not_read
         await reconciler.run("red/1", None)
     [reason] = health.readiness().reasons
     assert (
-        lacking(reason, "me", "patch wasmcloudhostconfigs.k8s.wasmcloud.dev/status", "namespace default", RIGHTS) == []
+        lacking(reason, "me", "patch wasmcloudhostconfigs.k8s.wasmcloud.dev/status", "namespace default", MANIFEST) == []
     )
     assert await reconciler.run("red/1", None) is None
     assert health.readiness().reasons == ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from application_manager.permissions import RIGHTS, describe_error
+from application_manager.permissions import MANIFEST, describe_error
 from support.suite.naming import lacking
 from trellis.kube.errors import Call, Forbidden, NotFound, Unavailable
 
@@ -15,7 +15,7 @@ def test_a_missing_right_names_the_file_that_gives_it() -> None:
         '"core.oam.dev" at the cluster scope'
     )
     error = Forbidden(LIST, status=403, reason="Forbidden", message=message)
-    assert lacking(describe_error(error), "me", "list applications.core.oam.dev", f"kubectl apply -f {RIGHTS}") == []
+    assert lacking(describe_error(error), "me", "list applications.core.oam.dev", f"kubectl apply -f {MANIFEST}") == []
 
 
 def test_a_missing_crd_names_the_command_that_explains_it() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trellis.bus.consume.message import Reason
-from trellis.bus.dead_letters.read import DeadLetter, letter_of, replayed_headers
+from trellis.bus.dead_letters.read import DeadLetter, read_dead_letter, replayed_headers
 from trellis.bus.dead_letters.write import (
     HEADER_DELIVERIES,
     HEADER_HEADERS,
@@ -21,7 +21,7 @@ from trellis.bus.dead_letters.write import (
     letter,
 )
 from trellis.bus.streams.stream_reader import Stored
-from trellis.read_model.reading.letters import document, full_document
+from trellis.read_model.reading.dead_letters import document, full_document
 from trellis_cli.common.output import one_line
 from trellis_cli.dead_letters.views import page_of
 
@@ -50,10 +50,10 @@ def written(**changes: Any) -> DeadLetter:
         "headers": {"X": "y"},
     }
     message = Delivered(**fields | changes)
-    made = letter(
+    made = make_dead_letter(
         message, cluster="c", reader=("provisioner", "nodes"), reason=Reason.NO_RESULT, error="why", max_bytes=1_000_000
     )
-    return letter_of(stored(made.subject, made.headers, made.body), "abc")
+    return read_dead_letter(stored(made.subject, made.headers, made.body), "abc")
 
 
 def test_a_letter_is_read_back_as_it_was_written() -> None:
@@ -77,7 +77,7 @@ def test_the_originals_headers_come_back_but_those_for_the_server(headers: dict[
 
 @given(st.text(), HEADERS, st.binary(max_size=50))
 def test_any_content_of_the_stream_can_be_shown(subject: str, headers: dict[str, str], body: bytes) -> None:
-    found = letter_of(stored(f"trellis.dead.{subject}", headers, body), "abc")
+    found = read_dead_letter(stored(f"trellis.dead.{subject}", headers, body), "abc")
     page_of(found).encode()
     full_document(found)
     document(found)

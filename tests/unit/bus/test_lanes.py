@@ -36,7 +36,7 @@ def test_a_key_waits_once_and_keeps_its_place() -> None:
     assert taken(lanes) == "ab"
 
 
-def test_news_of_a_key_that_waits_for_its_retry_makes_it_news() -> None:
+def test_a_message_for_a_key_that_waits_for_its_retry_makes_it_new() -> None:
     lanes = Lanes[str]()
     for key in "xyz":
         lanes.add(key, retry=True)

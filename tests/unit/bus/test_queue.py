@@ -103,7 +103,7 @@ async def test_a_key_added_while_it_runs_runs_again_and_only_then_is_acknowledge
         assert queue.depth == 0
 
 
-async def test_a_message_without_news_is_acknowledged_with_the_current_run_or_at_once(
+async def test_a_message_without_changes_is_acknowledged_with_the_current_run_or_at_once(
     telemetry: Telemetry,
 ) -> None:
     work, acked = Work(), list[Hashable]()
@@ -122,7 +122,7 @@ async def test_a_message_without_news_is_acknowledged_with_the_current_run_or_at
         assert work.started == ["a"]
 
 
-async def test_a_message_without_news_waits_for_a_failed_run(telemetry: Telemetry) -> None:
+async def test_a_message_without_changes_waits_for_a_failed_run(telemetry: Telemetry) -> None:
     work, timers, acked = Work(), FakeTimers(), list[Hashable]()
     queue = new_queue(telemetry, timers)
     async with working(queue, work.run):

@@ -8,8 +8,8 @@ import pytest
 
 from trellis.bus.connection.client import RobustNatsClient
 from trellis.bus.consume.message import Reason
-from trellis.bus.dead_letters.read import letter_of
-from trellis.bus.dead_letters.write import Delivered, letter
+from trellis.bus.dead_letters.read import read_dead_letter
+from trellis.bus.dead_letters.write import Delivered, make_dead_letter
 from trellis.bus.streams.stream_reader import Stored
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
@@ -29,6 +29,6 @@ async def test_a_letter_has_the_headers_of_its_message(raw: bytes, headers: dict
     client = RobustNatsClient()
     message = client._build_message(1, b"trellis.evt.c", ACKNOWLEDGED, b"", await client._process_headers(raw))
     delivered = Delivered("trellis.evt.c", "TRELLIS_EVENTS", "e", 7, 6, b"", message.headers or {})
-    made = letter(delivered, cluster="c", reader=("s", "n"), reason=Reason.UNPARSEABLE, error="", max_bytes=10_000)
-    found = letter_of(Stored(1, NOW, made.subject, made.headers, made.body, 0), "e")
+    made = make_dead_letter(delivered, cluster="c", reader=("s", "n"), reason=Reason.UNPARSEABLE, error="", max_bytes=10_000)
+    found = read_dead_letter(Stored(1, NOW, made.subject, made.headers, made.body, 0), "e")
     assert {name: (found.original_headers or {}).get(name) for name in headers} == headers

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from console.access.permissions import MESSAGES, Right, lattice_right
 from console.live.about import about_event, dead_letter_object
-from trellis.bus.dead_letters.read import letter_of
+from trellis.bus.dead_letters.read import read_dead_letter
 from trellis.bus.streams.stream_reader import Stored
 from trellis.bus.streams.tail import event_of
 from trellis.events.subjects import EVENT_SPECS, escape
@@ -96,10 +96,10 @@ def test_data_widens_nothing(noun: str, namespace: str, name: str) -> None:
 
 
 def test_a_dead_letter_is_visible_to_viewers_of_its_messages_object() -> None:
-    letter = letter_of(stored("trellis.dead.c.node_watcher.node.n1", body=b"garbage"), "e")
+    letter = read_dead_letter(stored("trellis.dead.c.node_watcher.node.n1", body=b"garbage"), "e")
     assert dead_letter_object(letter).right == Right("", "nodes", "", "n1")
-    unknown = letter_of(stored("trellis.dead.c.node_watcher.unknown.x", body=b""), "e")
+    unknown = read_dead_letter(stored("trellis.dead.c.node_watcher.unknown.x", body=b""), "e")
     assert dead_letter_object(unknown).right == MESSAGES
-    rollout = letter_of(stored("trellis.dead.c.node_watcher.rollout.d1", body=b""), "e")
+    rollout = read_dead_letter(stored("trellis.dead.c.node_watcher.rollout.d1", body=b""), "e")
     assert dead_letter_object(rollout).right == MESSAGES
     assert dead_letter_object(rollout, {"shim": "spin"}).right.resource == "shims"

@@ -20,7 +20,7 @@ from console.live.feed import Feed, Filter, Item, dead_letter_item, item_of, rea
 from console.live.replays import dead_letter_page, letters, read_page_request, replay
 from console.timings import Timings
 from support.console.viewers import Message, People, World, console, may, messages
-from trellis.bus.dead_letters.read import letter_of
+from trellis.bus.dead_letters.read import read_dead_letter
 from trellis.bus.streams.stream_reader import Start, Stored
 from trellis.bus.streams.tail import event_of
 from trellis_dev.fakes.fake import FakeKube
@@ -44,7 +44,7 @@ def copy(lattice: str, index: int) -> Item:
 
 
 def dead(noun: str, key: str, index: int) -> Item:
-    return dead_letter_item(letter_of(stored(f"trellis.dead.c.node_watcher.{noun}.{key}", sequence=index), "e"), index)
+    return dead_letter_item(read_dead_letter(stored(f"trellis.dead.c.node_watcher.{noun}.{key}", sequence=index), "e"), index)
 
 
 @pytest.fixture
@@ -288,29 +288,29 @@ def test_a_page_of_no_past_is_refused(query: dict[str, str]) -> None:
     assert refused.value.status == 400
 
 
-LETTERS = (
+DEAD_LETTERS = (
     stored("trellis.dead.c.node_watcher.node.n1", sequence=1, headers={"Trellis-Reason": "Unreadable"}),
     stored("trellis.dead.c.provisioner.application.team.shop", sequence=2, headers={"Trellis-Reason": "Unknown"}),
 )
 
 
 async def test_dead_letters_go_to_viewers_who_may_see_their_objects() -> None:
-    page = await letters(SeenVersions(*LETTERS), rights(may("dev", namespace="team")), {}, seconds=SECONDS)  # type: ignore[arg-type]
+    page = await letters(SeenVersions(*DEAD_LETTERS), rights(may("dev", namespace="team")), {}, seconds=SECONDS)  # type: ignore[arg-type]
     assert [letter["about"] for letter in page["letters"]] == ["application/team/shop"]
     assert {"get nodes", "get messages.console.trellis.dev"} <= {*page["lacking"]}, "not that there are none"
-    both = await letters(SeenVersions(*LETTERS), rights(may("dev")), {"reason": "unreadable"}, seconds=SECONDS)  # type: ignore[arg-type]
+    both = await letters(SeenVersions(*DEAD_LETTERS), rights(may("dev")), {"reason": "unreadable"}, seconds=SECONDS)  # type: ignore[arg-type]
     assert ([letter["sequence"] for letter in both["letters"]], both["lacking"]) == ([1], [])
 
 
 async def test_a_letter_that_is_not_there_looks_as_one_that_may_not_be_seen() -> None:
     few = rights(may("dev", namespace="team"))
-    seen = await dead_letter_page(SeenVersions(*LETTERS), few, 2)  # type: ignore[arg-type]
+    seen = await dead_letter_page(SeenVersions(*DEAD_LETTERS), few, 2)  # type: ignore[arg-type]
     assert seen["letter"]["about"] == "application/team/shop"
     assert seen["page"]["subject"] == "letter 2"
     errors = []
     for sequence in (1, 3):
         with pytest.raises(RefusedError) as refused:
-            await dead_letter_page(SeenVersions(*LETTERS), few, sequence)  # type: ignore[arg-type]
+            await dead_letter_page(SeenVersions(*DEAD_LETTERS), few, sequence)  # type: ignore[arg-type]
         errors.append((refused.value.status, refused.value.what.replace(str(sequence), "N")))
     assert errors[0] == errors[1]
 

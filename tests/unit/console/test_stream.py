@@ -309,7 +309,7 @@ async def test_a_token_that_is_known_no_more_ends_what_it_opened(world: World) -
 async def test_the_end_of_the_process_is_reported(world: World) -> None:
     async with world.logged_in(ADMIN) as browser, tab(browser) as open_tab:
         await open_tab.read()
-        world.lobby.stopping.set()
+        world.registry.stopping.set()
         assert (await open_tab.next("bye")).data == {"reason": "stopping"}
 
 

@@ -46,27 +46,27 @@ def host(disk: Disk, tmp_path: Path) -> Iterator[Host]:
 def test_a_guest_that_the_disk_does_not_take_goes_on_with_what_it_had(
     host: Host, disk: Disk, left: int, slept: bool
 ) -> None:
-    host.life.adopt(host.prepared(FIRST))
+    host.lifecycle.adopt(host.prepared(FIRST))
     host.call("a")
     if slept:
-        assert host.life.suspend()
+        assert host.lifecycle.suspend()
     host.call("a", "b", version=2)
     disk.left = left
-    put = host.life.suspend()
-    assert put or host.life.instance is not None
+    put = host.lifecycle.suspend()
+    assert put or host.lifecycle.instance is not None
     refused, disk.left = disk.refused, None
     assert host.parts.disk_space.refuses == bool(refused)
     assert put or refused
     host.call("c")
-    assert calls_of(host.life) == 4
-    assert host.life.counters.cold_starts == 1
-    assert host.life.suspend()
+    assert calls_of(host.lifecycle) == 4
+    assert host.lifecycle.counters.cold_starts == 1
+    assert host.lifecycle.suspend()
     assert (host.done("a"), host.done("b"), host.parts.disk_space.refuses) == (True, True, False)
     host.kill()
-    host.life.adopt(host.prepared(FIRST))
+    host.lifecycle.adopt(host.prepared(FIRST))
     assert host.done("c")
     host.call("d")
-    assert calls_of(host.life) == 5
+    assert calls_of(host.lifecycle) == 5
 
 
 @pytest.mark.parametrize("left", range(WRITES))
@@ -74,65 +74,65 @@ def test_a_guest_that_the_disk_does_not_take_goes_on_with_what_it_had(
 def test_after_a_kill_exactly_the_versions_that_the_guest_remembers_count_as_processed(
     host: Host, disk: Disk, left: int, slept: bool
 ) -> None:
-    host.life.adopt(host.prepared(FIRST))
+    host.lifecycle.adopt(host.prepared(FIRST))
     host.call("a")
     if slept:
-        assert host.life.suspend()
+        assert host.lifecycle.suspend()
     host.call("b")
     disk.left = left
-    host.life.suspend()
+    host.lifecycle.suspend()
     host.kill()
     disk.left = None
-    host.life.adopt(host.prepared(FIRST))
+    host.lifecycle.adopt(host.prepared(FIRST))
     done = [name for name in ("a", "b") if host.done(name)]
-    remembered = 2 if host.life.snapshot else 0
-    assert host.life.processed.get(text("a")) is not None
-    assert host.life.processed.get(text("b")) is not None
+    remembered = 2 if host.lifecycle.snapshot else 0
+    assert host.lifecycle.processed.get(text("a")) is not None
+    assert host.lifecycle.processed.get(text("b")) is not None
     assert len(done) <= remembered
     host.call("c")
-    assert calls_of(host.life) == remembered + 1
+    assert calls_of(host.lifecycle) == remembered + 1
 
 
 def test_versions_that_a_full_disk_did_not_forget_do_not_count_after_the_next_snapshot(host: Host, disk: Disk) -> None:
-    host.life.adopt(host.prepared(FIRST))
+    host.lifecycle.adopt(host.prepared(FIRST))
     host.call("a", "b")
-    host.life.suspend()
+    host.lifecycle.suspend()
     host.call("a", version=2)
     disk.left = 0
-    host.life.give_up()
-    assert (host.done("a"), host.done("b"), host.life.snapshot) == (False, False, False)
+    host.lifecycle.give_up()
+    assert (host.done("a"), host.done("b"), host.lifecycle.snapshot) == (False, False, False)
     disk.left = None
-    host.life.adopt(host.prepared(FIRST, "another"))
+    host.lifecycle.adopt(host.prepared(FIRST, "another"))
     host.call("a", version=2)
-    assert host.life.suspend()
+    assert host.lifecycle.suspend()
     host.kill()
-    host.life.adopt(host.prepared(FIRST, "another"))
+    host.lifecycle.adopt(host.prepared(FIRST, "another"))
     assert (host.done("a"), host.done("b")) == (True, False)
 
 
 def test_owed_versions_are_written_while_the_guest_sleeps_and_never_after_it_woke(host: Host, disk: Disk) -> None:
-    host.life.adopt(host.prepared(FIRST))
+    host.lifecycle.adopt(host.prepared(FIRST))
     host.call("a")
-    host.life.suspend()
+    host.lifecycle.suspend()
     disk.spared = True
     for wakes in (False, True):
         host.call("a", version=2)
         disk.left = 0
-        assert host.life.suspend()
-        assert host.life.processed.owed
+        assert host.lifecycle.suspend()
+        assert host.lifecycle.processed.owed
         disk.left = None
         if wakes:
             host.call("b")
-        host.life.settle()
-        assert not host.life.processed.owed
+        host.lifecycle.settle()
+        assert not host.lifecycle.processed.owed
         host.kill()
-        host.life.adopt(host.prepared(FIRST))
+        host.lifecycle.adopt(host.prepared(FIRST))
         assert host.done("a") is not wakes
         assert not host.done("b")
 
 
 def test_objects_that_are_new_wait_for_the_disk_and_others_do_not(host: Host, disk: Disk) -> None:
-    host.life.adopt(host.prepared(FIRST))
+    host.lifecycle.adopt(host.prepared(FIRST))
     host.call("known")
     disk.left = 0
     served = host.call("known", "new", "-known", version=2)
@@ -145,36 +145,36 @@ def test_objects_that_are_new_wait_for_the_disk_and_others_do_not(host: Host, di
 
 
 def test_the_saved_state_of_a_former_version_is_kept_until_the_new_state_is_on_disk(host: Host) -> None:
-    host.life.adopt(host.prepared(FIRST))
+    host.lifecycle.adopt(host.prepared(FIRST))
     host.call("a", "b", "c")
-    host.life.suspend()
+    host.lifecycle.suspend()
     for _ in range(2):
-        host.life.adopt(host.prepared(SECOND))
-        assert host.life.serve([]).cold
-        assert calls_of(host.life) == 3
+        host.lifecycle.adopt(host.prepared(SECOND))
+        assert host.lifecycle.serve([]).cold
+        assert calls_of(host.lifecycle) == 3
         host.kill()
-    host.life.adopt(host.prepared(SECOND))
+    host.lifecycle.adopt(host.prepared(SECOND))
     host.call("a")
-    assert host.life.suspend()
+    assert host.lifecycle.suspend()
     assert host.progress.saved(UID) is None
     host.kill()
-    host.life.adopt(host.prepared(SECOND))
+    host.lifecycle.adopt(host.prepared(SECOND))
     host.call("a")
-    assert calls_of(host.life) == 5
+    assert calls_of(host.lifecycle) == 5
 
 
 def test_a_new_version_waits_for_the_disk_that_is_to_keep_what_the_former_saved(host: Host, disk: Disk) -> None:
-    host.life.adopt(host.prepared(FIRST))
+    host.lifecycle.adopt(host.prepared(FIRST))
     host.call("a", "b")
     second = host.prepared(SECOND)
     disk.left = 0
     with pytest.raises(NotWritten):
-        host.life.adopt(second)
-    assert calls_of(host.life) == 2, "the former one is as it was"
+        host.lifecycle.adopt(second)
+    assert calls_of(host.lifecycle) == 2, "the former one is as it was"
     disk.left = None
-    assert host.life.adopt(second)
+    assert host.lifecycle.adopt(second)
     host.call("a")
-    assert calls_of(host.life) == 3
+    assert calls_of(host.lifecycle) == 3
 
 
 def test_a_guest_that_does_not_stand_what_was_saved_begins_without_it(host: Host) -> None:
@@ -182,27 +182,27 @@ def test_a_guest_that_does_not_stand_what_was_saved_begins_without_it(host: Host
         "(global.set $calls (i32.add (global.get $calls) (i32.const 1))) (i64.const 0)",
         "(if (global.get $calls) (then (unreachable))) (i64.const 0)",
     )
-    host.life.adopt(host.prepared(FIRST))
+    host.lifecycle.adopt(host.prepared(FIRST))
     host.call("a")
-    host.life.adopt(host.prepared(wat.text(trapping)))
+    host.lifecycle.adopt(host.prepared(wat.text(trapping)))
     assert host.call("a").fault is not None
     assert host.progress.saved(UID) is None
-    host.life.adopt(host.prepared(wat.text(trapping), "again"))
+    host.lifecycle.adopt(host.prepared(wat.text(trapping), "again"))
     assert host.call("a").fault is None
 
 
 def test_a_version_without_state_saves_nothing(host: Host) -> None:
     empty = COUNTING.replace("(i32.store8 (i32.const 73)", "(drop").replace("0x0000_0040_0000_000b", "0")
     empty = empty.replace("(drop (i32.add (i32.const 48) (global.get $calls)))", "")
-    host.life.adopt(host.prepared(FIRST))
+    host.lifecycle.adopt(host.prepared(FIRST))
     host.call("a")
-    host.life.adopt(host.prepared(wat.text(empty)))
+    host.lifecycle.adopt(host.prepared(wat.text(empty)))
     host.call("a")
     assert host.progress.saved(UID) is not None
-    host.life.adopt(host.prepared(SECOND))
+    host.lifecycle.adopt(host.prepared(SECOND))
     assert host.progress.saved(UID) is None, "that of the version before it is old"
     host.call("a")
-    assert calls_of(host.life) == 1
+    assert calls_of(host.lifecycle) == 1
 
 
 PATIENT = {"cpu_seconds": 60.0, "wall_seconds": 60.0}
@@ -213,10 +213,10 @@ def ended(work: Callable[[], object], host: Host, running_seconds: float) -> Non
     thread = threading.Thread(target=work)
     thread.start()
     deadline = time.monotonic() + 10
-    while (started := host.life._running) is None or started.guest.budget.wall_seconds() < running_seconds:
+    while (started := host.lifecycle._running) is None or started.guest.budget.wall_seconds() < running_seconds:
         assert time.monotonic() < deadline
         time.sleep(0.001)
-    host.life.interrupt()
+    host.lifecycle.interrupt()
     thread.join(10)
     assert not thread.is_alive()
 
@@ -224,28 +224,28 @@ def ended(work: Callable[[], object], host: Host, running_seconds: float) -> Non
 @pytest.mark.parametrize("running_seconds", [0.0, 0.1], ids=["as it begins", "in the loop"])
 @pytest.mark.parametrize("where", LOOPING)
 def test_a_guest_that_loops_is_ended_wherever_it_does(host: Host, where: str, running_seconds: float) -> None:
-    host.life.adopt(host.prepared(FIRST))
+    host.lifecycle.adopt(host.prepared(FIRST))
     host.call("a", "b")
-    host.life.suspend()
-    host.life.adopt(host.prepared(wat.text(LOOPING[where]), **PATIENT))
+    host.lifecycle.suspend()
+    host.lifecycle.adopt(host.prepared(wat.text(LOOPING[where]), **PATIENT))
     served: list[Served] = []
-    host.life._running = None
-    ended(lambda: served.append(host.life.serve([delivery("a")])), host, running_seconds)
+    host.lifecycle._running = None
+    ended(lambda: served.append(host.lifecycle.serve([delivery("a")])), host, running_seconds)
     assert served[0].done == []
     assert served[0].fault is None or served[0].fault.kind is FaultKind.INTERRUPTED
     host.kill()
-    host.life.adopt(host.prepared(SECOND, **PATIENT))
+    host.lifecycle.adopt(host.prepared(SECOND, **PATIENT))
     host.call("a")
-    assert calls_of(host.life) == 3, "what the former one saved is there still"
+    assert calls_of(host.lifecycle) == 3, "what the former one saved is there still"
 
 
 def test_a_former_version_that_loops_while_it_saves_is_asked_again_by_the_next_host(host: Host) -> None:
     loops = COUNTING.replace('"save") (result i64)', f'"save") (result i64) (if (global.get $calls) (then {LOOP}))')
-    host.life.adopt(host.prepared(wat.text(loops), **PATIENT))
+    host.lifecycle.adopt(host.prepared(wat.text(loops), **PATIENT))
     host.call("a")
-    host.life.suspend()
+    host.lifecycle.suspend()
     second = host.prepared(SECOND, **PATIENT)
-    ended(lambda: host.life.adopt(second), host, 0.1)
+    ended(lambda: host.lifecycle.adopt(second), host, 0.1)
     host.kill()
     past = host.progress.load(UID)
     assert past is not None
@@ -253,16 +253,16 @@ def test_a_former_version_that_loops_while_it_saves_is_asked_again_by_the_next_h
 
 
 def test_a_guest_interrupted_between_two_calls_is_suspended_without_further_calls(host: Host) -> None:
-    host.life.adopt(host.prepared(FIRST))
+    host.lifecycle.adopt(host.prepared(FIRST))
     host.call("a")
-    host.life.interrupt()
+    host.lifecycle.interrupt()
     served = host.call("b", "c")
     assert ([turn.key.name for turn in served.rest], served.done, served.fault) == (["b", "c"], [], None)
-    assert host.life.suspend()
+    assert host.lifecycle.suspend()
     host.kill()
-    host.life.adopt(host.prepared(FIRST))
+    host.lifecycle.adopt(host.prepared(FIRST))
     host.call("b")
-    assert calls_of(host.life) == 2
+    assert calls_of(host.lifecycle) == 2
 
 
 def test_a_call_that_the_host_ends_leaves_what_is_on_disk(host: Host) -> None:
@@ -271,26 +271,26 @@ def test_a_call_that_the_host_ends_leaves_what_is_on_disk(host: Host) -> None:
         f""""reconcile") (param i32 i32) (result i64)
       (if (i32.ge_u (global.get $calls) (i32.const 2)) (then {LOOP}))""",
     )
-    host.life.adopt(host.prepared(wat.text(loops), **PATIENT))
+    host.lifecycle.adopt(host.prepared(wat.text(loops), **PATIENT))
     host.call("a")
-    host.life.suspend()
+    host.lifecycle.suspend()
     ended(lambda: host.call("b", "c"), host, 0.1)
-    assert host.life.snapshot
+    assert host.lifecycle.snapshot
     host.kill()
-    host.life.adopt(host.prepared(wat.text(loops), **PATIENT))
+    host.lifecycle.adopt(host.prepared(wat.text(loops), **PATIENT))
     assert (host.done("a"), host.done("b"), host.done("c")) == (True, False, False)
     host.call("b")
-    assert calls_of(host.life) == 2
+    assert calls_of(host.lifecycle) == 2
 
 
 def test_the_size_on_disk_is_known_after_a_restart(host: Host) -> None:
-    host.life.adopt(host.prepared(FIRST))
+    host.lifecycle.adopt(host.prepared(FIRST))
     host.call("a")
-    host.life.suspend()
-    size = host.life.counters.snapshot_bytes
+    host.lifecycle.suspend()
+    size = host.lifecycle.counters.snapshot_bytes
     host.kill()
-    host.life.adopt(host.prepared(FIRST))
-    assert host.life.counters.snapshot_bytes == size > 0
+    host.lifecycle.adopt(host.prepared(FIRST))
+    assert host.lifecycle.counters.snapshot_bytes == size > 0
 
 
 def test_a_full_sqlite_is_reported_and_continues_when_there_is_space(tmp_path: Path) -> None:
@@ -332,12 +332,12 @@ def test_a_start_writes_nothing_that_a_full_disk_would_have_to_take(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host = Host(tmp_path / "data")
-    host.life.adopt(host.prepared(FIRST))
+    host.lifecycle.adopt(host.prepared(FIRST))
     host.call("a")
-    host.life.suspend()
+    host.lifecycle.suspend()
     with Disk(left=0).patched(monkeypatch) as disk:
         host.kill()
-        host.life.adopt(host.prepared(FIRST))
+        host.lifecycle.adopt(host.prepared(FIRST))
         assert (host.done("a"), disk.refused) == (True, 0)
     host.close()
 

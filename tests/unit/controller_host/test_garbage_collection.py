@@ -41,12 +41,12 @@ def hosted_by(host: Host, *names: str) -> list[Hosted]:
         }
         view = view_controller({"metadata": {"namespace": "a", "name": name, "uid": f"uid-{name}"}, "spec": spec})
         account = Account(view.key, "user", "manager")
-        life = (
-            host.life
+        lifecycle = (
+            host.lifecycle
             if view.uid == UID
             else GuestLifecycle(host.parts, view.key, view.uid, Calls(host.calling, account, 0))
         )
-        found.append(Hosted(view, account, life, wanted=read_spec(view)))
+        found.append(Hosted(view, account, lifecycle, wanted=read_spec(view)))
     return found
 
 
@@ -55,9 +55,9 @@ def collection(host: Host, living: ExistingControllers | None) -> GarbageCollect
 
 
 async def test_data_of_deleted_controllers_is_removed_and_of_existing_ones_stays(host: Host) -> None:
-    host.life.adopt(host.prepared(FIRST))
+    host.lifecycle.adopt(host.prepared(FIRST))
     host.call("x")
-    host.life.suspend()
+    host.lifecycle.suspend()
     (item,) = hosted_by(host, "one")
     assert item.wanted is not None
     host.progress.commit("uid-gone", SeenVersions("b" * 64, "c", "t", {"k": LastCall("1")}))
@@ -67,9 +67,9 @@ async def test_data_of_deleted_controllers_is_removed_and_of_existing_ones_stays
     await collection(host, living).sweep()
     assert host.progress.uids() == host.guests.uids() == {UID}
     assert (host.progress.known("gone"), host.progress.known(item.wanted.source)) == (None, KnownModule("a" * 64, 1, 1))
-    assert host.life.prepared is not None
-    assert host.guests.note(host.life.prepared.owner(UID)) is not None
-    assert host.guests.module(host.life.prepared.sha256) is not None
+    assert host.lifecycle.prepared is not None
+    assert host.guests.note(host.lifecycle.prepared.owner(UID)) is not None
+    assert host.guests.module(host.lifecycle.prepared.sha256) is not None
 
 
 async def test_one_that_comes_while_it_is_swept_keeps_what_it_has(host: Host) -> None:
@@ -77,15 +77,15 @@ async def test_one_that_comes_while_it_is_swept_keeps_what_it_has(host: Host) ->
 
     def living() -> ExistingControllers | None:
         # Between the look at the disk and the removal: it is not among those that were seen to live.
-        host.life.adopt(host.prepared(FIRST))
+        host.lifecycle.adopt(host.prepared(FIRST))
         host.call("x")
-        host.life.suspend()
+        host.lifecycle.suspend()
         return existing_controllers_of(set(), [])
 
     await GarbageCollection(host.guests, host.progress, living).sweep()
     assert host.progress.uids() == host.guests.uids() == {UID}
     host.kill()
-    host.life.adopt(host.prepared(FIRST))
+    host.lifecycle.adopt(host.prepared(FIRST))
     assert host.done("x")
 
 
@@ -104,11 +104,11 @@ async def test_nothing_is_collected_before_all_users_reported_and_nothing_is_don
 
 async def test_an_unused_module_is_removed(host: Host) -> None:
     deleted = host.guests.load(wat.text(COUNTING[:-1] + "(func))")).sha256
-    host.life.adopt(host.prepared(FIRST))
+    host.lifecycle.adopt(host.prepared(FIRST))
     await collection(host, existing_controllers_of({UID}, hosted_by(host, "one"))).sweep()
     assert host.guests.module(deleted) is None
-    assert host.life.prepared is not None
-    assert host.guests.module(host.life.prepared.sha256) is not None
+    assert host.lifecycle.prepared is not None
+    assert host.guests.module(host.lifecycle.prepared.sha256) is not None
     assert host.guests.note(Owner(UID, deleted, "c")) is None
 
 

@@ -150,7 +150,7 @@ async def test_keys_of_a_kind_that_is_not_watched_any_more_are_forgotten(world: 
         await world.until(lambda: not len(world.one().work_queue), "nobody asks any more")
         world.add("recorder", generation=2, idle={"suspendAfter": "1s"})
         await world.until(lambda: world.one().listed and world.one().view.generation == 2, "all is compared anew")
-        assert list(world.one().life.processed.items()) == []
+        assert list(world.one().lifecycle.processed.items()) == []
         assert names_in(recorder.requests) == ["a"]
 
 
@@ -232,14 +232,14 @@ async def test_a_spec_above_what_the_platform_allows_is_not_accepted_and_reports
     world.add("recorder", idle={"suspendAfter": "1h"})
     async with world.running():
         await world.at_rest()
-        assert world.one().life.instance is not None
+        assert world.one().lifecycle.instance is not None
         world.add("recorder", generation=2, limits={"memory": "65Mi"}, idle={"suspendAfter": "1h"})
         await world.until(lambda: world.one().refused is not None, "refused")
         refused = world.one().refused
         assert refused is not None
         assert refused.reason == "AboveMaximum"
         assert lacking(refused.message, "spec.limits.memory", "65Mi", "64Mi") == []
-        await world.until(lambda: world.one().life.instance is None, "what ran of it is put to disk")
+        await world.until(lambda: world.one().lifecycle.instance is None, "what ran of it is put to disk")
         world.watches.put("a")
         await world.queue.wait_idle()
         assert recorder.requests == []

@@ -120,7 +120,7 @@ async def test_a_trap_is_named_begins_cold_and_hurts_no_neighbour(tmp_path: Path
     world.watches.put("bad")
     async with world.running():
         await world.until(lambda: "team-a/bad" in world.hosting.hosted, "hosted")
-        await world.until(lambda: world.one("team-a/bad").life.counters.traps >= 3, "it traps again and again")
+        await world.until(lambda: world.one("team-a/bad").lifecycle.counters.traps >= 3, "it traps again and again")
         for version in range(2, 12):
             world.watches.put("x", version)
             await world.until(
@@ -131,7 +131,7 @@ async def test_a_trap_is_named_begins_cold_and_hurts_no_neighbour(tmp_path: Path
         assert fault is not None
         assert fault.kind == "Trapped"
         assert "v1 ConfigMap team-a bad" in fault.message
-        assert world.one("team-a/good").life.counters.traps == 0
+        assert world.one("team-a/good").lifecycle.counters.traps == 0
 
 
 async def test_repeated_start_failures_back_off_as_a_whole(tmp_path: Path) -> None:
@@ -229,7 +229,7 @@ async def test_a_controller_with_incomplete_watches_requests_no_turn_until_they_
     world.watches.put("a")
     world.watches.is_whole = False
     async with world.running():
-        await world.until(lambda: KEY in world.hosting.hosted and world.one().life.snapshot, "started and put to disk")
+        await world.until(lambda: KEY in world.hosting.hosted and world.one().lifecycle.snapshot, "started and put to disk")
         await world.queue.wait_idle()
         assert (world.turns, world.queue.backing_off, recorder.requests) == (2, 0, []), "one asked for the module"
         world.watches.is_whole = True

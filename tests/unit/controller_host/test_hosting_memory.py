@@ -36,8 +36,8 @@ async def test_a_new_controller_receives_existing_objects_and_is_suspended(world
                 "secrets": {},
             }
         ]
-        assert world.one().life.instance is None
-        assert world.one().life.snapshot
+        assert world.one().lifecycle.instance is None
+        assert world.one().lifecycle.snapshot
 
 
 async def test_a_change_wakes_it_with_its_memory_and_a_deletion_too(world: World, recorder: Recorder) -> None:
@@ -51,7 +51,7 @@ async def test_a_change_wakes_it_with_its_memory_and_a_deletion_too(world: World
         await world.until(lambda: len(recorder.requests) == 2, "told that a is gone")
         assert recorder.requests[1]["object"] is None
         assert recorder.counts == [1, 2]
-        assert (world.guests.booted, world.one().life.counters.wakes) == (1, 2)
+        assert (world.guests.booted, world.one().lifecycle.counters.wakes) == (1, 2)
 
 
 async def test_one_turn_starts_a_loaded_controller_delivers_existing_objects_and_suspends_it(
@@ -80,7 +80,7 @@ async def test_memory_that_is_short_puts_the_least_recently_used_to_disk_and_nev
             world.add("recorder", name, idle={"suspendAfter": "1h"})
             await world.at_rest(f"team-a/{name}")
         await world.until(lambda: world.hosting.residents.total <= 2500, "it fits")
-        resident = {key for key, item in world.hosting.hosted.items() if item.life.instance is not None}
+        resident = {key for key, item in world.hosting.hosted.items() if item.lifecycle.instance is not None}
         assert resident == {"team-a/pinned", "team-a/three"}
 
 
@@ -144,11 +144,11 @@ async def test_a_full_disk_leaves_it_awake_and_it_goes_there_when_there_is_room(
             await world.until(lambda version=version: recorder.counts[-1] == version, "told again")
         item, room = world.one(), world.hosting.parts.disk_space
         await world.until(lambda: room.refuses, "it was tried")
-        assert (item.life.instance is not None, item.stopped, len(recorder.inits)) == (True, None, 1)
+        assert (item.lifecycle.instance is not None, item.stopped, len(recorder.inits)) == (True, None, 1)
         assert room.reason == "DiskFull"
         world.guests.full = False
-        await world.until(lambda: item.life.instance is None, "put to disk by itself")
-        assert (item.life.snapshot, room.refuses, len(recorder.inits)) == (True, False, 1)
+        await world.until(lambda: item.lifecycle.instance is None, "put to disk by itself")
+        assert (item.lifecycle.snapshot, room.refuses, len(recorder.inits)) == (True, False, 1)
 
 
 async def test_one_that_is_too_large_for_the_disk_tries_later_and_later_though_others_are_taken(world: World) -> None:
@@ -165,13 +165,13 @@ async def test_one_that_is_too_large_for_the_disk_tries_later_and_later_though_o
             taken = guests.suspended
             world.watches.put("a", tries + 1)
             await world.until(lambda taken=taken: guests.suspended > taken, "another is called, and put to disk")
-            await world.until(lambda: world.one(small).life.instance is None, "that one is out of memory")
+            await world.until(lambda: world.one(small).lifecycle.instance is None, "that one is out of memory")
             assert guests.refused == tries
             if tries == 5:
                 guests.too_large.clear()
             world.one(large).not_to_disk_before = 0.0
             world.queue.add(large)
-        await world.until(lambda: world.one(large).life.instance is None, "it goes there when there is room")
+        await world.until(lambda: world.one(large).lifecycle.instance is None, "it goes there when there is room")
         assert world.one(large).failed_writes == 0
 
 
@@ -190,10 +190,10 @@ async def test_without_memory_and_disk_some_controllers_stay_and_the_rest_report
         hosted = world.hosting.hosted.values()
 
         def ended() -> list[str]:
-            return [item.stopped.reason for item in hosted if item.stopped is not None and item.life.instance is None]
+            return [item.stopped.reason for item in hosted if item.stopped is not None and item.lifecycle.instance is None]
 
         def is_settled() -> bool:
-            return ended() == ["DiskFull"] * 2 and sum(item.life.instance is not None for item in hosted) == 2
+            return ended() == ["DiskFull"] * 2 and sum(item.lifecycle.instance is not None for item in hosted) == 2
 
         await world.until(lambda: len(recorder.inits) >= 4 and is_settled(), "two are given up")
         assert world.hosting.residents.total <= 2500
@@ -202,7 +202,7 @@ async def test_without_memory_and_disk_some_controllers_stay_and_the_rest_report
             world.watches.put("a", version)
             call = LastCall(f"u-a/{version}")
             await world.until(
-                lambda last=call: sum(item.life.processed.get("v1 ConfigMap team-a a") == last for item in hosted) == 2,
+                lambda last=call: sum(item.lifecycle.processed.get("v1 ConfigMap team-a a") == last for item in hosted) == 2,
                 "those that stayed are called",
             )
         assert world.guests.booted == tries, "and the others do not push them out"
@@ -210,7 +210,7 @@ async def test_without_memory_and_disk_some_controllers_stay_and_the_rest_report
         world.hosting.parts.disk_space.took()
         world.hosting.memory.recovered()
         await world.until(
-            lambda: all(item.life.processed.get("v1 ConfigMap team-a a") == LastCall("u-a/11") for item in hosted),
+            lambda: all(item.lifecycle.processed.get("v1 ConfigMap team-a a") == LastCall("u-a/11") for item in hosted),
             "all are told",
         )
         await world.until(lambda: all(item.stopped is None for item in hosted), "and none says otherwise")
@@ -241,9 +241,9 @@ async def test_memory_is_taken_back_from_one_that_is_not_called(world: World, re
             world.add("recorder", "first", 2, watches="none", **spec)
             await world.until(lambda: first.wanted is None, "it cannot be read")
         world.add("recorder", "second", idle={"suspendAfter": "1h"})
-        await world.until(lambda: first.life.instance is None, "its memory is taken back")
+        await world.until(lambda: first.lifecycle.instance is None, "its memory is taken back")
         await world.at_rest("team-a/second")
-        assert world.one("team-a/second").life.instance is not None
+        assert world.one("team-a/second").lifecycle.instance is not None
         assert "uid-first" in world.guests.snapshots
 
 
@@ -259,8 +259,8 @@ async def test_an_inspected_guest_is_not_the_last_called_one(world: World, recor
             world.add("recorder", name, idle={"suspendAfter": "1h"})
             await world.until(lambda number=number: len(recorder.inits) == number, "started")
         await world.until(lambda: world.hosting.residents.total <= 2500, "it fits")
-        assert world.one("team-a/one").life.instance is None
-        assert world.one("team-a/two").life.instance is not None
+        assert world.one("team-a/one").lifecycle.instance is None
+        assert world.one("team-a/two").lifecycle.instance is not None
 
 
 async def test_a_call_and_its_way_to_disk_are_one_job_of_one_thread(
@@ -281,7 +281,7 @@ async def test_a_call_and_its_way_to_disk_are_one_job_of_one_thread(
         await world.until(lambda: len(recorder.requests) == 1, "told of a")
         await world.at_rest()
         assert len(jobs) == 1
-        assert (world.one().life.instance, world.one().life.counters.suspends) == (None, 2)
+        assert (world.one().lifecycle.instance, world.one().lifecycle.counters.suspends) == (None, 2)
 
 
 async def test_a_change_during_a_call_finds_the_guest_in_memory(tmp_path: Path) -> None:
@@ -306,8 +306,8 @@ async def test_a_change_during_a_call_finds_the_guest_in_memory(tmp_path: Path) 
         slow.go_on.set()
         await world.until(lambda: len(slow.requests) == 2, "told of b")
         await world.at_rest()
-        assert world.one().life.counters.wakes == 1
-        assert world.one().life.instance is None
+        assert world.one().lifecycle.counters.wakes == 1
+        assert world.one().lifecycle.instance is None
 
 
 @pytest.mark.parametrize(
@@ -327,6 +327,6 @@ async def test_a_guest_that_requests_another_call_at_once_is_not_suspended_befor
         await world.at_rest()
         world.watches.put("a")
         await world.until(lambda: len(asking.requests) == 1 + stays, "called as often as it wants to be")
-        await world.until(lambda: world.one().life.instance is None and not world.one().busy, "put to disk")
-        assert world.one().life.counters.wakes == 1
+        await world.until(lambda: world.one().lifecycle.instance is None and not world.one().busy, "put to disk")
+        assert world.one().lifecycle.counters.wakes == 1
         assert len(asking.requests) == 1 + stays

@@ -51,7 +51,7 @@ async def test_after_a_restart_no_guest_is_woken_for_known_objects(world: World,
             await world.at_rest(f"team-a/c{number}")
         assert len(recorder.requests) == 50
         assert (world.guests.booted, world.guests.woken) == (50, 0)
-        assert all(item.life.snapshot for item in world.hosting.hosted.values())
+        assert all(item.lifecycle.snapshot for item in world.hosting.hosted.values())
     assert world.sources.fetched >= 2, "a module without a checksum may be another"
 
 
@@ -99,7 +99,7 @@ async def test_a_crash_costs_calls_that_repeat_and_no_call_that_is_missing(world
     async with world.running():
         await world.at_rest()
         world.guests.snapshots.clear()
-        world.one().life.instance = None  # as after a kill: nothing was written
+        world.one().lifecycle.instance = None  # as after a kill: nothing was written
     recorder.requests.clear()
     async with world.running():
         await world.until(lambda: names_in(recorder.requests) == ["a"], "told again")
@@ -112,7 +112,7 @@ async def test_deletions_during_a_loss_of_all_state_are_still_delivered(world: W
         world.watches.put(name)
     async with world.running():
         await world.at_rest()
-        world.one().life.instance = None  # as after a kill: there never was a snapshot
+        world.one().lifecycle.instance = None  # as after a kill: there never was a snapshot
     recorder.requests.clear()
     world.watches.remove("goes")
     async with world.running():
@@ -175,7 +175,7 @@ async def test_a_changed_secret_starts_it_cold_and_its_value_is_kept_nowhere(wor
         await world.until(lambda: len(recorder.inits) == 2, "a cold start")
         await world.at_rest()
         assert recorder.inits[1]["secrets"] == {"s": {"p": "dHdv"}}
-        prepared = world.one().life.prepared
+        prepared = world.one().lifecycle.prepared
         assert prepared is not None
         assert prepared.init == b""
 

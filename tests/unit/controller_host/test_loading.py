@@ -112,9 +112,9 @@ def test_a_package_that_cannot_be_imported_is_named(tmp_path: Path, monkeypatch:
 def test_without_the_engine_the_state_on_disk_stays_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     host = Host(tmp_path)
     prepared = host.prepared(wat.text(COUNTING))
-    host.life.adopt(prepared)
+    host.lifecycle.adopt(prepared)
     host.call("a")
-    assert host.life.suspend()
+    assert host.lifecycle.suspend()
     host.close()
     failures = [OSError("no such library")]
 
@@ -126,9 +126,9 @@ def test_without_the_engine_the_state_on_disk_stays_unchanged(tmp_path: Path, mo
     monkeypatch.setattr(loading, "_runtime", load)
     later = Host(tmp_path, Timings(turns=TurnTimings(engine=0.0)))
     with pytest.raises(EngineUnavailable, match="no such library"):
-        later.life.adopt(prepared)
-    later.life.adopt(prepared)
-    assert later.life.snapshot
+        later.lifecycle.adopt(prepared)
+    later.lifecycle.adopt(prepared)
+    assert later.lifecycle.snapshot
     assert later.done("a")
     later.close()
 

@@ -73,10 +73,10 @@ class World:
         self.progress = Progress(directory)
         calling = Calling(lambda _: self.kube, None, telemetry, lambda _: None)  # type: ignore[arg-type]
         account = Account(KEY, "user", "manager")
-        life = GuestLifecycle(
+        lifecycle = GuestLifecycle(
             Parts(FakeGuests({}), self.progress, telemetry), KEY, view.uid, Calls(calling, account, 0)
         )
-        self.one = Hosted(view, account, life, read_spec(view), KnownModule("ab" * 32, 1, 7), ready=True)
+        self.one = Hosted(view, account, lifecycle, read_spec(view), KnownModule("ab" * 32, 1, 7), ready=True)
         self.added: list[str] = []
         self.later: list[float] = []
         self.reporting = Reporting(
@@ -115,7 +115,7 @@ async def test_the_first_look_is_written_and_the_same_again_is_not(world: World)
 
 async def test_figures_wait_for_their_minute_and_a_condition_does_not(world: World) -> None:
     await world.reporting.run(KEY, None)
-    world.one.life.counters.calls = 7
+    world.one.lifecycle.counters.calls = 7
     world.reporting.changed(world.one)
     assert world.added == []
     assert 50 < world.later[0] <= 60
@@ -146,7 +146,7 @@ async def test_figures_have_a_budget_of_their_own(tmp_path: Path) -> None:
     await world.reporting.run(KEY, None)
     world.reporting.counters = Line(1)
     world.reporting.counters.stand(time.monotonic())
-    world.one.life.counters.calls = 7
+    world.one.lifecycle.counters.calls = 7
     wait = await world.reporting.run(KEY, None)
     assert wait is not None
     assert 0 < wait <= 1
@@ -209,7 +209,7 @@ async def test_conditions_that_do_not_settle_are_written_once_a_minute_until_the
 
 
 async def test_an_event_covers_all_since_the_last_of_its_kind(world: World) -> None:
-    counters = world.one.life.counters
+    counters = world.one.lifecycle.counters
     counters.wakes, counters.suspends = 5, 6
     await world.reporting.run(KEY, None)
     counters.wakes, counters.suspends = 500, 600
@@ -223,7 +223,7 @@ async def test_an_event_covers_all_since_the_last_of_its_kind(world: World) -> N
 
 async def test_a_bus_that_is_unavailable_delays_events_and_no_status(world: World) -> None:
     world.bus.unavailable = True
-    world.one.life.counters.traps, world.one.fault = 1, Fault("Trapped", "x", "2026-11-22T10:00:00Z")
+    world.one.lifecycle.counters.traps, world.one.fault = 1, Fault("Trapped", "x", "2026-11-22T10:00:00Z")
     wait = await world.reporting.run(KEY, None)
     assert wait == 5
     assert world.patches == 1
@@ -235,21 +235,21 @@ async def test_a_bus_that_is_unavailable_delays_events_and_no_status(world: Worl
 async def test_the_next_process_writes_nothing_until_something_happens_and_counts_on(
     world: World, tmp_path: Path
 ) -> None:
-    counters = world.one.life.counters
+    counters = world.one.lifecycle.counters
     counters.calls, counters.wakes, counters.traps, counters.snapshot_bytes = 7, 5, 1, 4096
     counters.woken(0.0004)
-    world.one.life._guest_state.snapshot = True
+    world.one.lifecycle._guest_state.snapshot = True
     world.one.fault = Fault("Trapped", "x", "2026-11-22T10:00:00Z")
     await world.reporting.run(KEY, None)
     written = world.status
     assert (written["calls"], written["wakes"], written["traps"]) == (7, 6, 1)
     (tmp_path / "next").mkdir()
     then = World(tmp_path / "next", world.kube)
-    then.one.life._guest_state.snapshot = True
-    then.one.life.counters.snapshot_bytes = 4096 + 512  # the filesystem tells another size now
+    then.one.lifecycle._guest_state.snapshot = True
+    then.one.lifecycle.counters.snapshot_bytes = 4096 + 512  # the filesystem tells another size now
     await then.reporting.run(KEY, None)
     assert (then.status, then.patches) == (written, 1)
-    counters = then.one.life.counters
+    counters = then.one.lifecycle.counters
     counters.calls, counters.suspends, counters.snapshot_bytes = 1, 1, 8192
     await then.reporting.run(KEY, None)
     assert then.patches == 2
@@ -277,7 +277,7 @@ def change(one: Hosted, name: str, value: Any) -> None:
     elif name == "fails":
         one.work_queue.failed(None, 0.0)  # type: ignore[arg-type]
     else:
-        setattr(one if hasattr(one, name) else one.life.counters, name, value)
+        setattr(one if hasattr(one, name) else one.lifecycle.counters, name, value)
 
 
 @pytest.mark.parametrize("what", CHANGES)
@@ -293,7 +293,7 @@ async def test_a_change_is_urgent_if_it_changes_the_standing(world: World, what:
 async def test_a_controller_is_reported_again_once_it_differs_from_its_written_status(world: World) -> None:
     await world.reporting.run(KEY, None)
     for _ in range(3):
-        world.one.life.counters.calls += 1
+        world.one.lifecycle.counters.calls += 1
         world.reporting.changed(world.one)
     assert (world.added, len(world.later)) == ([], 1)
     world.one.stopped = Trouble("Trapped", "unreachable")

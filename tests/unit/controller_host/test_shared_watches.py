@@ -59,9 +59,9 @@ class World:
         self.notified: list[tuple[str, ObjectKey]] = []
         self.stated: list[str] = []
         self.reviews = Reviews(self.kube)
-        sight = WatchContext(self.kube, Discovery(self.kube, clock=self.clock), self.reviews)
+        context = WatchContext(self.kube, Discovery(self.kube, clock=self.clock), self.reviews)
         self.watches = SharedWatches(
-            sight,
+            context,
             granted or ("v1/ConfigMap", "v1/Node", "example.com/v1/Widget"),
             on_state=self.stated.append,
             timings=QUICK,

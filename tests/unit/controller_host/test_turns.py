@@ -121,7 +121,7 @@ def test_a_changed_spec_retries_failed_keys_and_keeps_scheduled_ones() -> None:
     work_queue.take(0, 2)
     work_queue.failed("failed", 0)
     work_queue.done("timed", 0, again=100)
-    work_queue.forgive(0.5)
+    work_queue.retry_now(0.5)
     assert [(turn.key, turn.attempt) for turn in work_queue.take(0.5, 9)] == [("failed", 0)]
     assert work_queue.wait(0.5) == 99.5
 

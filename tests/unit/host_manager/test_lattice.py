@@ -95,7 +95,7 @@ def test_applications_are_those_of_wadm_and_stay_while_it_is_unavailable() -> No
     assert condition(unavailable, "ApplicationsKnown") == ("Unknown", "WadmUnavailable", "wadm: nobody answers")
 
 
-def test_a_heartbeat_without_news_changes_nothing() -> None:
+def test_an_equal_heartbeat_changes_nothing() -> None:
     first = world(pod(), lattice=view(sighting(ago=29)))
     first = replace(first, status=status(first))
     later = replace(

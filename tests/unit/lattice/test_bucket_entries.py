@@ -173,7 +173,7 @@ def test_entries_that_a_new_reading_lacks_are_forgotten_at_its_end() -> None:
     assert bucket.stored.absence("web") is Proof.LOST
 
 
-def test_an_entry_that_is_read_again_is_no_news() -> None:
+def test_an_entry_that_is_read_again_is_no_change() -> None:
     stored = BucketEntries("l")
     entries = [Entry("l-web", 1, model("web")), Entry("l", 2, names("web"))]
     for _ in range(2):

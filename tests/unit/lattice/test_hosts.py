@@ -130,7 +130,7 @@ def a_host(host_id: str = "N1", **given: Any) -> Host:
     return Host(**{"id": host_id, "version": "1.9.2", "uptime_seconds": 1, **given})
 
 
-def test_news_is_anything_but_the_uptime() -> None:
+def test_each_change_but_the_uptime_counts() -> None:
     hosts = Hosts()
     assert hosts.process(a_host(), 0)
     assert not hosts.process(a_host(uptime_seconds=31), 30)

@@ -18,14 +18,14 @@ HOUR = 3600.0
 PAUSE = OutageTimings().pause
 
 
-def test_the_first_reason_is_news_and_the_same_again_is_none() -> None:
+def test_the_first_reason_is_reported_and_the_same_again_is_not() -> None:
     outage = Outage("not asked yet")
     assert outage.unavailable(REFUSES, 0.0)
     assert [outage.unavailable(REFUSES, float(at)) for at in (1, 100, 10_000)] == [False] * 3
     assert outage.reason == REFUSES
 
 
-def test_another_reason_is_news_after_a_while() -> None:
+def test_another_reason_is_reported_after_a_while() -> None:
     outage = Outage("")
     outage.unavailable(REFUSES, 0.0)
     assert not outage.unavailable(SILENT, PAUSE - 1)

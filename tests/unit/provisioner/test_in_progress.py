@@ -240,7 +240,7 @@ async def test_only_of_a_job_that_was_refused_it_is_certain_that_there_was_none(
     assert bool(doubtful.cache._certain) == certain
 
 
-async def test_of_a_job_that_was_cleared_away_here_nothing_is_feared(doubtful: Provisioner) -> None:
+async def test_no_change_of_a_job_deleted_here_is_unconfirmed(doubtful: Provisioner) -> None:
     job = a_job(doubtful.node, name="its-job")
     await doubtful.effects.apply([DeleteJob(job, Reason.OPTED_OUT, foreground=False)])
     assert doubtful.cache._certain == {job.tried}

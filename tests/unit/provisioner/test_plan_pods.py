@@ -159,7 +159,7 @@ def test_resume_continues_with_the_pods_as_they_are() -> None:
     cluster = broken_on_a()
     halt = cluster.ledger.workloads["spin"].halt
     assert halt is not None
-    cluster.limits = replace(ONE, forgiven=halt.at)
+    cluster.limits = replace(ONE, acknowledged=halt.at)
     cluster.step()
     assert (cluster.ledger.halted, cluster.in_progress()) == ((), ["b"])
 

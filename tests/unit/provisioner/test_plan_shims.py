@@ -106,29 +106,29 @@ def test_a_shim_that_fails_too_often_is_halted_and_another_goes_on() -> None:
     assert outcome.failing == {"spin": 2}
 
 
-def halted_world(*, forgiven: int, failed_at: tuple[int, ...] = (9_998, 9_999)) -> Plan:
+def halted_world(*, acknowledged: int, failed_at: tuple[int, ...] = (9_998, 9_999)) -> Plan:
     nodes, wanted = fleet(5), target(spin="1")
     broken = [failed(node, wanted.digest, at=at) for node, at in zip(nodes, failed_at, strict=False)]
     targets = [(node, wanted) for node in (*broken, *nodes[len(broken) :])]
-    return planning(targets, {"spin": replace(at_most(None, 2), forgiven=forgiven)})
+    return planning(targets, {"spin": replace(at_most(None, 2), acknowledged=acknowledged)})
 
 
 def test_acknowledging_failures_resumes_a_halted_rollout_and_retries_them_at_once() -> None:
-    assert (halted_world(forgiven=0).ledger.halted, claimed(halted_world(forgiven=0))) == (("spin",), [])
-    outcome = halted_world(forgiven=9_999)
+    assert (halted_world(acknowledged=0).ledger.halted, claimed(halted_world(acknowledged=0))) == (("spin",), [])
+    outcome = halted_world(acknowledged=9_999)
     assert outcome.ledger.halted == ()
     assert claimed(outcome) == [f"node-0{index}" for index in (2, 3, 4, 0, 1)]
 
 
-def test_failures_after_those_that_were_forgiven_count_and_halt_again() -> None:
-    assert halted_world(forgiven=9_998).failing == {"spin": 1}
-    outcome = halted_world(forgiven=9_997, failed_at=(9_997, 9_998, 9_999))
+def test_failures_after_the_acknowledged_ones_count_and_halt_again() -> None:
+    assert halted_world(acknowledged=9_998).failing == {"spin": 1}
+    outcome = halted_world(acknowledged=9_997, failed_at=(9_997, 9_998, 9_999))
     assert outcome.ledger.halted == ("spin",)
-    assert claimed(outcome) == ["node-00"]  # the forgiven one is tried, nothing new is begun
+    assert claimed(outcome) == ["node-00"]  # the acknowledged one is tried, nothing new is started
 
 
-def test_a_mark_from_the_far_future_forgives_nothing() -> None:
-    assert halted_world(forgiven=int(NOW) + 301).ledger.halted == ("spin",)
+def test_an_acknowledgement_from_the_far_future_has_no_effect() -> None:
+    assert halted_world(acknowledged=int(NOW) + 301).ledger.halted == ("spin",)
 
 
 @pytest.mark.parametrize("has", [{}, {"spin": "1"}], ids=["nothing is there", "a former version is there"])

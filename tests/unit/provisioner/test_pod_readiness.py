@@ -166,20 +166,20 @@ def test_a_halt_keeps_its_time_and_ends_once_the_pods_are_ready() -> None:
 
 def test_resuming_accepts_the_pods_as_they_are() -> None:
     halted = judging(state(pod()), unready(**BROKEN), limits=HALT).state
-    resumed = replace(HALT, forgiven=int(NOW))
+    resumed = replace(HALT, acknowledged=int(NOW))
     found = judging(halted, unready(**BROKEN), limits=resumed, now=NOW + 1)
     assert found.open
     assert found.state.is_empty
-    early = replace(HALT, forgiven=int(NOW) - 1)
+    early = replace(HALT, acknowledged=int(NOW) - 1)
     assert not judging(halted, unready(**BROKEN), limits=early, now=NOW + 1).open
-    future = replace(HALT, forgiven=10**9)
+    future = replace(HALT, acknowledged=10**9)
     assert not judging(halted, unready(**BROKEN), limits=future, now=NOW + 1).open
 
 
 def test_resuming_keeps_the_record_of_a_node_in_progress() -> None:
     both = {"uid-1": before(pod()), "uid-2": before(pod("web-2", "node-2"), node="node-2")}
     halted = judging(replace(state(), baselines=both), unready(**BROKEN), limits=HALT, work=Work({"uid-2": "node-2"}))
-    resumed = replace(HALT, forgiven=int(NOW))
+    resumed = replace(HALT, acknowledged=int(NOW))
     found = judging(halted.state, unready(**BROKEN), limits=resumed, work=Work({"uid-2": "node-2"}, latest=NOW + 300))
     assert found.state.baselines.keys() == {"uid-2"}
 
@@ -234,6 +234,6 @@ def test_without_a_record_unreadable_pods_hold_changes_only(changes: bool, is_op
 def test_resuming_continues_without_pods_that_cannot_be_read() -> None:
     halted = judging(WorkloadState("v2", unread=700), unread=True, work=Work(changes=True))
     assert halted.state.halt is not None
-    resumed = replace(WAIT, forgiven=int(NOW))
+    resumed = replace(WAIT, acknowledged=int(NOW))
     found = judging(halted.state, unread=True, limits=resumed, work=Work(changes=True, latest=NOW + 300), now=NOW + 9)
     assert (found.open, found.pods) == (True, None)

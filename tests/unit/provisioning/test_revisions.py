@@ -109,7 +109,7 @@ def test_the_placement_of_pods_is_no_part_of_a_version_and_stays_after_undo() ->
 @pytest.mark.parametrize(
     ("text", "seconds"), [("1700000000", 1_700_000_000), ("", 0), ("soon", 0), ("-1", 0), ("9" * 13, 0), ("²", 0)]
 )
-def test_a_mark_of_forgiven_failures_that_cannot_be_read_forgives_nothing(text: str, seconds: int) -> None:
+def test_an_unreadable_acknowledgement_has_no_effect(text: str, seconds: int) -> None:
     metadata = {"name": "spin", "uid": "u", "resourceVersion": "1"}
     annotations = {"trellis.dev/failures-acknowledged-at": text}
-    assert view_shim({"metadata": metadata | {"annotations": annotations}, "spec": SPEC}).forgiven == seconds
+    assert view_shim({"metadata": metadata | {"annotations": annotations}, "spec": SPEC}).acknowledged == seconds

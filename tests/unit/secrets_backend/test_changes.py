@@ -78,7 +78,7 @@ async def running(world: World) -> AsyncIterator[None]:
     await asyncio.wait({task})
 
 
-async def test_a_secret_that_is_as_it_was_given_is_no_news(world: World) -> None:
+async def test_a_secret_equal_to_the_given_one_is_no_change(world: World) -> None:
     world.give()
     async with running(world):
         await world.look()

@@ -255,16 +255,16 @@ def test_the_account_by_default_is_never_taken_for_a_user() -> None:
 def test_only_entities_of_the_issuers_that_a_grant_names_are_let_through() -> None:
     link = a_link("shop/default", grants=(a_grant("payments", serviceAccounts=["*"], entityIssuers=[ISSUER]),))
     assert decision(link, "payments").namespace == "payments"
-    stranger = Token(issuer=OTHER_ISSUER, subject=ENTITY.subject, name=None)
-    refused = refusal(link, "payments", entity=stranger)
+    foreign = Token(issuer=OTHER_ISSUER, subject=ENTITY.subject, name=None)
+    refused = refusal(link, "payments", entity=foreign)
     assert named(refused, OTHER_ISSUER, "entityIssuers", "SecretGrant payments/shop") is Reason.ISSUER_NOT_GRANTED
 
 
 def test_issuers_count_for_users_too() -> None:
     link = a_link("shop/default", grants=(a_grant("payments", users=["jane"], entityIssuers=[ISSUER]),))
-    stranger = Token(issuer=OTHER_ISSUER, subject=ENTITY.subject, name=None)
+    foreign = Token(issuer=OTHER_ISSUER, subject=ENTITY.subject, name=None)
     assert decision(link, "payments", "jane", users=frozenset({"jane"})).user == "jane"
-    refused = refusal(link, "payments", "jane", users=frozenset({"jane"}), entity=stranger)
+    refused = refusal(link, "payments", "jane", users=frozenset({"jane"}), entity=foreign)
     assert refused.reason is Reason.ISSUER_NOT_GRANTED
 
 

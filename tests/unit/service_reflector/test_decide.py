@@ -227,7 +227,7 @@ def test_edits_of_a_route_are_reverted(edit: Callable[[dict[str, Any]], Any], ho
     assert isinstance(write, WriteRoute)
 
 
-def test_defaults_of_a_later_api_server_are_no_news() -> None:
+def test_defaults_of_a_later_api_server_are_no_change() -> None:
     world, made = routed()
     spec = copy.deepcopy(dict(made.spec))
     spec["useDefaultGateways"] = "None"

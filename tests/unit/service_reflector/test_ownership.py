@@ -95,10 +95,10 @@ def test_of_several_groups_one_answer_that_it_is_deployed_is_enough_and_one_that
 def test_a_renamed_group_of_the_namespace_follows_and_none_of_another_namespace() -> None:
     renamed = group("renamed")
     assert owner(MINE, renamed, answers={"east/2": True}).lattice == "east/2"
-    stranger = group("group", namespace="b")
-    assert owner(MINE, stranger, answers={"east/2": True}) == Owner("east/1", Undecided.GROUP_MISSING)
+    foreign = group("group", namespace="b")
+    assert owner(MINE, foreign, answers={"east/2": True}) == Owner("east/1", Undecided.GROUP_MISSING)
     elsewhere = service("a/group", namespace="b")
-    assert owner(elsewhere, stranger, answers={"east/2": True}).undecided is Undecided.GROUP_MISSING
+    assert owner(elsewhere, foreign, answers={"east/2": True}).undecided is Undecided.GROUP_MISSING
 
 
 @pytest.mark.parametrize("broken", [{"version": None}, {"hostReplicas": "many"}, {"lattice": 5}], ids=str)

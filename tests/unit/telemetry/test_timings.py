@@ -10,5 +10,5 @@ from trellis.telemetry.timings import TelemetryTimings
 
 
 def test_production_timings() -> None:
-    assert asdict(TelemetryTimings()) == {"repeat": 300.0, "batch": 1.0, "story": 600.0}
+    assert asdict(TelemetryTimings()) == {"repeat": 300.0, "batch": 1.0, "trace_idle": 600.0}
     assert inspect.signature(Telemetry.shutdown).parameters["seconds"].default == 5.0

@@ -22,7 +22,7 @@ from trellis.telemetry import (
     within,
 )
 from trellis.telemetry.timings import TelemetryTimings
-from trellis.telemetry.trace_spans import MERGED, MOST_STORIES
+from trellis.telemetry.trace_spans import MERGED, MOST_TRACES
 from trellis.telemetry.tracing import MOST_BESIDE
 
 
@@ -68,7 +68,7 @@ def trace_of(span: ReadableSpan) -> int:
     return span.context.trace_id
 
 
-def test_runs_of_one_key_are_one_trace_until_its_story_ends(
+def test_runs_of_one_key_are_one_trace_until_it_ends(
     traces: TraceSpans[str], spans: InMemorySpanExporter
 ) -> None:
     for run in ("first", "second"):
@@ -126,11 +126,11 @@ def test_a_new_cause_goes_on_in_its_own_trace_and_each_leads_to_the_other(
     assert [link.context for link in back.links] == [run.context]
 
 
-def test_a_story_is_forgotten_after_a_while_without_a_span(
+def test_a_trace_is_forgotten_after_a_while_without_a_span(
     traces: TraceSpans[str], clock: Clock, spans: InMemorySpanExporter
 ) -> None:
-    story = TelemetryTimings().story
-    for moment in (0.0, story - 1, 2 * story - 2, 3 * story):
+    trace_idle = TelemetryTimings().trace_idle
+    for moment in (0.0, trace_idle - 1, 2 * trace_idle - 2, 3 * trace_idle):
         clock.now = moment
         with traces.span("a", str(moment), None, {}):
             pass
@@ -138,12 +138,12 @@ def test_a_story_is_forgotten_after_a_while_without_a_span(
     assert traces[0] == traces[1] == traces[2] != traces[3]
 
 
-def test_so_many_stories_are_kept_and_the_oldest_go(telemetry: Telemetry) -> None:
+def test_the_number_of_traces_is_bounded_and_the_oldest_go(telemetry: Telemetry) -> None:
     many: TraceSpans[int] = TraceSpans(telemetry)
-    for key in range(MOST_STORIES + 5):
+    for key in range(MOST_TRACES + 5):
         with many.span(key, "run", None, {}):
             pass
-    assert len(many) == MOST_STORIES
+    assert len(many) == MOST_TRACES
 
 
 def test_a_failure_marks_the_span(traces: TraceSpans[str], spans: InMemorySpanExporter) -> None:

@@ -59,7 +59,7 @@ WELL = AppSnapshot(app(), [GROUP], [SERVICE], beside=LED)
 
 
 def troubles(page: Explanation) -> list[str]:
-    return [f"{line.about}: {line.shown}" for line in page.lines if line.well is False]
+    return [f"{line.about}: {line.shown}" for line in page.lines if line.ok is False]
 
 
 def test_of_one_that_runs_the_whole_chain_is_well() -> None:
@@ -148,7 +148,7 @@ REASONS: dict[str, tuple[AppSnapshot, str, list[str]]] = {
 
 @pytest.mark.parametrize(("world", "about", "named"), REASONS.values(), ids=REASONS)
 def test_each_problem_is_named(world: AppSnapshot, about: str, named: list[str]) -> None:
-    shown = [line.shown for line in explain_application(world).lines if line.about == about and line.well is False]
+    shown = [line.shown for line in explain_application(world).lines if line.about == about and line.ok is False]
     assert [lacking(item, *named) for item in shown] == [[]]
 
 

@@ -87,7 +87,7 @@ def test_a_page_ends_with_the_leader_the_events_and_the_missing_permissions() ->
         [Leader("s", "pod", "")], [EVENT, EVENT | {"involvedObject": {"uid": "v"}}], [Line("rights", "none")]
     )
     found = {"metadata": {"name": "x", "namespace": "a", "uid": "u"}}
-    page = Subject("Thing", "thing", "things").page(found, [Line("thing", "well", well=True)], beside)
+    page = Subject("Thing", "thing", "things").page(found, [Line("thing", "well", ok=True)], beside)
     assert (page.cause, page.subject) == (None, "thing a/x")
     well, leader, event, permissions = (line.text for line in page.lines)
     assert (well, event, permissions) == ("well", f"Odd: {EVENT['message']}", "none")

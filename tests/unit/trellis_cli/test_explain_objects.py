@@ -16,7 +16,7 @@ from trellis.read_model.explain.hosts import explain_group, group_cause
 from trellis.read_model.explain.page import Explanation, Leader, Line, Rank
 from trellis.read_model.explain.subject import Beside
 from trellis.read_model.health import Health
-from trellis.read_model.reading.explained_letter import explain_dead_letter
+from trellis.read_model.reading.explained_dead_letter import explain_dead_letter
 from trellis_cli.common.objects import ObjectName
 from trellis_cli.explain.command import KINDS, read_argument
 from trellis_cli.explain.grant import Account, GrantSnapshot, explain_grant

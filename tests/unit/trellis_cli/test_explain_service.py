@@ -53,7 +53,7 @@ EMPTY = replace(SLICE, endpoints=())
 
 
 def troubles(page: Explanation) -> list[str]:
-    return [f"{line.about}: {line.shown}" for line in page.lines if line.well is False]
+    return [f"{line.about}: {line.shown}" for line in page.lines if line.ok is False]
 
 
 def test_nothing_is_wrong_with_a_service_that_leads_to_a_host() -> None:
@@ -89,7 +89,7 @@ REASONS: dict[str, tuple[ServiceSnapshot, str, list[str]]] = {
 
 @pytest.mark.parametrize(("world", "about", "named"), REASONS.values(), ids=REASONS)
 def test_each_problem_is_named(world: ServiceSnapshot, about: str, named: list[str]) -> None:
-    shown = [line.shown for line in explain_service(world).lines if line.about == about and line.well is False]
+    shown = [line.shown for line in explain_service(world).lines if line.about == about and line.ok is False]
     assert [lacking(item, *named) for item in shown] == [[]]
 
 

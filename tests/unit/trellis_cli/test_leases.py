@@ -56,7 +56,7 @@ async def test_a_lease_of_the_future_is_a_problem_of_the_row_of_its_service(
 
 async def test_the_page_of_an_object_reports_it_too() -> None:
     line = (await Reading(led("host-manager", FUTURE), NS).leader("host-manager", "it rests")).line()
-    assert (line.well, line.rank) == (False, Rank.SERVICE)
+    assert (line.ok, line.rank) == (False, Rank.SERVICE)
     assert lacking(line.text, "Lease") == []
 
 
@@ -68,6 +68,6 @@ async def test_other_software_that_holds_a_lease_leads_nothing(monkeypatch: pyte
     assert lacking(part.problem, "Lease") == []
     assert f"led by {HOLDER}" not in part.text
     line = (await Reading(kube, NS).leader(service, "it rests")).line()
-    assert (line.well, line.rank) == (False, Rank.SERVICE)
+    assert (line.ok, line.rank) == (False, Rank.SERVICE)
     assert lacking(line.text, "Lease") == []
     assert HOLDER not in line.text

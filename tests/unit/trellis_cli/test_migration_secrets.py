@@ -42,13 +42,13 @@ def an_app(user: str | None, name: str = "cart", namespace: str | None = "paymen
 
 
 def plan(
-    *rights: Manifest,
+    *rbac: Manifest,
     apps: tuple[Manifest, ...] = (),
     grants: tuple[Manifest, ...] = (),
     hosts: tuple[str, ...] = (),
 ) -> list[Step]:
     groups = tuple(FormerGroup({"metadata": {"name": "hosts", "namespace": host}}, {}) for host in hosts)
-    steps = plan_secrets(Former(rights=rights, apps=apps, grants=grants, groups=groups))
+    steps = plan_secrets(Former(rbac=rbac, apps=apps, grants=grants, groups=groups))
     assert all(step.write is None and step.doing is Doing.LEAVE for step in steps), "nothing is changed"
     return steps
 

@@ -82,8 +82,8 @@ PHASES: dict[str, tuple[RolloutSnapshot, Phase]] = {
     ),
     "another controller is active, and all is done": (world(DONE, status=BESIDE), Phase.DEGRADED),
     "halted": (world(BROKEN, a_node("b"), ledger=HALTED), Phase.HALTED),
-    "halted, all of it forgiven": (
-        world(BROKEN, a_node("b"), shim=replace(SPIN, forgiven=500), ledger=HALTED),
+    "halted, all of it acknowledged": (
+        world(BROKEN, a_node("b"), shim=replace(SPIN, acknowledged=500), ledger=HALTED),
         Phase.PROGRESSING,
     ),
     "halted by an older version": (world(failed(OLD, "another"), ledger=HALTED), Phase.PROGRESSING),
@@ -203,7 +203,7 @@ def test_pausing_is_one_field_and_pausing_twice_nothing() -> None:
     assert (again.ops, lacking(again.message, "trellis rollout resume spin")) == ((), [])
 
 
-def test_resuming_a_paused_rollout_forgives_nothing() -> None:
+def test_resuming_a_paused_rollout_acknowledges_nothing() -> None:
     assert resume(found(BROKEN, shim=PAUSED)).ops == ({"op": "add", "path": "/spec/paused", "value": False},)
 
 
@@ -214,7 +214,7 @@ def test_resuming_a_paused_rollout_forgives_nothing() -> None:
         ({}, "/metadata/annotations/trellis.dev~1failures-acknowledged-at", "600"),
     ],
 )
-def test_resuming_a_halted_rollout_forgives_up_to_its_last_failure(
+def test_resuming_a_halted_rollout_acknowledges_failures_up_to_its_last_failure(
     annotations: dict[str, str] | None, path: str, value: object
 ) -> None:
     later = failed(a_node("later"), WANTED.digest, at=600)
@@ -329,7 +329,7 @@ def test_a_halt_for_pods_names_the_pod_and_is_resumed() -> None:
     ("ledger", "shim"),
     [
         pytest.param(halted_for_pods(content="former"), SPIN, id="of another version"),
-        pytest.param(halted_for_pods(), replace(SPIN, forgiven=700), id="that a user acknowledged"),
+        pytest.param(halted_for_pods(), replace(SPIN, acknowledged=700), id="that a user acknowledged"),
     ],
 )
 def test_a_halt_for_pods_does_not_count(ledger: Ledger, shim: ShimView) -> None:

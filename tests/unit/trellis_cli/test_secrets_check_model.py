@@ -89,11 +89,11 @@ def test_every_place_that_hands_over_secrets_is_looked_at() -> None:
 
 def test_a_granted_secret_shows_its_rule_and_account() -> None:
     row = judge(APP, USE, around())
-    assert row.well
+    assert row.ok
     assert row.identity is not None
     assert (row.identity.user, row.identity.namespace) == ("system:serviceaccount:shop:reader", "shop")
     assert lacking(row.identity.rule, "namespace shop") == []
-    assert [(step.what, step.well) for step in row.steps] == [("policy", True), ("grant", True)]
+    assert [(step.what, step.ok) for step in row.steps] == [("policy", True), ("grant", True)]
     assert row.document()["rule"] == row.identity.rule
 
 
@@ -114,15 +114,15 @@ def test_a_granted_secret_shows_its_rule_and_account() -> None:
 )
 def test_a_policy_that_stops_it_states_the_reason(policy: dict[str, Any], words: str) -> None:
     row = judge(app(**policy), USE, around())
-    assert not row.well
+    assert not row.ok
     assert row.identity is None
     assert words in texts_of(row)
 
 
 def test_a_policy_of_another_backend_is_ignored() -> None:
     row = judge(app(properties={"backend": "vault"}), USE, around())
-    assert row.well
-    assert row.steps[-1].well is None
+    assert row.ok
+    assert row.steps[-1].ok is None
     assert "'vault'" in texts_of(row)
 
 
@@ -142,18 +142,18 @@ def test_without_a_token_it_is_reported_that_the_issuer_decides() -> None:
         HOME.home, HOME.groups, (a_grant(serviceAccounts=["*"], entityIssuers=["A" + "C3" * 27 + "D"]),)
     )
     row = judge(APP, USE, around(limited, None))
-    assert row.well
-    assert row.steps[-1].well is None
+    assert row.ok
+    assert row.steps[-1].ok is None
     assert "--entity-jwt" in texts_of(row)
     assert "entityIssuers" in texts_of(judge(APP, USE, around(limited)))
-    assert judge(APP, USE, around(token=None)).steps[-1].well is True, "where no grant names issuers, none counts"
+    assert judge(APP, USE, around(token=None)).steps[-1].ok is True, "where no grant names issuers, none counts"
 
 
 @pytest.mark.parametrize("other", [{"place": "ledger"}, {"from": [{"namespace": "till"}]}], ids=["namespace", "hosts"])
 def test_issuers_of_grants_for_others_leave_no_doubt(other: dict[str, Any]) -> None:
     grant = a_grant(serviceAccounts=["*"], entityIssuers=["A" + "C3" * 27 + "D"], **other)
     row = judge(APP, USE, around(ConnectionGrant(HOME.home, HOME.groups, (grant,)), None))
-    assert row.steps[-1].well is True
+    assert row.steps[-1].ok is True
     assert "--entity-jwt" not in texts_of(row)
 
 
@@ -175,13 +175,13 @@ def test_whether_the_crd_stands_is_a_rule_of_its_own(
     metadata: dict[str, Any] | None, age: float, *, well: bool | None
 ) -> None:
     step = judge_definition(None if metadata is None else {"metadata": metadata}, age, 300.0)
-    assert step.well is well
+    assert step.ok is well
     assert ("UpstreamError" in step.text) is (well is not True)
 
 
 def test_while_grants_are_unknown_no_secret_is_given() -> None:
     row = judge(APP, USE, around(link=replace(HOME, known=False)))
-    assert [(step.what, step.well) for step in row.steps] == [("policy", True), ("grant", False)]
+    assert [(step.what, step.ok) for step in row.steps] == [("policy", True), ("grant", False)]
 
 
 def group(namespace: str, lattice: str = "default", **spec: Any) -> GroupView:

@@ -107,7 +107,7 @@ def test_a_long_node_name_is_never_cut() -> None:
         (Leadership("me", 11.0, 10.0), "does not renew"),
         (Leadership("me", None, 10.0), "does not renew"),
         (Leadership("", 1.0, 1.0), "was stopped"),
-        (Leadership("other", 1.0, 10.0, stranger=True), "other software"),
+        (Leadership("other", 1.0, 10.0, foreign=True), "other software"),
         (None, "never ran in namespace trellis-system"),
     ],
     ids=["renews", "expired", "never renewed", "released", "a stranger", "no lease"],

@@ -156,7 +156,7 @@ def test_a_host_that_runs_workloads_of_a_registry_without_tls_does_not_refuse_it
 def test_the_names_that_a_workload_answers_to_are_listed() -> None:
     [line] = [line for line in page(recording("02").snapshot(6), "hello").lines if line.about == "names"]
     assert lacking(line.text, "hello.test", "hello.apps", "hello.apps.svc", "hello.apps.svc.cluster.local", "404") == []
-    assert line.well is None
+    assert line.ok is None
 
 
 def test_a_service_that_does_not_exist() -> None:

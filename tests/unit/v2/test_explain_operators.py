@@ -107,7 +107,7 @@ def test_the_owner_of_a_namespace_without_a_placed_workload_is_not_guessed() -> 
     view = view_deployment(alone)
     made = explain_deployment(found, view, Beside())
     [line] = [line for line in made.lines if line.about == "operator"]
-    assert line.well is None
+    assert line.ok is None
     assert lacking(line.text, ONE, OTHER, "Working", "Unavailable") == []
     assert made.cause is not None
     assert made.cause.reason == Reason.NOT_OBSERVED

@@ -105,9 +105,9 @@ def test_endpoints_that_no_port_leads_to_are_not_shown_as_working() -> None:
     for found in (page(snapshot), explain_deployment(snapshot, snapshot.deployments[0], Beside())):
         assert found.cause is not None
         assert found.cause.reason == Reason.PORT_NOT_NAMED
-        assert [line.well for line in found.lines if line.about == "endpoints"] == [None]
+        assert [line.ok for line in found.lines if line.about == "endpoints"] == [None]
     named = replace(snapshot, services=make_snapshot(services=[make_service()]).services)
-    assert [line.well for line in page(named).lines if line.about == "endpoints"] == [True]
+    assert [line.ok for line in page(named).lines if line.about == "endpoints"] == [True]
 
 
 def test_a_service_whose_workloads_are_all_on_hosts_that_do_not_exist_is_not_healthy() -> None:

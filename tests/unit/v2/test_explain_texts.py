@@ -74,8 +74,8 @@ def test_a_deletion_that_is_overdue_is_not_announced() -> None:
 
 
 def test_an_old_heartbeat_is_not_shown_as_good() -> None:
-    assert line(host_page(make_snapshot([make_host(seen=5)])), "heartbeat").well is True
-    assert line(host_page(make_snapshot([make_host(seen=240)])), "heartbeat").well is None
+    assert line(host_page(make_snapshot([make_host(seen=5)])), "heartbeat").ok is True
+    assert line(host_page(make_snapshot([make_host(seen=240)])), "heartbeat").ok is None
 
 
 def test_a_host_without_an_address_and_an_id_is_named_as_such() -> None:

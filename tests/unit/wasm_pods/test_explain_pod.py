@@ -770,7 +770,7 @@ def test_a_pod_without_a_cause_is_healthy_or_in_progress(case: Case, expected: O
 def test_the_steps_before_the_cause_are_shown_and_those_after_it_are_not() -> None:
     page = Case(pod("hello", crashing(137)), [event("Unhealthy", "Readiness probe failed")]).page()
     assert [line.about for line in page.lines] == ["pod", "runtimeclass", "node", "handler", "container"]
-    assert [line.well for line in page.lines] == [True, True, True, True, False]
+    assert [line.ok for line in page.lines] == [True, True, True, True, False]
 
 
 def test_the_state_of_the_shim_on_the_node_is_part_of_the_cause() -> None:

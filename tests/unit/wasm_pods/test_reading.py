@@ -184,10 +184,10 @@ STRANGERS = {
 async def test_a_pod_that_only_has_the_labels_of_a_deployment_is_not_its_own(
     kind: str, name: str, uid: str, label: str | None, version: str
 ) -> None:
-    stranger = pod("stranger", crashing(9), owner=(kind, name, uid))
-    stranger["metadata"]["labels"] = {"app": "hello", **({"pod-template-hash": label} if label else {})}
-    stranger["metadata"]["ownerReferences"][0] |= {"apiVersion": version, "uid": "uid-hello"}
-    kube = kube_of(*WORLD, (DEPLOYMENTS, workload()), (PODS, pod("a", **OF_SET)), (PODS, stranger))
+    foreign = pod("stranger", crashing(9), owner=(kind, name, uid))
+    foreign["metadata"]["labels"] = {"app": "hello", **({"pod-template-hash": label} if label else {})}
+    foreign["metadata"]["ownerReferences"][0] |= {"apiVersion": version, "uid": "uid-hello"}
+    kube = kube_of(*WORLD, (DEPLOYMENTS, workload()), (PODS, pod("a", **OF_SET)), (PODS, foreign))
     page = await explained(kube, "deployment")
     assert page.cause is None
     assert "stranger" not in str(page.document())

@@ -76,16 +76,16 @@ def with_values(rules: Rules, values: Values | None, given: frozenset[str]) -> t
     return rules, [f"KWasm's values are taken from {values.place}: start the services with {' '.join(taken)}"]
 
 
-def plan_kwasm(world: ClusterSnapshot) -> list[Step]:
+def plan_kwasm(snapshot: ClusterSnapshot) -> list[Step]:
     """Return the steps for each node with the label of KWasm, and for each of its Jobs; nodes first, by name."""
-    jobs = [job for job in world.jobs if not job.shim]
+    jobs = [job for job in snapshot.jobs if not job.shim]
     steps = []
-    taken = {node.name for node in world.nodes if KWASM in node.installed}
-    for node in sorted(world.nodes, key=lambda node: node.name):
+    taken = {node.name for node in snapshot.nodes if KWASM in node.installed}
+    for node in sorted(snapshot.nodes, key=lambda node: node.name):
         job = next((job for job in jobs if job.is_on(node)), None)
         if _is_ours(node, job):
             continue
-        step = _node(world, node, job)
+        step = _node(snapshot, node, job)
         steps.append(step)
         if step.doing is Doing.TAKE_OVER:
             taken.add(node.name)
@@ -99,11 +99,11 @@ def _is_ours(node: NodeView, job: PeerJob | None) -> bool:
     return node.marked_digest is not None and job is None
 
 
-def _node(world: ClusterSnapshot, node: NodeView, job: PeerJob | None) -> Step:
+def _node(snapshot: ClusterSnapshot, node: NodeView, job: PeerJob | None) -> Step:
     what = f"labelled {names.LABEL_PROVISIONED}={node.provisioned}"
-    if reason := _unfit(world, node, job):
+    if reason := _unfit(snapshot, node, job):
         return Step(f"Node {node.name}", what, Doing.LEAVE, reason)
-    configured = world.rules.installer
+    configured = snapshot.rules.installer
     image = job.image if job and job.image else configured.image
     cause = _proof(node, configured.handler)
     if job is None:
@@ -114,7 +114,7 @@ def _node(world: ClusterSnapshot, node: NodeView, job: PeerJob | None) -> Step:
             "TRELLIS_INSTALLER_IMAGE to the former image to keep the installation"
         )
     proof = Proof.HANDLER if listed(node, configured.handler) is Listed.YES else Proof.JOB
-    return take_over(world, node, {KWASM: world.legacy_digest(image)}, proof, (what, cause))
+    return take_over(snapshot, node, {KWASM: snapshot.legacy_digest(image)}, proof, (what, cause))
 
 
 def _proof(node: NodeView, handler: str | None) -> str:
@@ -124,26 +124,26 @@ def _proof(node: NodeView, handler: str | None) -> str:
     return f"not verified, so it keeps the KWasm label without {names.LABEL_WASM_READY}={names.WASM_READY}: {lack}"
 
 
-def _unfit(world: ClusterSnapshot, node: NodeView, job: PeerJob | None) -> str:
+def _unfit(snapshot: ClusterSnapshot, node: NodeView, job: PeerJob | None) -> str:
     """Return why a node is not taken over, "" if it is."""
     if node.provisioned not in {node.name, names.provisioned_label_value(node.name)}:
         return "the label value is not the node name, so KWasm did not provision this node"
     if opt_in_of(node, auto_provision=True) is not OptIn.IN:
         return f"opted out: {names.ANNOTATION_OPT_IN} is {node.opt_in!r}"
-    if opt_in_of(node, auto_provision=world.rules.auto_provision) is not OptIn.IN:
+    if opt_in_of(node, auto_provision=snapshot.rules.auto_provision) is not OptIn.IN:
         return (
             f"not opted in: annotate it {names.ANNOTATION_OPT_IN}=true, or use --auto-provision if the provisioner "
             "runs with TRELLIS_AUTO_PROVISION"
         )
-    if not world.rules.installer.image and (job is None or not job.image):
+    if not snapshot.rules.installer.image and (job is None or not job.image):
         return "the KWasm Job no longer exists, so its image is unknown: use --installer-image"
-    if KWASM not in world.wanted(node):
+    if KWASM not in snapshot.wanted(node):
         return "a Shim is labelled as KWasm's default: Trellis rolls it out and keeps the label until then"
     if job is not None and job.state is not JobState.COMPLETE:
         if job.state is JobState.ACTIVE:
             return f"{job.place} still works on it: rerun the command after it has ended"
         return f"{job.place} failed, so the label is wrong: Trellis will install it"
-    if listed(node, handler := world.rules.installer.handler) is Listed.NO:
+    if listed(node, handler := snapshot.rules.installer.handler) is Listed.NO:
         return f"the kubelet lists handlers, and {handler!r} is none of them: Trellis will install it"
     return ""
 

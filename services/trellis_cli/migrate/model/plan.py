@@ -181,7 +181,7 @@ def listed(node: NodeView, handler: str | None) -> Listed:
 
 
 def take_over(
-    world: ClusterSnapshot, node: NodeView, shims: Mapping[str, str], proof: Proof, what: tuple[str, str]
+    snapshot: ClusterSnapshot, node: NodeView, shims: Mapping[str, str], proof: Proof, what: tuple[str, str]
 ) -> Step:
     """Return the step that records on a node these Shims in addition to its own; ``what``: description and reason.
 
@@ -192,7 +192,7 @@ def take_over(
     if had and node.proof and node.proof is not Proof.JOB:
         proof = node.proof
     shims = {**had, **shims}
-    ops = node_watcher.domain.node_patch.take_over(node, shims, proof, world.wanted(node))
+    ops = node_watcher.domain.node_patch.take_over(node, shims, proof, snapshot.wanted(node))
     marked = replace(
         node,
         digest=Target(tuple(sorted(shims.items()))).digest,
@@ -201,7 +201,7 @@ def take_over(
         marked_uid=node.uid,
     )
     described, reason = what
-    if missing := world.still_missing(marked):
+    if missing := snapshot.still_missing(marked):
         reason += f"; Trellis will still roll out {', '.join(missing)} there"
     return Step(f"Node {node.name}", described, Doing.TAKE_OVER, reason, PatchNode(node.name, ops) if ops else None)
 

@@ -34,36 +34,36 @@ FINALIZERS: Final = frozenset({"rcm.spinkube.dev/finalizer", "kwasm.sh/finalizer
 _VALUES: Final = frozenset({"provisioned", "pending", "failed", "uninstall"})
 
 
-def plan_rcm(world: ClusterSnapshot) -> list[Step]:
+def plan_rcm(snapshot: ClusterSnapshot) -> list[Step]:
     """Return the steps for nodes, Shims, RuntimeClasses and Jobs, in execution order."""
     steps: list[Step] = []
     holders: dict[str, set[str]] = {
-        shim.name: {node.name for node in world.nodes if shim.name in node.installed} for shim in world.shims
+        shim.name: {node.name for node in snapshot.nodes if shim.name in node.installed} for shim in snapshot.shims
     }
-    for node in sorted(world.nodes, key=lambda node: node.name):
+    for node in sorted(snapshot.nodes, key=lambda node: node.name):
         taken: dict[str, tuple[ShimView, str]] = {}
-        for shim in sorted(world.shims, key=lambda shim: shim.name):
+        for shim in sorted(snapshot.shims, key=lambda shim: shim.name):
             value = dict(node.labels).get(names.shim_label(shim.name))
             if value not in _VALUES or shim.name in node.installed:
                 continue
-            found = _version(world, node, shim, value)
+            found = _version(snapshot, node, shim, value)
             if isinstance(found, Step):
                 steps.append(found)
             else:
                 taken[shim.name] = (shim, found)
                 holders[shim.name].add(node.name)
         if taken:
-            steps.append(_node(world, node, taken))
-    steps += [step for shim in world.shims for step in (_shim(shim),) if step]
-    steps += [step for shim in world.shims for step in _classes(shim, world.classes)]
-    jobs = sorted((job for job in world.jobs if job.shim), key=lambda job: job.place)
+            steps.append(_node(snapshot, node, taken))
+    steps += [step for shim in snapshot.shims for step in (_shim(shim),) if step]
+    steps += [step for shim in snapshot.shims for step in _classes(shim, snapshot.classes)]
+    jobs = sorted((job for job in snapshot.jobs if job.shim), key=lambda job: job.place)
     return [*steps, *(_job(job, holders.get(job.shim, set())) for job in jobs)]
 
 
-def _version(world: ClusterSnapshot, node: NodeView, shim: ShimView, value: str) -> str | Step:
+def _version(snapshot: ClusterSnapshot, node: NodeView, shim: ShimView, value: str) -> str | Step:
     """Return the digest of the installation on a node, from its label, or the step that leaves the node unchanged."""
     wanted = wanted_shim_for(shim, node.architecture, require_checksum=False)
-    job = next((job for job in world.jobs if job.shim == shim.name and job.is_on(node) and _active(job)), None)
+    job = next((job for job in snapshot.jobs if job.shim == shim.name and job.is_on(node) and _active(job)), None)
     reason = ""
     if job is not None:
         reason = f"{job.place} still works on it: rerun the command after it has ended"
@@ -71,7 +71,7 @@ def _version(world: ClusterSnapshot, node: NodeView, shim: ShimView, value: str)
         reason = "the Shim is being deleted"
     elif shim.invalid:
         reason = f"the Shim cannot be read: {shim.invalid}"
-    elif not is_for(shim, node, auto_provision=world.rules.auto_provision):
+    elif not is_for(shim, node, auto_provision=snapshot.rules.auto_provision):
         reason = "the Shim is not for this node any more: the runtime and the label are kept"
     elif value != names.SHIM_PROVISIONED:
         reason = "never provisioned: Trellis will install it"
@@ -88,7 +88,7 @@ def _active(job: PeerJob) -> bool:
     return job.state is JobState.ACTIVE
 
 
-def _node(world: ClusterSnapshot, node: NodeView, taken: dict[str, tuple[ShimView, str]]) -> Step:
+def _node(snapshot: ClusterSnapshot, node: NodeView, taken: dict[str, tuple[ShimView, str]]) -> Step:
     labels = (f"{names.shim_label(name)}={names.SHIM_PROVISIONED}" for name in taken)
     proved = all(listed(node, shim.handler) is Listed.YES for shim, _ in taken.values())
     handlers = ", ".join(repr(shim.handler) for shim, _ in taken.values())
@@ -100,16 +100,16 @@ def _node(world: ClusterSnapshot, node: NodeView, taken: dict[str, tuple[ShimVie
             f"{names.LABEL_WASM_READY}={names.WASM_READY}"
         )
     )
-    unpinned = sorted(name for name, (shim, _) in taken.items() if _unpinned(world, node, shim))
+    unpinned = sorted(name for name, (shim, _) in taken.items() if _unpinned(snapshot, node, shim))
     if unpinned:
         reason += f"; {', '.join(unpinned)} has no sha256: adding one changes the version and starts a rollout"
     proof = Proof.HANDLER if proved else Proof.JOB
     digests = {name: digest for name, (_, digest) in taken.items()}
-    return take_over(world, node, digests, proof, (f"labelled {', '.join(labels)}", reason))
+    return take_over(snapshot, node, digests, proof, (f"labelled {', '.join(labels)}", reason))
 
 
-def _unpinned(world: ClusterSnapshot, node: NodeView, shim: ShimView) -> bool:
-    required = world.rules.require_checksum
+def _unpinned(snapshot: ClusterSnapshot, node: NodeView, shim: ShimView) -> bool:
+    required = snapshot.rules.require_checksum
     return wanted_shim_for(shim, node.architecture, require_checksum=required) is Refusal.CHECKSUM_MISSING
 
 

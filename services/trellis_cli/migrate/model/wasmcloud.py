@@ -42,7 +42,7 @@ class FormerGroup:
 class Former:
     """All inputs of a plan, raw. ``pods``: of hosts. ``objects``: possible parts of the operator itself.
 
-    ``definition``: CRD of host groups; ``applications``: CRD of applications. ``rights``: all roles and bindings;
+    ``definition``: CRD of host groups; ``applications``: CRD of applications. ``rbac``: all roles and bindings;
     ``apps``: Applications; ``grants``: SecretGrants.
     """
 
@@ -55,7 +55,7 @@ class Former:
     pods: tuple[Manifest, ...] = ()
     deployments: tuple[Manifest, ...] = ()
     objects: tuple[Manifest, ...] = ()
-    rights: tuple[Manifest, ...] = ()
+    rbac: tuple[Manifest, ...] = ()
     apps: tuple[Manifest, ...] = ()
     grants: tuple[Manifest, ...] = ()
 

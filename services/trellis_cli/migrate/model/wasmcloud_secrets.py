@@ -66,7 +66,7 @@ class _Given:
 def plan_secrets(former: Former) -> list[Step]:
     """Return a step for each binding or policy by which a user reads Secrets, with the required configuration."""
     named = _named(former.apps)
-    readings = list(_readings(former.rights))
+    readings = list(_readings(former.rbac))
     given = _Given.of(former)
     hosts = sorted(given.homes)
     steps = []
@@ -149,10 +149,10 @@ def _granted(grants: Iterable[Manifest], field: str) -> Iterator[tuple[str, str]
             yield grant["metadata"]["namespace"], str(name)
 
 
-def _readings(rights: Iterable[Manifest]) -> Iterator[_Reading]:
-    rights = tuple(rights)
-    roles = {_key(right): right for right in rights if right["kind"] in {"Role", "ClusterRole"}}
-    for binding in rights:
+def _readings(rbac: Iterable[Manifest]) -> Iterator[_Reading]:
+    rbac = tuple(rbac)
+    roles = {_key(right): right for right in rbac if right["kind"] in {"Role", "ClusterRole"}}
+    for binding in rbac:
         if binding["kind"] not in {"RoleBinding", "ClusterRoleBinding"}:
             continue
         namespace = str(binding["metadata"].get("namespace") or "")

@@ -124,17 +124,17 @@ async def _run(settings: ClientSettings, options: Options) -> bool:
         targets = targets_of(found.conversions)
         shared = refusals(targets, [None] * len(targets))
         _warn(found, shared)
-        well = not found.unread and not shared and all(item.valid for item in found.conversions)
+        ok = not found.unread and not shared and all(item.valid for item in found.conversions)
         if options.check:
             compared = await check(kube, found.conversions, found.services, options.path)
-            well = well and not any(item.difference for item in compared)
-            _show_comparisons(compared, found, options.output, well=well)
+            ok = ok and not any(item.difference for item in compared)
+            _show_comparisons(compared, found, options.output, ok=ok)
         elif options.apply:
             result = await apply(kube, found.conversions, options.namespace, complete=not found.unread)
-            _show_applied(result, found, options.output, well=well)
+            _show_applied(result, found, options.output, ok=ok)
         else:
-            _show_objects(found, options.output, well=well)
-    return well
+            _show_objects(found, options.output, ok=ok)
+    return ok
 
 
 def _warn(found: Found, shared: Sequence[str]) -> None:
@@ -154,17 +154,17 @@ def _report(conversions: Sequence[Conversion]) -> None:
             print_note(one_line(f"{place}: {line.reason}: {line.message}.{instead}"))
 
 
-def _show_objects(found: Found, output: Format | None, *, well: bool) -> None:
+def _show_objects(found: Found, output: Format | None, *, ok: bool) -> None:
     objects = [item for conversion in found.conversions for item in conversion.objects]
     if output is Format.JSON:
-        print_document(output, {"ok": well, "objects": objects, **_documents(found)})
+        print_document(output, {"ok": ok, "objects": objects, **_documents(found)})
         return
     _report(found.conversions)
     if objects:
         print_manifests(Format.YAML, objects)
 
 
-def _show_applied(result: Result, found: Found, output: Format | None, *, well: bool) -> None:
+def _show_applied(result: Result, found: Found, output: Format | None, *, ok: bool) -> None:
     if output is not None:
         applied = [item.document() for item in result.applied]
         commands = {
@@ -172,7 +172,7 @@ def _show_applied(result: Result, found: Found, output: Format | None, *, well: 
             "leftovers": list(result.leftovers),
             "orphans": list(result.orphans),
         }
-        print_document(output, {"ok": well, "applied": applied, **commands, **_documents(found)})
+        print_document(output, {"ok": ok, "applied": applied, **commands, **_documents(found)})
         return
     _report(found.conversions)
     table = make_table("OBJECT", "RESULT", fold={"OBJECT"})
@@ -188,10 +188,10 @@ def _show_applied(result: Result, found: Found, output: Format | None, *, well: 
         print_result(Text(f"to remove: {command}"))
 
 
-def _show_comparisons(compared: Sequence[Comparison], found: Found, output: Format | None, *, well: bool) -> None:
+def _show_comparisons(compared: Sequence[Comparison], found: Found, output: Format | None, *, ok: bool) -> None:
     if output is not None:
         routes = [item.document() for item in compared]
-        print_document(output, {"ok": well, "routes": routes, "unread": list(found.unread)})
+        print_document(output, {"ok": ok, "routes": routes, "unread": list(found.unread)})
         return
     table = make_table("APPLICATION", "HOST", "V1", "V2", "DIFFERENCE", fold={"APPLICATION", "HOST", "DIFFERENCE"})
     for item in compared:

@@ -19,23 +19,23 @@ class Lanes(Generic[K]):
 
     def __init__(self) -> None:
         # Ordered dictionaries, not deques: a key must be found and moved in constant time.
-        self._news: OrderedDict[K, None] = OrderedDict()
+        self._new: OrderedDict[K, None] = OrderedDict()
         self._retries: OrderedDict[K, None] = OrderedDict()
         self._turn_of_retries = False
 
     def __len__(self) -> int:
-        return len(self._news) + len(self._retries)
+        return len(self._new) + len(self._retries)
 
     def add(self, key: K, *, retry: bool = False) -> None:
         """Add the key; a waiting key keeps its place, but a new add moves it out of the lane of retries."""
         if not retry:
             self._retries.pop(key, None)
-            self._news.setdefault(key)
-        elif key not in self._news:
+            self._new.setdefault(key)
+        elif key not in self._new:
             self._retries.setdefault(key)
 
     def take(self) -> K:
         """Remove and return the next key; raises KeyError if there is none."""
-        lane = self._retries if self._retries and (self._turn_of_retries or not self._news) else self._news
-        self._turn_of_retries = lane is self._news
+        lane = self._retries if self._retries and (self._turn_of_retries or not self._new) else self._new
+        self._turn_of_retries = lane is self._new
         return lane.popitem(last=False)[0]

@@ -31,7 +31,7 @@ from trellis.bus.consume.message import NewerVersion, Origin, Reason, Unreadable
 from trellis.bus.consume.other_reader import OtherReader
 from trellis.bus.consume.pull_subscription import PullLoop
 from trellis.bus.consume.staleness import Listeners, Staleness
-from trellis.bus.dead_letters.write import Delivered, Letter, letter
+from trellis.bus.dead_letters.write import DeadLetterMessage, Delivered, make_dead_letter
 from trellis.bus.errors import BusError
 from trellis.bus.streams.specification import payload_of
 from trellis.bus.streams.streams import Epoch
@@ -64,11 +64,11 @@ EventHandler = Callable[[Received[M]], None]
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """The shared parts of a service's subscriptions. ``bury`` stores a dead letter, or raises BusError."""
+    """The shared parts of a service's subscriptions. ``dead_letter`` stores a dead letter, or raises BusError."""
 
     origin: Origin
     telemetry: Telemetry
-    bury: Callable[[Letter], Awaitable[None]]
+    dead_letter: Callable[[DeadLetterMessage], Awaitable[None]]
     max_bytes: Callable[[], int]
     listeners: Listeners
     timings: BusTimings
@@ -96,7 +96,7 @@ class Subscription(Generic[M]):
             reader.timings.sign_off,
             secrets.token_hex(8),
         )
-        self._other = OtherReader(self._consumer.reader, reader.timings.stranger)
+        self._other = OtherReader(self._consumer.reader, reader.timings.other_reader)
         self._holding = InFlight()
         self._signed_on = False
         self.paused = False
@@ -299,8 +299,8 @@ class Subscription(Generic[M]):
     async def _give_up(self, delivered: Delivered, ack: Ack, reason: Reason, error: str) -> None:
         origin, metrics = self._reader.origin, self._reader.telemetry.metrics
         try:
-            await self._reader.bury(
-                letter(
+            await self._reader.dead_letter(
+                make_dead_letter(
                     delivered,
                     cluster=origin.cluster,
                     reader=(origin.service, self.name),

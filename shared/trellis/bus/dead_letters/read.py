@@ -114,7 +114,7 @@ class Wanted:
         )
 
 
-def letter_of(message: Stored, epoch: str) -> DeadLetter:
+def read_dead_letter(message: Stored, epoch: str) -> DeadLetter:
     """Return the letter in a message of the stream of dead letters; ``epoch`` is the creation time of the stream."""
     tokens = message.subject.removeprefix(f"{ROOT_DEAD}.").split(".")
     cluster, service, noun, *key = map(plain, (*tokens, *[""] * (_TOKENS - len(tokens))))

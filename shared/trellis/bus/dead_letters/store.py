@@ -20,7 +20,7 @@ from nats.js.errors import BadRequestError, NotFoundError
 from trellis.bus.connection.connection import describe
 from trellis.bus.connection.dial import dial, hang_up
 from trellis.bus.connection.user_client import PermissionDenied
-from trellis.bus.dead_letters.read import DeadLetter, Wanted, letter_of, replayed_headers
+from trellis.bus.dead_letters.read import DeadLetter, Wanted, read_dead_letter, replayed_headers
 from trellis.bus.errors import BusError, BusUnavailable
 from trellis.bus.streams.stream_reader import EVERYTHING, Start, StreamReader
 from trellis.bus.streams.streams import DUPLICATE_WINDOW, epoch_of
@@ -65,7 +65,7 @@ class DeadLetters:
         async with contextlib.aclosing(reader.past()) as messages:
             async for message in messages:
                 self.looked_at += 1
-                if wanted.wants(letter := letter_of(message, _epoch(reader))):
+                if wanted.wants(letter := read_dead_letter(message, _epoch(reader))):
                     yield letter
 
     async def get(self, sequence: int) -> DeadLetter | None:
@@ -74,7 +74,7 @@ class DeadLetters:
         reader.batch = 1
         async with contextlib.aclosing(reader.past()) as messages:
             async for message in messages:
-                return letter_of(message, _epoch(reader)) if message.sequence == sequence else None
+                return read_dead_letter(message, _epoch(reader)) if message.sequence == sequence else None
         return None
 
     async def replay(self, letter: DeadLetter) -> Replayed:

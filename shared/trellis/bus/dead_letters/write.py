@@ -47,7 +47,7 @@ class Delivered:
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class DeadLetterMessage:
     """A dead letter as it is published."""
 
     subject: str
@@ -55,9 +55,9 @@ class Letter:
     headers: dict[str, str]
 
 
-def letter(
+def make_dead_letter(
     message: Delivered, *, cluster: str, reader: tuple[str, str], reason: Reason, error: str, max_bytes: int
-) -> Letter:
+) -> DeadLetterMessage:
     """Return the dead letter of a message.
 
     Args:
@@ -70,7 +70,7 @@ def letter(
     """
     noun, key = _about(message.subject)
     headers = {
-        # A redelivery before the acknowledgement arrived results in the same letter.
+        # A redelivery before the acknowledgement arrived results in the same dead letter.
         HEADER_MSG_ID: "/".join((*reader, message.epoch, str(message.sequence))),
         HEADER_REASON: reason,
         HEADER_ERROR: " ".join(error.split())[:_ERROR_MAX],
@@ -86,7 +86,7 @@ def letter(
     if excess > 0:
         headers[HEADER_TRUNCATED] = str(len(body))
         body = body[: max(0, max_bytes - header_bytes(headers))]
-    return Letter(dead_subject(cluster, reader[0], noun, key), body, headers)
+    return DeadLetterMessage(dead_subject(cluster, reader[0], noun, key), body, headers)
 
 
 def header_bytes(headers: Mapping[str, str]) -> int:

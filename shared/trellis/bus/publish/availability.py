@@ -18,7 +18,7 @@ from trellis.telemetry import get_logger
 from trellis.telemetry.health import Health
 
 HEALTH: Final = "bus"
-RIGHTS: Final = "bus permissions"
+PERMISSIONS: Final = "bus permissions"
 STORAGE: Final = "bus storage"
 SHARED: Final = "bus consumers"
 PAUSED: Final = "bus consumers paused"
@@ -80,7 +80,7 @@ class Availability:
             _log.info("NATS reachable again", url=self._address)
         if self._refused_at is not None and time.monotonic() - self._refused_at > self._timings.refused:
             self._refused_at = None
-            self._health.forget(RIGHTS)
+            self._health.forget(PERMISSIONS)
             _log.info("NATS permissions restored", url=self._address)
         if self._unstored and time.monotonic() - self._unstored_at > self._timings.unstored:
             # The messages may be obsolete by now: then no publish will show that the stream works.
@@ -95,7 +95,7 @@ class Availability:
         if self._refused_at is None:
             _log.warning("NATS permission denied, retrying", url=self._address, reason=reason)
         self._refused_at = time.monotonic()
-        self._health.not_ready(RIGHTS, f"{reason} ({self._address})")
+        self._health.not_ready(PERMISSIONS, f"{reason} ({self._address})")
 
     def unstored(self, stream: str, reason: str) -> None:
         """Report a stream that stores no messages although NATS is reachable."""
@@ -157,5 +157,5 @@ class Availability:
             return
         self._over = True
         self.usable.clear()
-        for part in (HEALTH, RIGHTS, STORAGE, SHARED, PAUSED):
+        for part in (HEALTH, PERMISSIONS, STORAGE, SHARED, PAUSED):
             self._health.forget(part)

@@ -264,7 +264,7 @@ class LatticeConnection:
             if not connected:
                 raise error  # ends this attempt; the library would retry forever with its own delays
             if client.denied and not self.subscription_denied:
-                self._is_deaf(client.denied)
+                self._subscription_denied(client.denied)
             if isinstance(error, nats.errors.SlowConsumerError) and self._subscriptions.has(error.sub):
                 self._flood.came(f"more messages wait on {error.sub.subject} than the buffer holds")
 
@@ -292,7 +292,7 @@ class LatticeConnection:
             raise NatsUnavailableError(self.reason)
         return self._client
 
-    def _is_deaf(self, reason: str) -> None:
+    def _subscription_denied(self, reason: str) -> None:
         if not self.subscription_denied:
             _log.warning("lattice NATS subscription denied", url=redact_url(self._address.url), reason=reason)
         self.subscription_denied = reason
@@ -303,7 +303,7 @@ class LatticeConnection:
         if client.denied == self.subscription_denied:
             return
         if client.denied:
-            self._is_deaf(client.denied)
+            self._subscription_denied(client.denied)
             return
         self.subscription_denied, self.since = "", time.monotonic()
         _log.info("lattice NATS subscription permitted again", url=redact_url(self._address.url))
@@ -322,11 +322,11 @@ class LatticeConnection:
         # A lost connection has a better reason soon: that of the failed reconnect. And a reset can precede a failed
         # authentication.
         urgent = reason == REFUSED or NOT_LET_IN in reason
-        news = self._outage.unavailable(reason, time.monotonic(), vague=self.since is not None, urgent=urgent)
+        is_new = self._outage.unavailable(reason, time.monotonic(), vague=self.since is not None, urgent=urgent)
         self.since, self._tried = None, True
         self._arrived.clear()
         if not self._warned:
             self._warned = True
             _log.warning("lattice NATS unreachable, retrying", url=redact_url(self._address.url), reason=reason)
-        if news:
+        if is_new:
             self._changed()

@@ -129,21 +129,21 @@ class _Listening:
         return {subject: reason for subject, reason in found.items() if reason}
 
     @property
-    def _deaf(self) -> bool:
+    def _is_denied(self) -> bool:
         """True if each subscription is denied."""
         return bool(self.client.denied) and len(self._denied) == len(self._handlers)
 
     async def receive(self, enough: Callable[[], bool]) -> Listened:
         began = time.monotonic()
         ends = began + self._timings.listen
-        while (now := time.monotonic()) < ends and not self._ended.is_set() and not self._deaf and not enough():
+        while (now := time.monotonic()) < ends and not self._ended.is_set() and not self._is_denied and not enough():
             try:
                 async with asyncio.timeout(min(self._timings.look, ends - now)):
                     await self._ended.wait()
             except TimeoutError:
                 continue
         seconds = time.monotonic() - began
-        if self._deaf:
+        if self._is_denied:
             return Listened(error=self.client.denied)
         if self._ended.is_set():
             reason = describe(self.failures[-1]) if self.failures else "connection lost"

@@ -99,13 +99,13 @@ class Applications:
 
         ``events_at_query``: :attr:`events` at the time of the query: later events are newer than this answer.
         """
-        news = not self.complete
+        changed = not self.complete
         self.complete = True
         deployed = {model.name: model.deployed for model in models if model.deployed}
         self.wanted = {}
         for name in {*self.known, *deployed}:
-            news = self._compared(name, deployed.get(name, ""), events_at_query, now) or news
-        return news
+            changed = self._compared(name, deployed.get(name, ""), events_at_query, now) or changed
+        return changed
 
     def _compared(self, name: str, version: str, events_at_query: int, now: float) -> bool:
         """Compare one application with the list; return whether anything changed."""

@@ -83,7 +83,7 @@ class Comparison:
         self.queried = False
         """True after the first query of wadm."""
         self._wanted = True
-        self._news = asyncio.Event()
+        self._wakeup = asyncio.Event()
         self._rests_until = 0.0
         self._queried_on: float | None = None
         self._events_missing = False
@@ -108,7 +108,7 @@ class Comparison:
     def _want(self) -> None:
         """Request a query of wadm as soon as possible."""
         self._wanted = True
-        self._news.set()
+        self._wakeup.set()
 
     async def run(self) -> None:
         """Compare until cancelled."""
@@ -138,7 +138,7 @@ class Comparison:
         """Wait until the next query of wadm is due; several events cause one query."""
         until = time.monotonic() + self._pause()
         while not self._wanted:
-            self._news.clear()
+            self._wakeup.clear()
             now = time.monotonic()
             confirm_in = self.applications.recheck_in(now)
             # While wadm does not answer, unconfirmed events do not shorten the wait.
@@ -149,7 +149,7 @@ class Comparison:
                 break
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(left):
-                    await self._news.wait()
+                    await self._wakeup.wait()
         await asyncio.sleep(max(self._timings.settle, self._rests_until - time.monotonic()))
 
     def _pause(self) -> float:
@@ -193,10 +193,10 @@ class Comparison:
         took = time.monotonic() - began
         self._rests_until = time.monotonic() + min(self._timings.rest * took, self._timings.unconfirmed)
         after = self._shown()
-        news = [name for name in before.keys() | after.keys() if before.get(name) != after.get(name)]
-        if news:
+        changed_names = [name for name in before.keys() | after.keys() if before.get(name) != after.get(name)]
+        if changed_names:
             self._events_missing = self._events_missing or not (expected or self._received_something)
-            self._changed(news, None)
+            self._changed(changed_names, None)
         elif (self.queried, bool(self.reason)) != trouble:
             self._changed([ALL], None)
 
@@ -265,7 +265,7 @@ class Comparison:
         except LatticeDataError as error:
             self._want()
             self._log_invalid(subject, error)
-        self._news.set()
+        self._wakeup.set()
 
     def _take(self, event: str, envelope: dict[str, Any]) -> None:
         """Process an event of wadm.

@@ -96,27 +96,27 @@ class HostWatch:
             event = read_event(payload)
             data, published_at = host_data(event), event_time(event)
             if event_of(subject) == HOST_STOPPED:
-                news = self._hosts.left(text(data, "host_id", required=True), time.monotonic(), published_at)
+                is_changed = self._hosts.left(text(data, "host_id", required=True), time.monotonic(), published_at)
             elif "version" in data:
-                news = self._process(read_host(data), published_at)
+                is_changed = self._process(read_host(data), published_at)
             else:  # host_started of old hosts contains little more than a name
                 return
         except LatticeDataError as error:
             self._log_invalid(subject, error)
             return
-        if news:
+        if is_changed:
             self._changed()
 
     def _process(self, host: Host, published_at: str = "") -> bool:
         full = self._hosts.refused
-        news = self._hosts.process(host, time.monotonic(), published_at)
+        is_changed = self._hosts.process(host, time.monotonic(), published_at)
         if self._hosts.refused and not full:
             _log.warning(
                 "lattice exceeds the limits for hosts and their data, ignoring the rest",
                 lattice=self._address.lattice,
                 kept=len(self._hosts),
             )
-        return news
+        return is_changed
 
     async def _forget(self) -> None:
         while True:
@@ -170,11 +170,11 @@ class HostWatch:
         known = len(self._hosts)
         try:
             async with asyncio.timeout(self._timings.all):
-                news = any(await asyncio.gather(*(ask_host(host_id) for host_id in self._host_ids(answers))))
+                is_changed = any(await asyncio.gather(*(ask_host(host_id) for host_id in self._host_ids(answers))))
         except TimeoutError:
             _log.info("not every host answered in time, waiting for heartbeats", lattice=lattice)
-            news = len(self._hosts) != known
-        if news:
+            is_changed = len(self._hosts) != known
+        if is_changed:
             self._changed()
 
     def _host_ids(self, answers: list[bytes]) -> list[str]:

@@ -219,7 +219,7 @@ class Bucket:
         """Treat a lattice as unknown for a while, then retry."""
         self.leave(portion)
         _log.warning("wadm storage of the lattice cannot be read, retrying", key=portion.key, reason=str(error))
-        portion.unavailable(str(error), news=True)
+        portion.unavailable(str(error), always=True)
         self._aside.add(portion)
         asyncio.get_running_loop().call_later(self._timings.too_many, self._take_back, portion)
 

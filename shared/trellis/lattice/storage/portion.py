@@ -51,7 +51,7 @@ class Portion:
         self._connection = connection
         self._changed = changed
         self._synced: tuple[float, float] | None = None
-        self._news: set[str] = set()
+        self._changed_names: set[str] = set()
         self._invalid_logged = -self._report
 
     @property
@@ -63,7 +63,7 @@ class Portion:
 
     def begin(self, bucket: str) -> None:
         """Start a complete read of a bucket."""
-        self._news = set()
+        self._changed_names = set()
         self.stored.begin(bucket)
 
     def take(self, entry: Entry) -> None:
@@ -73,7 +73,7 @@ class Portion:
             TooManyError: the entry exceeds the limits.
         """
         try:
-            self._news |= self.stored.take(entry)
+            self._changed_names |= self.stored.take(entry)
         except LatticeDataError as error:
             self._log_invalid(error)
 
@@ -81,28 +81,28 @@ class Portion:
         """Note that all entries were processed. ``read_on``: start of that connection; ``first``: once per read."""
         was_unavailable = self.synced_at is None
         if first:  # later calls drop nothing, because the read contained all entries
-            self._news |= self.stored.complete()
+            self._changed_names |= self.stored.complete()
         self._synced = (read_on, time.time())
         self.reason = ""
         self.unreadable.clear()
         if was_unavailable:
-            self._news.clear()
+            self._changed_names.clear()
             self._changed(None)
         else:
             self.report_changes()
 
     def report_changes(self) -> None:
         """Report the pending changes, if a complete read is cached."""
-        if self._news and self.synced_at is not None:
-            news, self._news = self._news, set()
-            self._changed(news)
+        if self._changed_names and self.synced_at is not None:
+            names, self._changed_names = self._changed_names, set()
+            self._changed(names)
 
-    def unavailable(self, reason: str, *, unreadable: bool = False, news: bool = False) -> None:
-        """Note that the bucket cannot be read; ``news``: reports it even if it was not read before."""
+    def unavailable(self, reason: str, *, unreadable: bool = False, always: bool = False) -> None:
+        """Note that the bucket cannot be read; ``always``: reports it even if it was not read before."""
         was_there, self._synced, self.reason = self._synced is not None, None, reason
         if unreadable:
             self.unreadable.set()
-        if was_there or news:  # without the report, dependents would wait without a reason
+        if was_there or always:  # without the report, dependents would wait without a reason
             self._changed(None)
 
     def _log_invalid(self, error: LatticeDataError) -> None:

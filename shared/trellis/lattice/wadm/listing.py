@@ -77,11 +77,11 @@ class Listing:
             while not readable():
                 self._wanted.clear()
                 was_unavailable = self.synced_at is None
-                news = await self._compare()
+                changed_names = await self._compare()
                 if was_unavailable != (self.synced_at is None):
                     changed(None)
-                elif news:
-                    changed(news)
+                elif changed_names:
+                    changed(changed_names)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self._timings.every):
                         await self._wanted.wait()
@@ -109,7 +109,7 @@ class Listing:
             return set()
         if afresh:
             self._afresh = time.monotonic()
-        news = {name for name, stored in found.items() if self.find(name) != stored} | (self._models.keys() - listed)
+        changed_names = {name for name, stored in found.items() if self.find(name) != stored} | (self._models.keys() - listed)
         self._models = {
             name: (model, found[name] if name in found else self._models[name][1])
             for name, model in listed.items()
@@ -118,7 +118,7 @@ class Listing:
         answered(statuses)
         self.reason, self.known = "", True
         self._synced = None if since is None else (since, time.time())
-        return news
+        return changed_names
 
     def _has(self, name: str, model: Model) -> bool:
         known = self._models.get(name)

@@ -92,7 +92,7 @@ class WadmProbe:
                     self._report("")
 
     def _report(self, reason: str) -> None:
-        news, self.reason = bool(reason) != bool(self.reason), reason
-        if news:
+        is_new, self.reason = bool(reason) != bool(self.reason), reason
+        if is_new:
             for changed in [*self._changed.values()]:
                 changed()

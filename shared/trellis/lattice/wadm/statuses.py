@@ -119,7 +119,7 @@ class Statuses:
                 if self._received.get(name, 0) <= count:
                     if settled:  # otherwise a further version was deployed
                         del self._unconfirmed[name]
-                    self._take(name, status, news=settled)
+                    self._take(name, status, is_new=settled)
 
         return answered
 
@@ -186,14 +186,14 @@ class Statuses:
         else:
             answered({name: status})
 
-    def _take(self, name: str, status: Status, *, news: bool) -> None:
+    def _take(self, name: str, status: Status, *, is_new: bool) -> None:
         former = self._statuses.get(name)
         if former != status:
             self._characters += status.characters - (former.characters if former is not None else 0)
-            self._statuses[name], news = status, True
+            self._statuses[name], is_new = status, True
             while self._characters > CHARACTERS_KEPT and len(self._statuses) > 1:
                 self._forget(next(item for item in self._statuses if item != name))
-        if news:
+        if is_new:
             self._changed([name])
 
     def _on_status(self, subject: str, payload: bytes) -> None:
@@ -208,7 +208,7 @@ class Statuses:
         self._missed.pop(name, None)
         self._count += 1
         self._received[name] = self._count
-        self._take(name, status, news=self._unconfirmed.pop(name, None) is not None)
+        self._take(name, status, is_new=self._unconfirmed.pop(name, None) is not None)
 
     def _forget(self, name: str) -> None:
         if (former_status := self._statuses.pop(name, None)) is not None:

@@ -159,8 +159,8 @@ def _object(metadata: Manifest) -> Line:
         text += f"; undeployed ({names.ANNOTATION_UNDEPLOY})"
     if metadata.get("deletionTimestamp"):
         text += "; it is being deleted, and stays until wadm has deleted it"
-        return Line("application", text, well=False, reason="Deleting")
-    return Line("application", text, well=True)
+        return Line("application", text, ok=False, reason="Deleting")
+    return Line("application", text, ok=True)
 
 
 def _hosts(groups: Sequence[AppGroup] | None, namespace: str, lattice: str) -> Iterator[Line]:
@@ -189,7 +189,7 @@ def _group(namespace: str, group: Manifest) -> Line:
     ready, wanted = status.get("readyReplicas") or 0, status.get("desiredReplicas") or 0
     text = f"{namespace}/{name} of lattice {(group.get('spec') or {}).get('lattice')}, {ready} of {wanted} ready"
     if ready or not wanted:
-        return Line("hosts", text, well=True if wanted else None)
+        return Line("hosts", text, ok=True if wanted else None)
     cause = group_cause(group)
     if cause is None or cause.rank is not Rank.CAUSE:
         do = f"`trellis explain hostgroup/{name} -n {namespace}` shows the cause"
@@ -202,11 +202,11 @@ def _sides(status: Manifest, lattice: str) -> Iterator[Line]:
     synced, base = condition(status, "Synced"), status.get("synced") or {}
     since = f", last synced at {base.get('time')} with version {base.get('wadmVersion')}" if base else ", never synced"
     if not synced:
-        yield Line("sync", f"unknown{since}", well=False, reason="SyncUnknown")
+        yield Line("sync", f"unknown{since}", ok=False, reason="SyncUnknown")
         return
     reason, text = str(synced.get("reason") or ""), str(synced.get("message") or synced.get("reason"))
     if synced.get("status") == "True":
-        yield Line("sync", text, well=True)
+        yield Line("sync", text, ok=True)
         return
     rank, do = Rank.SYMPTOM if reason in _UNDER_WAY else Rank.CAUSE, ""
     if is_paused(status):
@@ -222,8 +222,8 @@ def _besides(status: Manifest) -> Iterator[Line]:
     for kind in _BESIDES:
         found = condition(status, kind)
         if found.get("status") == "True":
-            text, well = str(found.get("message") or found.get("reason")), False if kind in _BAD else None
-            yield Line(kind, text, well, rank=Rank.CAUSE, reason=str(found.get("reason") or kind))
+            text, ok = str(found.get("message") or found.get("reason")), False if kind in _BAD else None
+            yield Line(kind, text, ok, rank=Rank.CAUSE, reason=str(found.get("reason") or kind))
 
 
 def _phase(item: Manifest, status: Manifest) -> Iterator[Line]:
@@ -234,14 +234,14 @@ def _phase(item: Manifest, status: Manifest) -> Iterator[Line]:
     versions = len(history_of(item))
     text = f"{phase}, {f'version {deployed} is deployed' if deployed else 'no version is deployed'}, {versions} in wadm"
     text += f": {status['message']}" if status.get("message") else ""
-    well = False if phase in TROUBLE else phase in {"Deployed", "Undeployed"} or None
+    ok = False if phase in TROUBLE else phase in {"Deployed", "Undeployed"} or None
     rank = Rank.CAUSE if status.get("message") else Rank.SYMPTOM
-    yield Line("wadm", text, well, rank=rank, reason=phase, state=_PHASES.get(phase))
+    yield Line("wadm", text, ok, rank=rank, reason=phase, state=_PHASES.get(phase))
     for scaler in status.get("scalers") or ():
         state, message = str(scaler.get("status") or ""), str(scaler.get("message") or "")
         text = f"{scaler.get('kind')} {scaler.get('name')}: {state}" + (f": {message}" if message else "")
-        well = state.lower() == _FINE or (False if state.lower() == "failed" else None)
-        yield Line("scaler", text, well, rank=Rank.CAUSE, reason="ScalerFailed")
+        ok = state.lower() == _FINE or (False if state.lower() == "failed" else None)
+        yield Line("scaler", text, ok, rank=Rank.CAUSE, reason="ScalerFailed")
 
 
 def _service(snapshot: AppSnapshot, namespace: str, application: str, lattice: str) -> Iterator[Line]:

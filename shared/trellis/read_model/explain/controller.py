@@ -53,7 +53,7 @@ def _chain(controller: Manifest) -> Iterator[Line]:
     metadata, status, spec = controller["metadata"], controller.get("status") or {}, controller.get("spec") or {}
     row = controller_row(controller)
     account = spec.get("serviceAccountName") or "default"
-    yield Line("controller", f"{row.key}, acts as ServiceAccount {metadata['namespace']}/{account}", well=True)
+    yield Line("controller", f"{row.key}, acts as ServiceAccount {metadata['namespace']}/{account}", ok=True)
     if not status.get("conditions"):
         yield looked_at(controller, HOST)
         return
@@ -61,8 +61,8 @@ def _chain(controller: Manifest) -> Iterator[Line]:
         found = condition(status, kind)
         if found:
             # Unknown only while it is being reconciled: then Ready is Unknown, too.
-            well = None if found.get("status") == "Unknown" else found.get("status") == "True"
-            yield Line(kind, reason_and_message(found), well, rank=Rank.CAUSE, reason=str(found.get("reason") or ""))
+            ok = None if found.get("status") == "Unknown" else found.get("status") == "True"
+            yield Line(kind, reason_and_message(found), ok, rank=Rank.CAUSE, reason=str(found.get("reason") or ""))
     yield from _fault(row, status)
     if row.state == PAUSED:
         yield Line("state", "Paused: it is not called while spec.paused is true")
@@ -70,7 +70,7 @@ def _chain(controller: Manifest) -> Iterator[Line]:
     ready = condition(status, "Ready")
     # If conditions above are not met, this one repeats them.
     reason = str(ready.get("reason") or "")
-    yield Line("state", f"{row.state or 'unknown'}; {reason_and_message(ready)}", well=row.ready, reason=reason)
+    yield Line("state", f"{row.state or 'unknown'}; {reason_and_message(ready)}", ok=row.ready, reason=reason)
 
 
 def _fault(row: ControllerRow, status: Manifest) -> Iterator[Line]:

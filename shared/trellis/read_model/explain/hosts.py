@@ -74,7 +74,7 @@ def _chain(group: Manifest) -> Iterator[Line]:
     lattice = str(spec.get("lattice") or "")
     deleting = "; it is being deleted" if metadata.get("deletionTimestamp") else ""
     text = f"{metadata['namespace']}/{metadata['name']} of lattice {lattice}{deleting}"
-    yield Line("group", text, well=not deleting, reason="Deleting")
+    yield Line("group", text, ok=not deleting, reason="Deleting")
     other = condition(status, OTHER)
     if other.get("status") == "True":
         yield Line(
@@ -92,7 +92,7 @@ def _chain(group: Manifest) -> Iterator[Line]:
 
 def _degraded(namespace: str, degraded: Manifest) -> Line:
     if degraded.get("status") != "True":
-        return Line("degraded", "no problem of its pods is known", well=True if degraded else None)
+        return Line("degraded", "no problem of its pods is known", ok=True if degraded else None)
     reason, message = str(degraded.get("reason") or ""), str(degraded.get("message") or "")
     text, do = f"{reason}: {message}", ""
     if reason in _MISSING and " is missing: " in message:
@@ -119,12 +119,12 @@ def _counts(status: Manifest) -> Iterator[Line]:
     available, progressing = _available(status), condition(status, "Progressing")
     if progressing.get("status") == "True":
         # Ready is False then, even if all hosts of the former template are ready.
-        yield Line("progress", reason_and_message(progressing), well=False, reason=str(progressing.get("reason") or ""))
+        yield Line("progress", reason_and_message(progressing), ok=False, reason=str(progressing.get("reason") or ""))
     if available:
         reason = str(available.get("reason") or "")
         missing = Health.MISSING if reason == "NotCreated" else None
         text = str(available.get("message") or reason)
-        yield Line("hosts", text, well=available.get("status") == "True", reason=reason, state=missing)
+        yield Line("hosts", text, ok=available.get("status") == "True", reason=reason, state=missing)
 
 
 def lattice_lines(namespace: str, spec: Manifest, status: Manifest) -> Iterator[Line]:
@@ -134,14 +134,14 @@ def lattice_lines(namespace: str, spec: Manifest, status: Manifest) -> Iterator[
     if reported.get("status") in {"False", "Unknown"}:
         yield _not_reporting(namespace, spec, reported)
     elif reported:
-        yield Line("lattice", str(reported.get("message") or lattice), well=True)
+        yield Line("lattice", str(reported.get("message") or lattice), ok=True)
     if known.get("reason") == "WadmUnavailable":
         text = f"wadm of lattice {lattice} does not respond: {known.get('message')}"
         do = "start wadm, or read its log; running hosts are not affected"
         yield Line("wadm", text, False, do, Rank.CAUSE, "WadmUnavailable", Health.UNKNOWN)
     synced = condition(status, names.CONDITION_APPLICATIONS_SYNCED)
     if synced.get("status") in {"False", "Unknown"} and known.get("reason") != "LatticeUnreachable":
-        yield Line("applications", reason_and_message(synced), well=False, reason=str(synced.get("reason") or ""))
+        yield Line("applications", reason_and_message(synced), ok=False, reason=str(synced.get("reason") or ""))
 
 
 def _not_reporting(namespace: str, spec: Manifest, reporting: Manifest) -> Line:
@@ -149,9 +149,9 @@ def _not_reporting(namespace: str, spec: Manifest, reporting: Manifest) -> Line:
     if reason == "HostIDUnknown":
         return Line("lattice", f"{reason}: {message}")  # the template of an adopted group is kept
     if reason == "WaitingForHosts":
-        return Line("lattice", f"{reason}: {message}", well=False, reason=reason)
+        return Line("lattice", f"{reason}: {message}", ok=False, reason=reason)
     if reason not in UNHEARD:
-        return Line("lattice", f"{reason}: {message}", well=False, rank=Rank.CAUSE, reason=reason)
+        return Line("lattice", f"{reason}: {message}", ok=False, rank=Rank.CAUSE, reason=reason)
     secret = spec.get("secretName")
     if any(word in message for word in _REFUSED):
         have = f"the credentials in Secret {namespace}/{secret}" if secret else "spec.secretName, which is empty,"

@@ -53,7 +53,7 @@ def job_lines(job: Manifest, pods: Sequence[Manifest], events: Sequence[Manifest
     """Yield the steps of a node's newest Job: its state, and the cause that stops it."""
     view = view_job(dict(job))
     text = f"{view.namespace}/{view.name}, attempt {view.attempt}: {_state(view)}"
-    yield Line("job", text, well=None if view.state is JobState.ACTIVE else view.state is JobState.COMPLETE)
+    yield Line("job", text, ok=None if view.state is JobState.ACTIVE else view.state is JobState.COMPLETE)
     if view.state is not JobState.ACTIVE:
         return
     if (cause := pending_cause(job, pods, events)) is not None:

@@ -121,7 +121,7 @@ def _chain(snapshot: NodeSnapshot, view: NodeView, jobs: tuple[JobView, ...], ro
 def _kubelet(node: Manifest, view: NodeView) -> Line:
     about = f"{view.operating_system}/{view.architecture or 'unknown'}, {view.runtime_version or 'runtime unknown'}"
     if view.ready:
-        return Line("kubelet", f"ready; {about}", well=True)
+        return Line("kubelet", f"ready; {about}", ok=True)
     reported = reason_and_message(condition(node.get("status") or {}, "Ready")) or "it has not reported yet"
     text = f"{KUBELET_NOT_READY}: {reported}; {about}"
     do = f"repair the kubelet: `kubectl describe node {view.name}`; provisioning continues once it is ready"
@@ -151,13 +151,13 @@ def _opted_in_line(snapshot: NodeSnapshot, view: NodeView, *, concern: bool) -> 
             do = f"`kubectl annotate node {view.name} --overwrite {names.ANNOTATION_OPT_IN}=true`"
             return Line("opted in", text, False, do, Rank.CAUSE, NodeState.INVALID_ANNOTATION.value)
         case OptIn.IN:
-            return Line("opted in", f"by its annotation {names.ANNOTATION_OPT_IN}", well=True)
+            return Line("opted in", f"by its annotation {names.ANNOTATION_OPT_IN}", ok=True)
         case _:
             chosen = [shim.name for shim in snapshot.shims if is_for(shim, view, auto_provision=False)]
             if chosen:
-                return Line("opted in", f"by the nodeSelector of Shim {', '.join(sorted(chosen))}", well=True)
+                return Line("opted in", f"by the nodeSelector of Shim {', '.join(sorted(chosen))}", ok=True)
             if concern and view.opt_in is None:
-                return Line("opted in", "by auto-provisioning, according to its labels", well=True)
+                return Line("opted in", "by auto-provisioning, according to its labels", ok=True)
     text = f"it is not opted in: {_out(view)}"
     do = f"`kubectl annotate node {view.name} --overwrite {names.ANNOTATION_OPT_IN}=true`, or label it for a Shim"
     return Line("opted in", text, False, do, Rank.CAUSE, NodeState.NOT_OPTED_IN.value, Health.NOT_OPTED_IN)
@@ -181,14 +181,14 @@ def _shims(snapshot: NodeSnapshot, view: NodeView, *, started: bool) -> Iterator
             text = f"{shim.name} is not installed here, {wanted.value}"
             yield Line("shim", text, False, f"`trellis explain shim/{shim.name}`", Rank.CAUSE, wanted.value)
         elif has == wanted.digest:
-            yield Line("shim", f"{shim.name}: verified by {view.verified}", well=True)
+            yield Line("shim", f"{shim.name}: verified by {view.verified}", ok=True)
         else:
             text = "another version is verified here" if has else "not verified here yet"
             stopped = shim.name in snapshot.stopped and not started
             yield (
                 _shim_obstacle(snapshot, shim.name, text)
                 if stopped
-                else Line("shim", f"{shim.name}: {text}", well=False)
+                else Line("shim", f"{shim.name}: {text}", ok=False)
             )
 
 
@@ -201,7 +201,7 @@ def _obstacles(
     """
     entry = snapshot.ledger.entries.get(view.uid)
     if entry is not None:
-        yield Line("rollout", f"it has a slot for {entry.digest}, attempt {entry.attempt}", well=True)
+        yield Line("rollout", f"it has a slot for {entry.digest}, attempt {entry.attempt}", ok=True)
     own = {shim.name for shim in snapshot.shims if is_for(shim, view, auto_provision=False)}
     halted = [name for name in snapshot.ledger.halted if name in own or not own]
     if halted and entry is None and state is not NodeState.READY:
@@ -228,13 +228,13 @@ def _obstacles(
 def _state(view: NodeView, state: NodeState, message: str, *, unlabelled: bool) -> Line:
     if state is NodeState.READY:
         handlers = ", ".join(sorted(filter(None, view.handlers))) or "none"
-        return Line("verification", f"by {view.verified}; its runtime lists the handlers: {handlers}", well=True)
+        return Line("verification", f"by {view.verified}; its runtime lists the handlers: {handlers}", ok=True)
     if unlabelled and state is NodeState.VERIFYING:
         text = "the installer succeeded, but the API server rejects the labels of this node"
-        return Line("verification", text, well=False, reason=state.value)
+        return Line("verification", text, ok=False, reason=state.value)
     text = {
         NodeState.WAITING: "it waits for a free slot: no installer was started yet",
         NodeState.PROVISIONING: "the installer runs",
         NodeState.VERIFYING: "the installer succeeded, the verification (handler, or canary pod) is pending",
     }.get(state, message or state.value)
-    return Line("verification", text, well=False, reason=state.value)
+    return Line("verification", text, ok=False, reason=state.value)

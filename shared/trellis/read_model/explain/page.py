@@ -51,14 +51,14 @@ class Rank(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One step of the chain. ``well`` is None for a neutral step; ``do``: the resolution; ``reason``: CamelCase.
+    """One step of the chain. ``ok`` is None for a neutral step; ``do``: the resolution; ``reason``: CamelCase.
 
     ``state``: health of the object because of this step; by default Degraded for a cause, Progressing otherwise.
     """
 
     about: str
     text: str
-    well: bool | None = None
+    ok: bool | None = None
     do: str = ""
     rank: Rank = Rank.SYMPTOM
     reason: str = ""
@@ -67,7 +67,7 @@ class Line:
     @property
     def trouble(self) -> bool:
         """True if the step is a problem of the object."""
-        return self.well is False and self.rank is not Rank.ASIDE
+        return self.ok is False and self.rank is not Rank.ASIDE
 
     @property
     def shown(self) -> str:
@@ -82,7 +82,7 @@ class Line:
 
     def document(self) -> dict[str, object]:
         """Return the line for JSON."""
-        return {"about": self.about, "ok": self.well, "text": self.text, "do": self.do or None}
+        return {"about": self.about, "ok": self.ok, "text": self.text, "do": self.do or None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,12 +158,12 @@ class Leader:
         if self.holder is None:
             return Line(self.service, "its leader is unknown: this account cannot read its Lease")
         if self.holder and not self.trouble:
-            return Line(self.service, f"led by {self.holder}", well=True)
+            return Line(self.service, f"led by {self.holder}", ok=True)
         reason = "LeaderMissing"
         unled = ", so ".join(filter(None, (f"no replica leads {self.service}", self.otherwise)))
         text = f"led by {self.holder}" if self.holder else unled
         if self.trouble:
-            return Line(self.service, f"{text}; {self.trouble}", well=False, rank=Rank.SERVICE, reason=reason)
+            return Line(self.service, f"{text}; {self.trouble}", ok=False, rank=Rank.SERVICE, reason=reason)
         return Line(self.service, text, False, f"start it with `trellis run {self.service}`", Rank.SERVICE, reason)
 
 

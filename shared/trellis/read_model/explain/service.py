@@ -105,7 +105,7 @@ def _chain(snapshot: ServiceSnapshot) -> Iterator[Line]:
     spec = manifest.get("spec") or {}
     ports = ", ".join(f"{port.get('name', '')} {port['port']}" for port in spec.get("ports") or ())
     text = f"{item.key}, {spec.get('type')} {spec.get('clusterIP', '')}, ports {ports}"
-    yield Line("service", f"{text}; it is being deleted" if item.deleting else text, well=not item.deleting)
+    yield Line("service", f"{text}; it is being deleted" if item.deleting else text, ok=not item.deleting)
     lattice = lattice_name(item.lattice)
     yield Line("application", f"{item.application} of lattice {lattice}")
     groups = [group for group in snapshot.groups or () if group.lattice == item.lattice]
@@ -114,7 +114,7 @@ def _chain(snapshot: ServiceSnapshot) -> Iterator[Line]:
     pods = [pod for pod in snapshot.pods if pod.group_key in keys]
     endpoints = [*_endpoints(snapshot, item, pods)]
     # An Event stays for an hour: while there are ready endpoints, its cause can be gone.
-    leads = any(line.about == "endpoints" and line.well for line in endpoints)
+    leads = any(line.about == "endpoints" and line.ok for line in endpoints)
     yield replace(group_line, rank=Rank.ASIDE) if leads else group_line
     yield from endpoints
     yield from events_about(snapshot.warnings, item.application, Rank.ASIDE if leads else Rank.CAUSE)
@@ -130,15 +130,15 @@ def _groups(snapshot: ServiceSnapshot, groups: Sequence[GroupView]) -> Line:
         return Line("groups", text, False, do, Rank.CAUSE, "HostGroupsUnknown")
     preserved = (event for event in warnings_of(snapshot.beside.events, item.uid) if event.get("reason") in PRESERVED)
     if groups:
-        return Line("groups", ", ".join(sorted(group.key for group in groups)), well=True)
+        return Line("groups", ", ".join(sorted(group.key for group in groups)), ok=True)
     if (event := next(preserved, None)) is not None:
         return Line(
-            "groups", reason_and_message(event), well=False, rank=Rank.CAUSE, reason=str(event.get("reason") or "")
+            "groups", reason_and_message(event), ok=False, rank=Rank.CAUSE, reason=str(event.get("reason") or "")
         )
     if snapshot.beside.notes:
         return Line("groups", f"none of lattice {lattice} that this account can read")
     text = f"no host group has lattice {lattice} with the NATS address and credentials that the Service was created for"
-    return Line("groups", text, well=False, rank=Rank.CAUSE, reason="HostGroupMissing")
+    return Line("groups", text, ok=False, rank=Rank.CAUSE, reason="HostGroupMissing")
 
 
 def _endpoints(snapshot: ServiceSnapshot, service: ServiceView, pods: Sequence[PodView]) -> Iterator[Line]:
@@ -146,7 +146,7 @@ def _endpoints(snapshot: ServiceSnapshot, service: ServiceView, pods: Sequence[P
     endpoints = _by_pod(pieces)
     ready = sum(bool((each.get("conditions") or {}).get("ready")) for each in endpoints.values())
     text = f"{ready} of {len(endpoints)} ready, in {len(pieces)} slices"
-    yield Line("endpoints", text, well=ready > 0, reason=NO_ENDPOINTS, state=Health.DEGRADED)
+    yield Line("endpoints", text, ok=ready > 0, reason=NO_ENDPOINTS, state=Health.DEGRADED)
     if not pods and not snapshot.beside.notes:
         do = "`trellis explain hostgroup/NAME` shows the cause"
         yield Line("hosts", "its host groups have no pods", False, do, Rank.ASIDE if ready else Rank.CAUSE, "NoHosts")
@@ -154,11 +154,11 @@ def _endpoints(snapshot: ServiceSnapshot, service: ServiceView, pods: Sequence[P
     listeners = read_cached_listeners(annotations.get(names.ANNOTATION_CACHED_LISTENERS, ""))
     lines = [_host(pod, listeners, endpoints.get(pod.uid)) for pod in sorted(pods, key=lambda pod: pod.key)]
     if len(lines) > _SHOWN:
-        lines = sorted(lines, key=lambda line: bool(line.well))
+        lines = sorted(lines, key=lambda line: bool(line.ok))
     # A host that is no endpoint is no trouble while another one is; if none is, the first is the cause.
     yield from (replace(line, rank=Rank.ASIDE if ready else Rank.CAUSE) for line in lines[:_SHOWN])
     if len(lines) > _SHOWN:
-        more = sum(bool(line.well) for line in lines[_SHOWN:])
+        more = sum(bool(line.ok) for line in lines[_SHOWN:])
         yield Line("host", f"and {len(lines) - _SHOWN} more, {more} of them endpoints")
 
 
@@ -178,19 +178,19 @@ def _by_pod(pieces: Iterable[SliceView]) -> dict[str, Mapping[str, Any]]:
 def _host(pod: PodView, listeners: Sequence[Listener], endpoint: Mapping[str, Any] | None) -> Line:
     where = f"{pod.key} {', '.join(pod.addresses) or 'without an address'}"
     if pod.terminating:
-        return Line("host", f"{where}: its pod is terminating", well=False)
+        return Line("host", f"{where}: its pod is terminating", ok=False)
     if not pod.serving:
         see = f"`kubectl describe pod -n {pod.namespace} {pod.name}`"
         return Line("host", f"{where}: its pod is not ready", False, see)
     if endpoint is not None:
-        return Line("host", f"{where}: an endpoint", well=True)
+        return Line("host", f"{where}: an endpoint", ok=True)
     if not any(meets(listener, pod, None) for listener in listeners):
         labels = " or ".join(sorted({_labels(each) for listener in listeners for each in listener.requirements}))
-        return Line("host", f"{where}: does not have the labels of the scaler: {labels}", well=False)
+        return Line("host", f"{where}: does not have the labels of the scaler: {labels}", ok=False)
     reason = (
         "matches the scaler but is not an endpoint: the host does not run the provider, or the lattice is not followed"
     )
-    return Line("host", f"{where}: {reason}", well=False)
+    return Line("host", f"{where}: {reason}", ok=False)
 
 
 def _labels(requirement: Sequence[tuple[str, str]]) -> str:

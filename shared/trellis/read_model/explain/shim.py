@@ -89,7 +89,7 @@ def _chain(snapshot: ShimSnapshot, standing: Standing) -> Iterator[Line]:
     if view.deleting:
         left = sum(view.name in node.installed for node in snapshot.nodes)
         text = f"it is being deleted, and stays until it is removed from {left} nodes; {text}"
-    yield Line("shim", text, well=not view.deleting, reason=Reason.REMOVING.value)
+    yield Line("shim", text, ok=not view.deleting, reason=Reason.REMOVING.value)
     yield looked_at(snapshot.shim, "provisioner")
     yield from _spec(status, view.name)
     yield from _nodes(snapshot, view, standing)
@@ -97,8 +97,8 @@ def _chain(snapshot: ShimSnapshot, standing: Standing) -> Iterator[Line]:
     available = condition(status, "Available")
     if available and not view.deleting:
         healthy = standing.verdict.health is Health.HEALTHY
-        well = available.get("status") == "True" or (None if healthy else False)
-        yield Line("nodes", str(available.get("message") or ""), well=well, reason=str(available.get("reason") or ""))
+        ok = available.get("status") == "True" or (None if healthy else False)
+        yield Line("nodes", str(available.get("message") or ""), ok=ok, reason=str(available.get("reason") or ""))
 
 
 def _spec(status: Manifest, name: str) -> Iterator[Line]:
@@ -122,7 +122,7 @@ def _nodes(snapshot: ShimSnapshot, view: ShimView, standing: Standing) -> Iterat
     lines = [line for item in standing.nodes if (line := _node(snapshot, views[item.name], item)) is not None]
     yield from lines[:_SHOWN]
     if len(lines) > _SHOWN:
-        yield Line("node", f"and {len(lines) - _SHOWN} more: `trellis nodes`", well=False, reason=_NODES_FAIL)
+        yield Line("node", f"and {len(lines) - _SHOWN} more: `trellis nodes`", ok=False, reason=_NODES_FAIL)
     if not standing.nodes and not view.deleting and not view.invalid and not snapshot.beside.notes:
         text, do = "its nodeSelector matches no node", "label a node, or change spec.nodeSelector"
         yield Line("nodes", text, False, do, Rank.ASIDE, Reason.NO_NODES.value)
@@ -149,13 +149,13 @@ def _rollout(status: Manifest, view: ShimView, standing: Standing) -> Iterator[L
     resume = f"`trellis rollout resume {view.name}`"
     if view.paused:
         reason, stopped = Reason.PAUSED.value, standing.phase is Phase.PAUSED
-        well = False if stopped else None
-        yield Line("rollout", "it is paused by spec.paused", well, resume, Rank.SERVICE, reason, Health.SUSPENDED)
+        ok = False if stopped else None
+        yield Line("rollout", "it is paused by spec.paused", ok, resume, Rank.SERVICE, reason, Health.SUSPENDED)
     elif standing.phase is Phase.HALTED:
         text = f"it is halted: {standing.message}"
         yield Line("rollout", text, False, resume, Rank.SERVICE, Reason.HALTED.value, Health.DEGRADED)
     elif progressing:
         # A rollout in progress is no trouble; the count of nodes shows that it is not complete.
         yield Line(
-            "rollout", reason_and_message(progressing), well=True if progressing.get("status") == "False" else None
+            "rollout", reason_and_message(progressing), ok=True if progressing.get("status") == "False" else None
         )

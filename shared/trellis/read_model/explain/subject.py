@@ -116,5 +116,5 @@ def looked_at(found: Manifest, service: str) -> Line:
         return Line("observed", text, False, do, reason=NOT_EVALUATED, state=Health.UNKNOWN)
     if seen < generation:
         text = f"{service} has reconciled generation {seen} of {generation}"
-        return Line("observed", text, well=False, reason="GenerationNotObserved")
-    return Line("observed", f"generation {generation}", well=True)
+        return Line("observed", text, ok=False, reason="GenerationNotObserved")
+    return Line("observed", f"generation {generation}", ok=True)

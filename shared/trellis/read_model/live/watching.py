@@ -161,7 +161,7 @@ class Watches:
 
     def _forget(self, name: str, informer: Informer[Any]) -> None:
         deleted = list(informer.objects)
-        informer.objects.clear()  # so that a list, once it is allowed again, is news
+        informer.objects.clear()  # so that a list, once it is allowed again, counts as changed
         for key in deleted:
             self._take(name, key, None)
 

@@ -26,20 +26,20 @@ WAITING_SECONDS: Final = 120.0
 class Leadership:
     """The leader of one service. ``age``: seconds since the last renewal by this machine's clock.
 
-    ``stranger``: the holder of the Lease is not a replica of the service.
+    ``foreign``: the holder of the Lease is not a replica of the service.
     """
 
     holder: str
     age: float | None
     duration: float
-    stranger: bool = False
+    foreign: bool = False
 
 
 async def read_leadership(kube: Kube, service: str, namespace: str, now: datetime) -> Leadership:
     """Return the leadership of a service (``node-watcher``); raises NotFound if it never ran, or another KubeError."""
     record = read_lease(await kube.get(LEASES, names.LEASE_PREFIX + service, namespace))
     age = (now - datetime.fromisoformat(record.renewed)).total_seconds() if record.renewed else None
-    return Leadership(record.holder, age, record.duration, record.stranger)
+    return Leadership(record.holder, age, record.duration, record.foreign)
 
 
 def trouble_of(lead: Leadership) -> str:
@@ -47,7 +47,7 @@ def trouble_of(lead: Leadership) -> str:
     age = lead.age
     if age is not None and age < -max(lead.duration, SKEW_SECONDS):
         return of_the_future("its Lease", -age, "another one leads once the Lease did not change for its duration")
-    if lead.stranger:
+    if lead.foreign:
         return "its Lease is held by other software, so no replica leads: stop that software, or delete the Lease"
     if age is None or age > lead.duration:
         return "the leader does not renew its lease: has it crashed? another one takes over"
@@ -111,4 +111,4 @@ async def read_leader(kube: Kube, namespace: str, service: str) -> tuple[str, st
     except NotFound:
         return "", ""
     led = lead.holder and lead.age is not None and lead.age <= lead.duration
-    return ("" if lead.stranger else lead.holder, trouble_of(lead)) if led else ("", "")
+    return ("" if lead.foreign else lead.holder, trouble_of(lead)) if led else ("", "")

@@ -53,7 +53,7 @@ class NodeState(StrEnum):
     FAILED = "Failed"
 
 
-UNDONE: Final = frozenset({NodeState.WAITING, NodeState.PROVISIONING, NodeState.VERIFYING})
+UNFINISHED: Final = frozenset({NodeState.WAITING, NodeState.PROVISIONING, NodeState.VERIFYING})
 """States of nodes that neither failed nor are ready."""
 UNSUPPORTED_OS: Final = "UnsupportedOperatingSystem"
 _SKIPPED: Final = frozenset(
@@ -191,7 +191,7 @@ def node_health(row: NodeRow, stages: Mapping[str, ShimNode], cause: Line | None
         return Verdict(Health.SUSPENDED, row.reason, row.message)
     if not row.kubelet_ready:
         return Verdict(Health.DEGRADED, NODE_NOT_READY, KUBELET_NOT_READY)
-    if cause is not None and row.state in UNDONE:
+    if cause is not None and row.state in UNFINISHED:
         return cause.verdict
     if row.state is NodeState.FAILED:
         return Verdict(Health.DEGRADED, row.reason, row.message)
@@ -205,7 +205,7 @@ def _shim_obstacle(row: NodeRow, stages: Mapping[str, ShimNode]) -> Verdict | No
             return Verdict(
                 _HEALTH_BY_REASON.get(item.message, Health.DEGRADED), item.message, f"Shim {name} is not installed"
             )
-        if item.rejected and row.state in UNDONE:
+        if item.rejected and row.state in UNFINISHED:
             return Verdict(Health.DEGRADED, item.rejected, f"`trellis explain shim/{name}` shows the rejection")
     return None
 
@@ -221,7 +221,7 @@ def with_causes(rows: Iterable[NodeRow], causes: Mapping[str, Line]) -> list[Nod
     """Return the rows with the causes that stop nodes that are not ready; ``causes``: by name of a node."""
     found = []
     for row in rows:
-        line = causes.get(row.name) if row.state in UNDONE else None
+        line = causes.get(row.name) if row.state in UNFINISHED else None
         if line is None:
             found.append(row)
             continue

@@ -274,7 +274,7 @@ def is_halted(snapshot: RolloutSnapshot) -> bool:
     if halt_for_pods(snapshot) is not None:
         return True
     last = last_failure(snapshot)
-    return last is not None and last > snapshot.shim.forgiven
+    return last is not None and last > snapshot.shim.acknowledged
 
 
 def halt_for_pods(snapshot: RolloutSnapshot) -> WorkloadHalt | None:
@@ -282,7 +282,7 @@ def halt_for_pods(snapshot: RolloutSnapshot) -> WorkloadHalt | None:
     state = snapshot.ledger.workloads.get(snapshot.shim.name)
     if state is None or state.halt is None or state.content != content_of(snapshot.shim):
         return None
-    return state.halt if state.halt.at > snapshot.shim.forgiven else None
+    return state.halt if state.halt.at > snapshot.shim.acknowledged else None
 
 
 def last_failure(snapshot: RolloutSnapshot) -> int | None:

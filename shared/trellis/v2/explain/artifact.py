@@ -49,7 +49,7 @@ def artifact_cause(cluster: Cluster, artifact: ArtifactView) -> Line | None:
 
 def _chain(cluster: Cluster, artifact: ArtifactView) -> Iterator[Line]:
     cluster = cluster.of_namespace(artifact.meta.namespace)
-    yield Line("artifact", f"{artifact.meta.key}, image {artifact.image or 'none'}", well=True)
+    yield Line("artifact", f"{artifact.meta.key}, image {artifact.image or 'none'}", ok=True)
     users = [
         item.meta.name
         for item in cluster.snapshot.deployments
@@ -71,7 +71,7 @@ def _deleting(cluster: Cluster, used: str) -> Line:
     if not used:
         reason = unknown(cluster, Part.DEPLOYMENTS)
         text = f"it is being deleted{f'; its users are unknown: {reason}' if reason else ''}"
-        return Line("deletion", text, well=False, reason=Reason.DELETING)
+        return Line("deletion", text, ok=False, reason=Reason.DELETING)
     text = f"its deletion waits: WorkloadDeployment {used} uses it"
     do = "remove it from spec.artifacts of these WorkloadDeployments"
     return Line("deletion", text, False, do, Rank.CAUSE, Reason.ARTIFACT_IN_USE, Health.PROGRESSING)
@@ -88,15 +88,15 @@ def _published(cluster: Cluster, artifact: ArtifactView, used: str) -> Iterator[
         return
     if artifact.observed is not None and artifact.observed < artifact.meta.generation:
         text = f"generation {artifact.observed} of {artifact.meta.generation} is published"
-        yield Line("published", text, well=False, reason=Reason.NOT_OBSERVED)
+        yield Line("published", text, ok=False, reason=Reason.NOT_OBSERVED)
         return
     other = f" as {artifact.url}" if artifact.url != artifact.image else ""
-    yield Line("published", f"published{other}; WorkloadDeployments use it within a minute", well=True)
+    yield Line("published", f"published{other}; WorkloadDeployments use it within a minute", ok=True)
 
 
 def _no_status(cluster: Cluster, artifact: ArtifactView, used: str) -> Iterator[Line]:
     if not cluster.older(artifact.meta.created, cluster.snapshot.timings.settle):
-        yield Line("published", "the operator has not reconciled it yet", well=False, reason=Reason.WAITING)
+        yield Line("published", "the operator has not reconciled it yet", ok=False, reason=Reason.WAITING)
         return
     yield from operator_lines(cluster)
     waits = f", so WorkloadDeployment {used} waits" if used else ""
@@ -119,7 +119,7 @@ def _registry(cluster: Cluster, artifact: ArtifactView) -> Iterator[Line]:
         yield trouble
     elif answer.state is ImageState.FOUND:
         plain = "; its registry speaks plain http, and hosts require https by default" if answer.plain else ""
-        yield Line("registry", f"{image} exists{plain}", well=True)
+        yield Line("registry", f"{image} exists{plain}", ok=True)
     else:
         yield source_line(
             "registry", f"{image} not read{quoted(answer.detail or 'no answer')}", untrusted_resolution(answer)

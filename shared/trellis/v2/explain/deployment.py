@@ -66,10 +66,10 @@ def _chain(cluster: Cluster, deployment: DeploymentView) -> Iterator[Line]:
     cluster = cluster.of_namespace(meta.namespace)
     current = current_replica_set(cluster, deployment)
     yield Line(
-        "deployment", f"{meta.key}, replicas: {deployment.replicas}, current: {deployment.current or 'none'}", well=True
+        "deployment", f"{meta.key}, replicas: {deployment.replicas}, current: {deployment.current or 'none'}", ok=True
     )
     if meta.deleting:
-        yield Line("deletion", "it is being deleted", well=False, reason=Reason.DELETING)
+        yield Line("deletion", "it is being deleted", ok=False, reason=Reason.DELETING)
         return
     yield from operator_lines(cluster)
     artifacts = [*_artifacts(cluster, deployment)]
@@ -83,7 +83,7 @@ def _chain(cluster: Cluster, deployment: DeploymentView) -> Iterator[Line]:
     yield from _workloads(cluster, deployment, (current, workloads), former)
     if former is not None:
         text = f"WorkloadReplicaSet {former.meta.name} of the former template serves until the current one is ready"
-        yield Line("rollout", text, well=False, reason=Reason.ROLLING_OUT)
+        yield Line("rollout", text, ok=False, reason=Reason.ROLLING_OUT)
     if ready and deployment.replicas:
         yield from routing_lines(cluster, Routed(meta.namespace, ready[0].spec, deployment.service, ready))
 
@@ -123,7 +123,7 @@ def _artifacts(cluster: Cluster, deployment: DeploymentView) -> Iterator[Line]:
         artifact = cluster.artifact(namespace, name)
         if artifact is not None and artifact.published:
             text = f"Artifact {namespace}/{name} is published now; the operator reconciles it again within {look}"
-            yield Line("artifact", text, well=False, reason=Reason.WAITING)
+            yield Line("artifact", text, ok=False, reason=Reason.WAITING)
         elif problem == "not published" or artifact is not None:
             do = f"`trellis explain artifact/{name} -n {namespace}` shows the cause"
             text = f"Artifact {namespace}/{name} is not published"
@@ -134,7 +134,7 @@ def _artifacts(cluster: Cluster, deployment: DeploymentView) -> Iterator[Line]:
             yield _cause("artifact", text, do, Reason.ARTIFACT_NOT_FOUND)
         return
     if deployment.artifacts:
-        yield Line("artifact", f"in use: {listed(sorted(deployment.artifacts.values()), _SHOWN)}", well=True)
+        yield Line("artifact", f"in use: {listed(sorted(deployment.artifacts.values()), _SHOWN)}", ok=True)
 
 
 def _observed(cluster: Cluster, deployment: DeploymentView, current: ReplicaSetView | None) -> Iterator[Line]:
@@ -143,7 +143,7 @@ def _observed(cluster: Cluster, deployment: DeploymentView, current: ReplicaSetV
     if not deployment.conditions:
         age = cluster.age(deployment.meta.created)
         if age is None or age <= settle:
-            yield Line("observed", "the operator has not reconciled it yet", well=False, reason=Reason.WAITING)
+            yield Line("observed", "the operator has not reconciled it yet", ok=False, reason=Reason.WAITING)
             return
         text = f"the operator has not reconciled it for {in_seconds(age)}"
         yield _not_observed(cluster, text)
@@ -188,14 +188,14 @@ def _workloads(
         share = "" if len(lines) == len(workloads) else f"{len(lines)} of {len(workloads)} Workloads: "
         yield replace(lines[0], text=f"{share}{lines[0].text}", do=_with_former(lines[0], former))
     if not causes and not deployment.replicas and not workloads:
-        yield Line("workloads", SUSPENDED, well=True)
+        yield Line("workloads", SUSPENDED, ok=True)
     elif not causes and ready >= deployment.replicas:
-        yield Line("workloads", f"{ready} of {deployment.replicas} ready", well=True)
+        yield Line("workloads", f"{ready} of {deployment.replicas} ready", ok=True)
     elif current is not None and (denied := _not_scaled(current)) is not None:
         yield denied
     elif not causes:
         text = f"{ready} of its {number_of(deployment.replicas, 'Workload')} ready{_message_of(deployment)}"
-        yield Line("workloads", text, well=False, reason=Reason.WAITING)
+        yield Line("workloads", text, ok=False, reason=Reason.WAITING)
 
 
 def _not_scaled(current: ReplicaSetView) -> Line | None:
@@ -224,7 +224,7 @@ def _without(cluster: Cluster, deployment: DeploymentView, part: Part) -> Iterat
     ready = deployment.condition("Ready")
     reason = unknown(cluster, part)
     if ready.true:
-        yield Line("workloads", f"Ready; details unknown: {reason}", well=True)
+        yield Line("workloads", f"Ready; details unknown: {reason}", ok=True)
         return
     text = f"not Ready{_message_of(deployment)}; the cause is unknown: {reason}"
     yield Line("workloads", text, False, "", Rank.SYMPTOM, Reason.READ_INCOMPLETE, Health.UNKNOWN)

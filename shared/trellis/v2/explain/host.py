@@ -52,9 +52,9 @@ def _chain(cluster: Cluster, host: HostView) -> Iterator[Line]:
     meta = host.meta
     where = f"{host.address or 'no address'}:{host.port or 'no port'}"
     text = f"{meta.key}, ID {host.id or 'unknown'}, {where}, environment {host.environment or 'none'}"
-    yield Line("host", f"{text}, labels {labels_shown(host.labels) or 'none'}", well=True)
+    yield Line("host", f"{text}, labels {labels_shown(host.labels) or 'none'}", ok=True)
     if meta.deleting:
-        yield Line("deletion", "it is being deleted, with its Workloads", well=False, reason=Reason.DELETING)
+        yield Line("deletion", "it is being deleted, with its Workloads", ok=False, reason=Reason.DELETING)
         return
     yield from operator_lines(cluster)
     yield pod_line(cluster, host)
@@ -71,12 +71,12 @@ def _heartbeat(cluster: Cluster, host: HostView) -> Line:
         return missing
     age = cluster.age(cluster.last_heartbeat(host))
     if age is None:
-        return Line("heartbeat", "no heartbeat is recorded yet", well=False, reason=Reason.WAITING)
+        return Line("heartbeat", "no heartbeat is recorded yet", ok=False, reason=Reason.WAITING)
     last = cluster.last_message(host.id)
     if last is not None and last.heartbeat is None:
         return Line("heartbeat", f"cannot be parsed: {last.reason}")
     # An operator that does not work records none.
-    return Line("heartbeat", f"{in_seconds(age)} ago", well=None if cluster.silent(host) else True)
+    return Line("heartbeat", f"{in_seconds(age)} ago", ok=None if cluster.silent(host) else True)
 
 
 def _conditions(cluster: Cluster, host: HostView) -> Iterator[Line]:
@@ -84,7 +84,7 @@ def _conditions(cluster: Cluster, host: HostView) -> Iterator[Line]:
         if not reported.status:
             yield _not_evaluated(cluster, host, reported.type)
         else:
-            yield Line(reported.type.lower(), reported.message or reported.status, well=True if reported.true else None)
+            yield Line(reported.type.lower(), reported.message or reported.status, ok=True if reported.true else None)
     trouble = host_trouble(cluster, host)
     if trouble is not None and trouble.reason == Reason.HOST_NOT_READY:
         yield Line("host", trouble.text, False, "", Rank.CAUSE, Reason.HOST_NOT_READY)
@@ -94,7 +94,7 @@ def _not_evaluated(cluster: Cluster, host: HostView, kind: str) -> Line:
     timings, age = cluster.snapshot.timings, cluster.age(host.meta.created)
     text = f"the operator has not evaluated {kind} of Host {host.meta.name}"
     if age is None or age <= timings.host_look + timings.slack:
-        return Line(kind.lower(), f"{text} yet", well=False, reason=Reason.WAITING)
+        return Line(kind.lower(), f"{text} yet", ok=False, reason=Reason.WAITING)
     do = "check that the runtime-operator runs, and read its log"
     rank = Rank.SYMPTOM if cluster.operator.away else Rank.CAUSE
     return Line(kind.lower(), f"{text} for {in_seconds(age)}", False, do, rank, Reason.NOT_OBSERVED, Health.UNKNOWN)

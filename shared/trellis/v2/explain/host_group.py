@@ -50,12 +50,12 @@ def _chain(cluster: Cluster, group: HostGroup) -> Iterator[Line]:
     cluster = cluster.within(group.namespace)
     pods = str(len(group.live)) if cluster.snapshot.knows(Part.PODS) else "unknown"
     hosts = str(len(group.hosts)) if cluster.snapshot.knows(Part.HOSTS) else "unknown"
-    yield Line("group", f"{group.key}, pods: {pods}, Hosts: {hosts}", well=True)
+    yield Line("group", f"{group.key}, pods: {pods}, Hosts: {hosts}", ok=True)
     yield from operator_lines(cluster)
     found = [*_pods(cluster, group), *_hosts(cluster, group)]
     yield from found
     if not any(line.trouble for line in found):
-        yield Line("hosts", f"{len(group.hosts)} of {len(group.hosts)} work", well=True)
+        yield Line("hosts", f"{len(group.hosts)} of {len(group.hosts)} work", ok=True)
 
 
 def _pods(cluster: Cluster, group: HostGroup) -> Iterator[Line]:

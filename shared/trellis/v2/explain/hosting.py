@@ -103,7 +103,7 @@ def placed(cluster: Cluster, workload: WorkloadView) -> Line:
         trouble = host_trouble(cluster, host)
         if trouble is not None and trouble.state is Health.PROGRESSING:
             return Line("host", f"{text}; {trouble.text}")  # it serves while it pulls an image for another one
-        return trouble or Line("host", text, well=True)
+        return trouble or Line("host", text, ok=True)
     # A Host that was registered just now can be missing in a list that is older than the Workload.
     if not (cluster.snapshot.knows_all(Part.HOSTS) and cluster.older(since, cluster.snapshot.timings.settle)):
         return Line("host", text)
@@ -186,7 +186,7 @@ def waiting_operator(cluster: Cluster, workload: WorkloadView) -> Line:
             return Line("observed", text, False, line.do, Rank.CAUSE, line.reason, Health.PROGRESSING)
     age = cluster.age(workload.meta.created)
     if age is None or age <= timings.settle:
-        return Line("observed", "the operator has not reconciled it yet", well=False, reason=Reason.WAITING)
+        return Line("observed", "the operator has not reconciled it yet", ok=False, reason=Reason.WAITING)
     text = f"the operator has not reconciled it for {in_seconds(age)}"
     return _not_observed(cluster, "observed", text)
 
@@ -199,11 +199,11 @@ def waiting(cluster: Cluster, workload: WorkloadView, reported: Condition) -> Li
     if not reported.status:
         age = cluster.age(cluster.changed(workload))
         if age is None or age <= timings.start + timings.slack or cluster.starting:
-            return Line(about, f"waiting for {named}", well=False, reason=Reason.WAITING)
+            return Line(about, f"waiting for {named}", ok=False, reason=Reason.WAITING)
         return _not_observed(cluster, about, f"the operator has not evaluated {named} for {in_seconds(age)}")
     age = cluster.age(cluster.by_server(reported.since))
     if age is None or age <= timings.start + timings.workload_look + timings.slack:
-        return Line(about, f"{named} is {reported.status}{message}", well=False, reason=Reason.WAITING)
+        return Line(about, f"{named} is {reported.status}{message}", ok=False, reason=Reason.WAITING)
     text = f"{named} has been {reported.status} for {in_seconds(age)}{message}"
     rank = Rank.SYMPTOM if cluster.operator.away else Rank.CAUSE
     return Line(about, text, False, _CHECK_OPERATOR, rank, Reason.NOT_READY, Health.UNKNOWN)

@@ -25,9 +25,9 @@ def operator_lines(cluster: Cluster) -> list[Line]:
     found, name = cluster.operator, _named(cluster)
     lines = _several(cluster)
     if found.state is State.WORKING:
-        lines.append(Line("operator", f"{name} works: {_evidence(found)}", well=True))
+        lines.append(Line("operator", f"{name} works: {_evidence(found)}", ok=True))
     elif found.state is State.UNAVAILABLE:
-        text = f"{name} does not work ({_evidence(found)}), so conditions and endpoints are outdated{_doubt(cluster)}"
+        text = f"{name} does not work ({_evidence(found)}), so conditions and endpoints are outdated{_caveat(cluster)}"
         do = "check that its pod runs, reaches the API server and NATS, and read its log; hosts continue to serve"
         lines.append(Line("operator", text, False, do, Rank.SERVICE, Reason.OPERATOR_UNAVAILABLE, Health.UNKNOWN))
     elif found.state is State.CUT_OFF:
@@ -39,7 +39,7 @@ def operator_lines(cluster: Cluster) -> list[Line]:
     return lines + _clock(cluster) + _nats(cluster)
 
 
-def _doubt(cluster: Cluster) -> str:
+def _caveat(cluster: Cluster) -> str:
     """Return the other possible cause of missing heartbeats, "" if an object excludes it."""
     if not cluster.clock_doubtful:
         return ""
@@ -107,7 +107,7 @@ def heartbeats_stopped(cluster: Cluster, rank: Rank) -> Line:
         f"again, it deletes each Host without a heartbeat for {lifetime}"
     )
     return Line(
-        _about(rank), f"{text}, so {whose}{_doubt(cluster)}", False, do, rank, Reason.HEARTBEATS_STOPPED, Health.UNKNOWN
+        _about(rank), f"{text}, so {whose}{_caveat(cluster)}", False, do, rank, Reason.HEARTBEATS_STOPPED, Health.UNKNOWN
     )
 
 

@@ -130,7 +130,7 @@ def _none_ready(cluster: Cluster, spec: TemplateView, namespace: str, fitting: S
         do = f"start a host of environment {namespace}, or permit sharing in the operator (-allow-shared-hosts)"
         return Line("host", text, False, do, Rank.CAUSE, Reason.NO_HOST_MATCHES)
     text = f"Host {ready[0].meta.name} matches now; the operator reconciles it again within {look}"
-    return Line("host", text, well=False, reason=Reason.WAITING)
+    return Line("host", text, ok=False, reason=Reason.WAITING)
 
 
 def _as_it_says(reported: Condition, reason: Reason, about: str = "") -> Line:

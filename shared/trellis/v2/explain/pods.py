@@ -66,7 +66,7 @@ def _without_host(cluster: Cluster, pod: HostPod) -> Line | None:
     timings, age = cluster.snapshot.timings, cluster.age(pod.since)
     address = ", ".join(pod.addresses) or "unknown"
     if age is None or age <= timings.heartbeat + timings.slack:
-        return Line("pod", f"pod {pod.meta.key} is ready and not registered yet", well=False, reason=Reason.WAITING)
+        return Line("pod", f"pod {pod.meta.key} is ready and not registered yet", ok=False, reason=Reason.WAITING)
     text = f"pod {pod.meta.key} has been ready for {in_seconds(age)}, and no Host has its address {address}"
     do = (
         f"check in its log that it reaches the NATS of the runtime-operator: `kubectl logs -n {pod.meta.namespace} "
@@ -83,7 +83,7 @@ def pod_line(cluster: Cluster, host: HostView) -> Line:
     pod = cluster.pod_of(host)
     if pod is not None:
         where = f" on node {pod.node}" if pod.node else ""
-        return Line("pod", f"{pod.meta.key}{where} {state_of(pod)}", well=True if pod.ready else None)
+        return Line("pod", f"{pod.meta.key}{where} {state_of(pod)}", ok=True if pod.ready else None)
     if reason := unknown(cluster, Part.PODS):
         return Line("pod", f"unknown: {reason}")
     text = f"no pod of a host group has its address {host.address or '(none)'}"

@@ -62,7 +62,7 @@ def service_lines(cluster: Cluster, routed: Routed) -> Iterator[Line]:
         return
     port = port_line(service)
     yield port
-    endpoints = endpoints_line(cluster, service, reached=port.well is True)
+    endpoints = endpoints_line(cluster, service, reached=port.ok is True)
     yield endpoints or _no_endpoints(cluster, routed, service)
 
 
@@ -71,7 +71,7 @@ def port_line(service: RoutedService) -> Line:
     meta = service.meta
     ports = ", ".join(f"{port.name or 'without a name'} {port.port}" for port in service.ports) or "none"
     if service.named or service.kind == _EXTERNAL:
-        return Line("service", f"{meta.key}, ports: {ports}", well=True)
+        return Line("service", f"{meta.key}, ports: {ports}", ok=True)
     text = f"Service {meta.key} has no port named {PORT} (ports: {ports}), and its endpoints have only that one"
     do = f"set ports[].name to {PORT}: `kubectl -n {meta.namespace} edit service {meta.name}`"
     return _wrong("service", text, do, Reason.PORT_NOT_NAMED)
@@ -85,14 +85,14 @@ def endpoints_line(cluster: Cluster, service: RoutedService, *, reached: bool) -
     if not addresses:
         return None
     text = f"{listed(addresses, _SHOWN)}, one per host"
-    return Line("endpoints", text, well=True) if reached else Line("endpoints", f"{text}, in its EndpointSlices")
+    return Line("endpoints", text, ok=True) if reached else Line("endpoints", f"{text}, in its EndpointSlices")
 
 
 def _no_endpoints(cluster: Cluster, routed: Routed, service: RoutedService) -> Line:
     key, settle = service.meta.key, cluster.snapshot.timings.settle
     there = bool(cluster.slices_of(routed.namespace, routed.service))
     text = f"the operator has not written the EndpointSlice of Service {key} yet"
-    not_yet = Line("endpoints", text, well=False, reason=Reason.WAITING)
+    not_yet = Line("endpoints", text, ok=False, reason=Reason.WAITING)
     hosts = [host for item in routed.workloads if (host := cluster.host(item.host_id)) is not None]
     wrong = [(host, reason) for host in hosts if (reason := unroutable(host.address))]
     if wrong:

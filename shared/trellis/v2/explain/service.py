@@ -83,9 +83,9 @@ def _chain(cluster: Cluster, service: RoutedService) -> Iterator[Line]:
     cluster = cluster.of_namespace(meta.namespace)
     users = cluster.deployments_of(service)
     names = listed([item.meta.name for item in users], _SHOWN) or "none"
-    yield Line("service", f"{meta.key}, WorkloadDeployments: {names}", well=True)
+    yield Line("service", f"{meta.key}, WorkloadDeployments: {names}", ok=True)
     if meta.deleting:
-        yield Line("deletion", "it is being deleted", well=False, reason=Reason.DELETING)
+        yield Line("deletion", "it is being deleted", ok=False, reason=Reason.DELETING)
         return
     yield from operator_lines(cluster)
     workloads = cluster.workloads_behind(service)

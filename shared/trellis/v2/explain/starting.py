@@ -53,7 +53,7 @@ def _not_operational(cluster: Cluster, workload: WorkloadView, state: WorkloadSt
     failure = classify(reply.message) if reply is not None and reply.state is WorkloadState.ERROR else None
     if state not in {WorkloadState.NOT_FOUND, WorkloadState.ERROR}:
         text = f"it is being started or stopped{quoted(reported.message)}"
-        return Line("sync", text, well=False, reason=Reason.WAITING)
+        return Line("sync", text, ok=False, reason=Reason.WAITING)
     if failure is not None:
         line = failed(cluster, workload, failure)
     else:

@@ -63,7 +63,7 @@ def _chain(cluster: Cluster, workload: WorkloadView) -> Iterator[Line]:
     cluster = cluster.of_workload(workload)
     meta = workload.meta
     owner = f" of WorkloadReplicaSet {meta.owner_name}" if meta.owner_name else ""
-    yield Line("workload", f"{meta.key}{owner}", well=True)
+    yield Line("workload", f"{meta.key}{owner}", ok=True)
     yield from operator_lines(cluster)
     yield from step_lines(cluster, workload)
     if workload.ready and not meta.deleting:
@@ -75,13 +75,13 @@ def step_lines(cluster: Cluster, workload: WorkloadView) -> Iterator[Line]:
     """Yield the steps of the start of a Workload until the first that is not done, and the state of its host."""
     cluster = cluster.of_workload(workload)
     if workload.meta.deleting:
-        yield Line("deletion", "it is being deleted", well=False, reason=Reason.DELETING)
+        yield Line("deletion", "it is being deleted", ok=False, reason=Reason.DELETING)
         return
     unmet = workload.unmet
     for step in STEPS:
         if unmet is not None and unmet.type == step:
             break
-        yield Line(step.lower(), workload.condition(step).message or "True", well=True)
+        yield Line(step.lower(), workload.condition(step).message or "True", ok=True)
     if unmet is not None:
         yield _unmet(cluster, workload)
         if workload.meta.owner_name and unmet.status == "False":

@@ -61,7 +61,7 @@ def _verdict(chain: Sequence[Line]) -> Verdict:
 
 
 def _chain(snapshot: Snapshot, owner: OwnerView) -> Iterator[Line]:
-    yield Line(owner.kind.lower(), owner.meta.key, well=True)
+    yield Line(owner.kind.lower(), owner.meta.key, ok=True)
     if owner.meta.deleting:
         yield waits("deletion", "it is being deleted", Reason.DELETING)
     elif owner.kind == "SpinApp":
@@ -105,7 +105,7 @@ def _executor(executor: ExecutorView | None, app: OwnerView) -> Line:
         text = f"SpinAppExecutor {executor.name} creates no Deployment: another system runs the application"
         return Line("executor", text, False, "", Rank.SYMPTOM, Reason.PODS_UNKNOWN, Health.UNKNOWN)
     has = f"RuntimeClass {executor.runtime_class}" if executor.runtime_class else "no RuntimeClass"
-    return Line("executor", f"SpinAppExecutor {executor.name}, with {has}", well=True)
+    return Line("executor", f"SpinAppExecutor {executor.name}, with {has}", ok=True)
 
 
 def _cron_job(snapshot: Snapshot, cron: OwnerView) -> Iterator[Line]:
@@ -130,21 +130,21 @@ def _cron_job(snapshot: Snapshot, cron: OwnerView) -> Iterator[Line]:
 
 def _workload(snapshot: Snapshot, owner: OwnerView) -> Iterator[Line]:
     if owner.complete:
-        yield Line("pods", "it is complete", well=True)
+        yield Line("pods", "it is complete", ok=True)
         return
     if owner.suspended or owner.wanted == 0:
         yield from _idle(snapshot, owner)
         return
     pods = counted_pods(owner, snapshot.pods)
     ready = sum(pod.works for pod in pods)
-    well = bool(pods) and ready == len(pods)
+    ok = bool(pods) and ready == len(pods)
     # Ready pods of a former template do not need the RuntimeClass of the current one.
     current = all(pod.runtime_class == owner.template.runtime_class for pod in pods)
-    line = placing.runtime_class(snapshot, replace(owner.template, ready=well and current))
+    line = placing.runtime_class(snapshot, replace(owner.template, ready=ok and current))
     yield line
     if line.trouble:
         return
-    refused, enough = _refused(snapshot, owner), well and ready >= (owner.wanted or 0)
+    refused, enough = _refused(snapshot, owner), ok and ready >= (owner.wanted or 0)
     if refused is not None and (owner.refused or not enough):
         yield refused
         return
@@ -258,5 +258,5 @@ def _count(owner: OwnerView, pods: Sequence[WasmPod], ready: int) -> Line:
     if owner.wanted is None and not pods:
         return Line("pods", "it has no pod" if owner.failed else "it has created no pod yet")
     if ready >= wanted and ready == len(pods):
-        return Line("pods", text, well=True)
+        return Line("pods", text, ok=True)
     return waits("pods", text)

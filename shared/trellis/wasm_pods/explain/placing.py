@@ -55,7 +55,7 @@ def runtime_class(snapshot: Snapshot, pod: WasmPod) -> Line:
         if shim is None:
             known = snapshot.knows(Part.SHIMS)
             of = "; no Shim provides it" if known else f"; Shims are unknown: {snapshot.unread[Part.SHIMS]}"
-        return Line(about, f"{name} has handler {found.handler or '(none)'}{of}", well=True)
+        return Line(about, f"{name} has handler {found.handler or '(none)'}{of}", ok=True)
     if not snapshot.knows(Part.CLASSES):
         return unknown(snapshot, about, f"{name}: its handler is", Part.CLASSES)
     return wrong(
@@ -114,7 +114,7 @@ def no_node(snapshot: Snapshot, pod: WasmPod) -> Line | None:
     found = snapshot.runtime_class(pod.runtime_class)
     shim = snapshot.shim_of(found.handler) if found is not None else None
     if not snapshot.knows(Part.NODES):
-        return _by_words(snapshot, pod, shim)
+        return _by_message(snapshot, pod, shim)
     of_class = tuple(pair for pair in found.selector if pair in pod.selector) if found is not None else ()
     fitting = snapshot.nodes_with(pod.selector)
     if not fitting:
@@ -128,7 +128,7 @@ def no_node(snapshot: Snapshot, pod: WasmPod) -> Line | None:
     return line
 
 
-def _by_words(snapshot: Snapshot, pod: WasmPod, shim: ShimView | None) -> Line | None:
+def _by_message(snapshot: Snapshot, pod: WasmPod, shim: ShimView | None) -> Line | None:
     failure = of_scheduling(pod.scheduled.message)
     if failure is None:
         return None
@@ -193,12 +193,12 @@ def node(snapshot: Snapshot, pod: WasmPod) -> Line | None:
     if not found.ready:
         do = f"repair the kubelet: `kubectl describe node {found.name}`"
         return wrong(pod, "node", f"the kubelet of node {found.name} is not ready; {about}", do, Reason.NODE_NOT_READY)
-    return Line("node", f"{found.name}: {about}", well=True)
+    return Line("node", f"{found.name}: {about}", ok=True)
 
 
 def handler(snapshot: Snapshot, pod: WasmPod) -> Line | None:
     """Return the step of the handler on the node of a pod, None without a node or a known RuntimeClass."""
-    failure = of_creation(_sandbox_words(snapshot, pod))
+    failure = of_creation(_sandbox_message(snapshot, pod))
     said = failure is not None and failure.reason is Reason.HANDLER_NOT_CONFIGURED
     found = snapshot.runtime_class(pod.runtime_class)
     name = found.handler if found is not None else failure.name if failure is not None and said else ""
@@ -207,7 +207,7 @@ def handler(snapshot: Snapshot, pod: WasmPod) -> Line | None:
     on = snapshot.node(pod.node)
     handlers = on.handlers if on is not None else frozenset()
     if name in handlers:
-        return Line("handler", f"containerd of node {pod.node} has handler {name}", well=True)
+        return Line("handler", f"containerd of node {pod.node} has handler {name}", ok=True)
     if not said and not handlers:
         text = "lists no handlers, as with containerd before 2.0" if on is not None else "is unknown"
         return Line("handler", f"{name}: node {pod.node} {text}{_on_node(snapshot, name, on)}")
@@ -254,7 +254,7 @@ def volumes(snapshot: Snapshot, pod: WasmPod) -> Line | None:
 
 def sandbox(snapshot: Snapshot, pod: WasmPod) -> Line | None:
     """Return the step of the sandbox of a pod, None if it has one or if the kubelet has not reported a failure."""
-    words = _sandbox_words(snapshot, pod)
+    words = _sandbox_message(snapshot, pod)
     if not words:
         return None
     failure = of_creation(words)
@@ -276,7 +276,7 @@ def sandbox(snapshot: Snapshot, pod: WasmPod) -> Line | None:
     return wrong(pod, "sandbox", text, do, Reason.SANDBOX_FAILED)
 
 
-def _sandbox_words(snapshot: Snapshot, pod: WasmPod) -> str:
+def _sandbox_message(snapshot: Snapshot, pod: WasmPod) -> str:
     """Return the newest error of a sandbox, "" for a pod that has one: Events stay for an hour."""
     if pod.sandboxed or pod.works or not pod.node:
         return ""

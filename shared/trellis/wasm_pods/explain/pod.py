@@ -44,7 +44,7 @@ def pod_cause(snapshot: Snapshot, pod: WasmPod) -> Line | None:
 
 def _chain(snapshot: Snapshot, pod: WasmPod) -> Iterator[Line]:
     owner = f" of {pod.owner_kind} {pod.meta.owner_name}" if pod.meta.owner_name else ""
-    yield Line("pod", f"{pod.meta.key}{owner}, {pod.phase or 'phase unknown'}", well=True)
+    yield Line("pod", f"{pod.meta.key}{owner}, {pod.phase or 'phase unknown'}", ok=True)
     if pod.meta.deleting:
         yield from _deletion(snapshot, pod)
         return
@@ -92,7 +92,7 @@ def _rejected(snapshot: Snapshot, pod: WasmPod) -> Line | None:
 def _running(snapshot: Snapshot, pod: WasmPod) -> Line:
     """Return the last step: the pod works, or it is on the way."""
     if pod.works:
-        return Line("ready", "it is ready" if pod.ready else "it has completed", well=True)
+        return Line("ready", "it is ready" if pod.ready else "it has completed", ok=True)
     if pod.over:
         return wrong(pod, "ready", f"it has ended, phase {pod.phase}", "", Reason.POD_FAILED)
     known = "" if snapshot.knows(Part.EVENTS) else f"; Events are unknown: {snapshot.unread[Part.EVENTS]}"

@@ -12,7 +12,7 @@ from console.live.feed import Item, dead_letter_item
 from support.console import seen_objects as objects
 from support.console.page_browser import Chrome
 from support.console.viewers import People, World, console, may
-from trellis.bus.dead_letters.read import letter_of
+from trellis.bus.dead_letters.read import read_dead_letter
 from trellis.bus.streams.stream_reader import Stored
 from trellis.kube.resources import NODES
 
@@ -30,7 +30,7 @@ async def world() -> AsyncIterator[World]:
 
 def letter(index: int) -> Item:
     return dead_letter_item(
-        letter_of(Stored(index, NOW, f"trellis.dead.c.node_watcher.node.n{index}", {}, b"", 0), "e"), index
+        read_dead_letter(Stored(index, NOW, f"trellis.dead.c.node_watcher.node.n{index}", {}, b"", 0), "e"), index
     )
 
 

@@ -152,4 +152,4 @@ def _namespace(policy: Mapping[str, Any]) -> str:
 
 
 def _refusal(row: Row) -> str:
-    return "; ".join(step.text for step in row.steps if step.well is not True) or "unknown"
+    return "; ".join(step.text for step in row.steps if step.ok is not True) or "unknown"

@@ -34,7 +34,7 @@ _FAULTY: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
+class Scenario:
     """Steps of a demo: ``failed`` as the row of ``faulty`` showed it; ``seconds`` from the labels to the last node."""
 
     rollout: tuple[Shown, ...]
@@ -53,7 +53,7 @@ class Story:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """The cluster of a story. ``folder``: for manifests; ``seconds``: timeout of each rollout."""
+    """The cluster of a scenario. ``folder``: for manifests; ``seconds``: timeout of each rollout."""
 
     commands: Commands
     kube: Kube
@@ -70,7 +70,7 @@ def faulty_of(nodes: tuple[str, ...]) -> str:
     return nodes[min(_FAULTY, len(nodes) - 1)]
 
 
-async def run_story(stage: Stage, display: Display) -> Story:
+async def run_scenario(stage: Stage, display: Display) -> Scenario:
     """Run the demo on the simulated nodes.
 
     Raises:
@@ -99,7 +99,7 @@ async def run_story(stage: Stage, display: Display) -> Story:
     ended = await watching.reached(ready, stage.seconds, stage.check)
     await watching.last_events()
     shown = await run("trellis", "nodes")
-    return Story(
+    return Scenario(
         rollout=(applied, replace(labelled, output=""), status),  # its output is a line per node
         failure=(reason,),
         repair=(fixed, resumed, shown),

@@ -34,7 +34,7 @@ def is_retried(node: NodeView, shim: ShimView, *others: ShimView) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("node", "forgiven", "retried"),
+    ("node", "acknowledged", "retried"),
     [
         pytest.param(FAILED, NOW - 60, True, id="up to this very failure"),
         pytest.param(FAILED, NOW - 61, False, id="it failed after that"),
@@ -43,20 +43,20 @@ def is_retried(node: NodeView, shim: ShimView, *others: ShimView) -> bool:
         pytest.param(a_node(), NOW, False, id="nothing failed"),
     ],
 )
-def test_a_forgiven_failure_lets_the_runtime_be_tried_again(node: NodeView, forgiven: int, *, retried: bool) -> None:
-    assert is_retried(node, a_shim(forgiven=forgiven)) is retried
+def test_an_acknowledged_failure_lets_the_runtime_be_tried_again(node: NodeView, acknowledged: int, *, retried: bool) -> None:
+    assert is_retried(node, a_shim(acknowledged=acknowledged)) is retried
 
 
 def test_a_removal_is_tried_again_too() -> None:
     node = failed(HAS, Target(()).digest, at=NOW - 60)
-    shim = a_shim(deleting=True, forgiven=NOW, removal_policy=RemovalPolicy.FORCE)
+    shim = a_shim(deleting=True, acknowledged=NOW, removal_policy=RemovalPolicy.FORCE)
     assert is_retried(node, shim)
-    assert not is_retried(node, replace(shim, forgiven=0))
+    assert not is_retried(node, replace(shim, acknowledged=0))
 
 
 def test_another_shims_word_counts_for_nothing() -> None:
     node = failed(HAS, DIGEST, at=NOW - 60)
     [(_, digest)] = Target((("spin", "1"),)).shims
-    there = replace(a_shim(), invalid="stays as it is", forgiven=NOW)
+    there = replace(a_shim(), invalid="stays as it is", acknowledged=NOW)
     assert digest == "1"
     assert not is_retried(node, a_shim("slight"), there)
