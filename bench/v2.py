@@ -88,7 +88,7 @@ TRUST: Final = V2Timings().host_look + V2Timings().slack
 """Seconds for which the operator must have worked before silence proves anything."""
 READY: Final = "workload_deployment.ready"
 _RECEIVED: Final = "trellis_wasmcloud_heartbeats_total"
-_HEARD: Final = "trellis_wasmcloud_hosts_heard"
+_REPORTING: Final = "trellis_wasmcloud_hosts_reporting"
 Json = dict[str, Any]
 Metric = tuple[str, str]
 """Event and name of its object."""
@@ -413,7 +413,7 @@ async def many_heartbeats(world: World) -> list[Row]:
         Row("heartbeats published each second", found["published"] / found["seconds"], ""),
         Row("  CPU of host_manager meanwhile, share of a core", share, ""),
         Row("  heartbeats lost", lost, "", 0.0),
-        Row("  hosts without one, of those that send", world.operator.hosts - world.metric(_HEARD), "", 0.0),
+        Row("  hosts without one, of those that send", world.operator.hosts - world.metric(_REPORTING), "", 0.0),
         Row("  memory of host_manager, peak", peak, "MiB"),
     ]
 

@@ -229,8 +229,8 @@ class Metrics(ConsoleMetrics):
         self.wasmcloud_heartbeats_connected: Final = self._gauge(
             "wasmcloud_heartbeats_connected", "1 while heartbeats of hosts of wasmCloud v2 are received, else 0"
         )
-        self.wasmcloud_hosts_heard: Final = self._gauge(
-            "wasmcloud_hosts_heard", "Hosts of wasmCloud v2 with a heartbeat in the last two intervals"
+        self.wasmcloud_hosts_reporting: Final = self._gauge(
+            "wasmcloud_hosts_reporting", "Hosts of wasmCloud v2 with a heartbeat in the last two intervals"
         )
         self.wasmcloud_hosts_unreadable: Final = self._gauge(
             "wasmcloud_hosts_unreadable", "Hosts of wasmCloud v2 whose last heartbeat cannot be parsed"
@@ -310,7 +310,7 @@ class Metrics(ConsoleMetrics):
 
     def wasmcloud_reception(self, service: str, connected: Read, heard: Read, unreadable: Read) -> Forget:
         """Export the state of the reception of heartbeats of wasmCloud v2; replaceable as for a watch."""
-        gauges = (self.wasmcloud_heartbeats_connected, self.wasmcloud_hosts_heard, self.wasmcloud_hosts_unreadable)
+        gauges = (self.wasmcloud_heartbeats_connected, self.wasmcloud_hosts_reporting, self.wasmcloud_hosts_unreadable)
         return self._observe(gauges, (service,), (connected, heard, unreadable))
 
     def wasmcloud_host(self, service: str, of: tuple[str, str], reads: tuple[Read, Read, Read]) -> Forget:

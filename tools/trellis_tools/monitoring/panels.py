@@ -279,7 +279,7 @@ ROWS: Final[tuple[Row, ...]] = (
             Panel(
                 "Heartbeats",
                 (
-                    (_sum("trellis_wasmcloud_hosts_heard", "pod"), "hosts with a heartbeat"),
+                    (_sum("trellis_wasmcloud_hosts_reporting", "pod"), "hosts with a heartbeat"),
                     (_sum("trellis_wasmcloud_hosts_unreadable", "pod"), "hosts with an unreadable one"),
                     (_sum("trellis_wasmcloud_heartbeats_connected", "pod"), "1 while connected"),
                     (_rate("trellis_wasmcloud_heartbeats_total", "pod"), "heartbeats per second"),
