@@ -26,7 +26,7 @@ pytest_plugins = [
     "support.suite.golden",
     "support.lattices.host_world",
     "support.suite.jaeger",
-    "support.wadm.kept",
+    "support.wadm.application_world",
     "support.console.page_browser",
     "support.console.page_visits",
     "support.lattices.reflected",

@@ -137,7 +137,7 @@ PARTS = (
     _pytest("applications while servers are unavailable", LATTICE / "test_outages.py", lattice_servers.missing),
     _pytest("applications of tenants of one wadm", LATTICE / "test_tenants.py", lattice_servers.missing),
     _pytest("applications under kubectl, Flux and Argo CD", LATTICE / "test_gitops.py", lattice_servers.missing),
-    _pytest("no application is lost by mistake", LATTICE / "test_kept_care.py", lattice_servers.missing),
+    _pytest("no application is lost by mistake", LATTICE / "test_sync_repairs.py", lattice_servers.missing),
     _pytest("both sides while every server is killed", LATTICE / "test_two_sides.py", lattice_servers.missing),
     _pytest("applications of a real lattice as Services", LATTICE / "test_reflected.py", lattice_servers.missing),
     _pytest("host groups in a real lattice", LATTICE / "test_host_groups.py", lattice_servers.missing),

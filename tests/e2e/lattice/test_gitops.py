@@ -15,7 +15,7 @@ import yaml
 from support.lattices.host_world import PATIENCE
 from support.lattices.real_lattice import RealLattice, Wadm, application, http_server, wasm_component
 from support.nodes.fleet import is_ours
-from support.wadm.kept import KeptWorld
+from support.wadm.application_world import ApplicationWorld
 from trellis.kube.resources import APPLICATIONS
 
 pytestmark = pytest.mark.cluster
@@ -28,9 +28,9 @@ KIND = {"apiVersion": APPLICATIONS.api_version, "kind": APPLICATIONS.kind}
 class Kubectl:
     """The real one, in the test's namespace, with files of the test's own."""
 
-    def __init__(self, kept: KeptWorld, directory: Path) -> None:
-        info = kept.hosts.fleet.info
-        self._command = [str(info.bin_dir / "kubectl"), "--kubeconfig", str(info.kubeconfig), "-n", kept.namespace]
+    def __init__(self, apps: ApplicationWorld, directory: Path) -> None:
+        info = apps.hosts.fleet.info
+        self._command = [str(info.bin_dir / "kubectl"), "--kubeconfig", str(info.kubeconfig), "-n", apps.namespace]
         self._directory = directory
 
     def usual(self, name: str) -> str:
@@ -70,18 +70,18 @@ class Kubectl:
 
 
 @pytest.fixture
-def kubectl(kept: KeptWorld, tmp_path: Path) -> Kubectl:
-    return Kubectl(kept, tmp_path)
+def kubectl(apps: ApplicationWorld, tmp_path: Path) -> Kubectl:
+    return Kubectl(apps, tmp_path)
 
 
-def writes(kept: KeptWorld, offset: int) -> list[tuple[str, str]]:
+def writes(apps: ApplicationWorld, offset: int) -> list[tuple[str, str]]:
     """Return our writes to Applications since then."""
     return [
         (write["verb"], write["objectRef"]["name"])
-        for write in kept.hosts.fleet.writes(offset)
+        for write in apps.hosts.fleet.writes(offset)
         if is_ours(write)
         and write["objectRef"].get("resource") == APPLICATIONS.plural
-        and write["objectRef"].get("namespace") == kept.namespace
+        and write["objectRef"].get("namespace") == apps.namespace
     ]
 
 
@@ -90,16 +90,16 @@ def _desired(found: Manifest) -> list[Any]:
     return [found["spec"], *(found["metadata"].get(part) or {} for part in ("annotations", "labels"))]
 
 
-async def seen(kept: KeptWorld, name: str) -> None:
+async def seen(apps: ApplicationWorld, name: str) -> None:
     """Wait until what happens now has been seen: what happened before was seen, too."""
-    kept.apply(name, {"components": [wasm_component("echo", "file:///none-1.wasm")]})
-    await kept.synced(name)
+    apps.apply(name, {"components": [wasm_component("echo", "file:///none-1.wasm")]})
+    await apps.synced(name)
 
 
-async def test_kubectl_applies_and_waits(kept: KeptWorld, kubectl: Kubectl, real_lattice: RealLattice) -> None:
-    kept.group()
+async def test_kubectl_applies_and_waits(apps: ApplicationWorld, kubectl: Kubectl, real_lattice: RealLattice) -> None:
+    apps.group()
     path = kubectl.write("web", {"components": [http_server("server")]})
-    async with kept.manager(), real_lattice.hosts(kept.lattice):
+    async with apps.manager(), real_lattice.hosts(apps.lattice):
         code, printed = await kubectl("apply", "-f", path)
         assert (code, printed.split()[-1]) == (0, "created")
         code, printed = await kubectl("wait", "--for=condition=Ready", "applications.core.oam.dev/web", "--timeout=60s")
@@ -108,73 +108,73 @@ async def test_kubectl_applies_and_waits(kept: KeptWorld, kubectl: Kubectl, real
         header, row = (line.split() for line in printed.splitlines())
         assert header == ["NAME", "PHASE", "DEPLOYED", "AGE"]
         assert row[:2] == ["web", "Deployed"]
-        assert row[2] == kept.status("web")["synced"]["wadmVersion"]
+        assert row[2] == apps.status("web")["synced"]["wadmVersion"]
 
 
-async def test_applying_an_unchanged_manifest_again_writes_nothing(kept: KeptWorld, kubectl: Kubectl) -> None:
-    kept.group()
+async def test_applying_an_unchanged_manifest_again_writes_nothing(apps: ApplicationWorld, kubectl: Kubectl) -> None:
+    apps.group()
     path = kubectl.usual("web")
-    async with kept.manager():
+    async with apps.manager():
         await kubectl("apply", "-f", path)
-        await kept.synced("web")
-        offset = kept.hosts.fleet.audit_offset()
-        before = kept.find("web")
+        await apps.synced("web")
+        offset = apps.hosts.fleet.audit_offset()
+        before = apps.find("web")
         for _ in range(3):
             assert await kubectl("apply", "-f", path) == (0, "application.core.oam.dev/web unchanged\n")
             assert await kubectl("diff", "-f", path) == (0, "")
-        await seen(kept, "later")
-        assert [write for write in writes(kept, offset) if write[1] == "web"] == []
-        assert kept.find("web") == before
-        assert len(kept.status("web")["versions"]) == 1
+        await seen(apps, "later")
+        assert [write for write in writes(apps, offset) if write[1] == "web"] == []
+        assert apps.find("web") == before
+        assert len(apps.status("web")["versions"]) == 1
 
 
 @pytest.mark.parametrize("tool", ["kustomize-controller", "argocd-controller"])
 async def test_a_tool_that_dry_runs_and_applies_for_ever_converges(
-    kept: KeptWorld, wadm: Wadm, kubectl: Kubectl, tool: str
+    apps: ApplicationWorld, wadm: Wadm, kubectl: Kubectl, tool: str
 ) -> None:
-    kept.group()
+    apps.group()
     path = kubectl.usual("web")
     server_side = ("--server-side", "--force-conflicts", f"--field-manager={tool}")
-    async with kept.manager():
+    async with apps.manager():
 
         async def drifted() -> bool:
             code, shown = await kubectl("apply", *server_side, "--dry-run=server", "-f", path, "-o", "json")
             assert code == 0, shown
-            wanted, found = json.loads(shown), kept.find("web")
+            wanted, found = json.loads(shown), apps.find("web")
             return found is None or _desired(wanted) != _desired(found)
 
         assert await drifted()
         await kubectl("apply", *server_side, "-f", path)
-        version = (await kept.synced("web"))["status"]["synced"]["wadmVersion"]
+        version = (await apps.synced("web"))["status"]["synced"]["wadmVersion"]
         await wadm.put(application("web", wasm_component("echo", "file:///other.wasm"), version="w1"))
         await wadm.deploy("web", "w1")
-        await kept.synced("web", version="w1")
+        await apps.synced("web", version="w1")
         assert await drifted()
         await kubectl("apply", *server_side, "-f", path)
-        found = await kept.synced("web", version=version)
+        found = await apps.synced("web", version=version)
         assert "version" not in found["metadata"]["annotations"]
         manifest = (await wadm._ask("get.web", {"version": version}))["manifest"]
         assert {component["name"] for component in manifest["spec"]["components"]} == {"httpserver", "echo"}
-        offset = kept.hosts.fleet.audit_offset()
+        offset = apps.hosts.fleet.audit_offset()
         for _ in range(3):
             assert not await drifted()
             await kubectl("apply", *server_side, "-f", path)
-        await seen(kept, "later")
-        assert [write for write in writes(kept, offset) if write[1] == "web"] == []
+        await seen(apps, "later")
+        assert [write for write in writes(apps, offset) if write[1] == "web"] == []
 
 
-async def test_two_managers_apply_a_component_each(kept: KeptWorld, wadm: Wadm, kubectl: Kubectl) -> None:
-    kept.group()
+async def test_two_managers_apply_a_component_each(apps: ApplicationWorld, wadm: Wadm, kubectl: Kubectl) -> None:
+    apps.group()
 
     def part(name: str, image: str) -> str:
         return kubectl.write("web", {"components": [wasm_component(name, image)]})
 
     async def components() -> dict[str, str]:
-        version = (await kept.synced("web"))["status"]["synced"]["wadmVersion"]
+        version = (await apps.synced("web"))["status"]["synced"]["wadmVersion"]
         found = (await wadm._ask("get.web", {"version": version}))["manifest"]["spec"]["components"]
         return {item["name"]: item["properties"]["image"] for item in found}
 
-    async with kept.manager():
+    async with apps.manager():
         item, two = part("one", "file:///1.wasm"), part("two", "file:///2.wasm")
         for manager, path in (("team-one", item), ("team-two", two)):
             assert (await kubectl("apply", "--server-side", f"--field-manager={manager}", "-f", path))[0] == 0
@@ -184,13 +184,13 @@ async def test_two_managers_apply_a_component_each(kept: KeptWorld, wadm: Wadm, 
         assert code != 0
         assert "team-one" in printed
         assert (await kubectl("apply", "--server-side", "--field-manager=team-one", "-f", changed))[0] == 0
-        await kept.until("web", "three versions", lambda found: len(found["status"]["versions"]) == 3)
+        await apps.until("web", "three versions", lambda found: len(found["status"]["versions"]) == 3)
         assert await components() == {"one": "file:///3.wasm", "two": "file:///2.wasm"}
 
 
-async def test_a_watch_shows_what_wash_does(kept: KeptWorld, wadm: Wadm, kubectl: Kubectl) -> None:
-    kept.group()
-    async with kept.manager():
+async def test_a_watch_shows_what_wash_does(apps: ApplicationWorld, wadm: Wadm, kubectl: Kubectl) -> None:
+    apps.group()
+    async with apps.manager():
         watch = await kubectl.start(
             "get", "applications.core.oam.dev", "--watch", "--output-watch-events", "-o",
             "jsonpath={.type} {.object.metadata.name} {.object.status.phase}{'\\n'}",

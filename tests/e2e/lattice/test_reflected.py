@@ -20,7 +20,7 @@ async def test_a_hundred_applications_become_services_and_go(real_lattice: RealL
     components = (wasm_component("component", "file:///none.wasm"), server)
     wanted = {f"many-{number}" for number in range(COUNT)}
 
-    def mirrored() -> set[str]:
+    def reflected() -> set[str]:
         return {item["metadata"]["name"] for item in world.hosts.call("GET", SERVICES)["items"]}
 
     world.permit_deletions()
@@ -29,11 +29,11 @@ async def test_a_hundred_applications_become_services_and_go(real_lattice: RealL
             put = await wadm.put(application(name, *components, version="v1"))
             assert put["result"] == "created", put
             assert (await wadm.deploy(name))["result"] == "acknowledged"
-        await eventually(lambda: mirrored() == wanted, "all are Services", seconds=SECONDS)
+        await eventually(lambda: reflected() == wanted, "all are Services", seconds=SECONDS)
         half = sorted(wanted)[::2]
         for name in half:
             assert (await wadm.undeploy(name))["result"] == "acknowledged"
-        await eventually(lambda: mirrored() == wanted - set(half), "half of them", seconds=SECONDS)
+        await eventually(lambda: reflected() == wanted - set(half), "half of them", seconds=SECONDS)
         for name in sorted(wanted):
             await wadm.delete(name)
-        await eventually(lambda: not mirrored(), "none is left", seconds=SECONDS)
+        await eventually(lambda: not reflected(), "none is left", seconds=SECONDS)

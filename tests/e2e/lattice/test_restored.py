@@ -10,7 +10,7 @@ import pytest
 from support.lattices.host_behaviour import own_lattice
 from support.lattices.host_world import HostWorld
 from support.lattices.real_lattice import RealLattice, Wadm
-from support.wadm.kept import KeptWorld, kept_world
+from support.wadm.application_world import ApplicationWorld, application_world
 from support.wadm.restored_behaviour import Restored, RestoredBehaviour
 from trellis_dev.localcluster import lattice_servers
 
@@ -27,14 +27,14 @@ def restored(tmp_path: Path) -> Iterator[Restored]:
 
 
 @pytest.fixture
-def kept(hosts: HostWorld, restored: Restored) -> Iterator[KeptWorld]:
-    with kept_world(hosts, restored.server.port, own_lattice()) as made:
+def apps(hosts: HostWorld, restored: Restored) -> Iterator[ApplicationWorld]:
+    with application_world(hosts, restored.server.port, own_lattice()) as made:
         yield made
 
 
 @pytest.fixture
-async def wadm(kept: KeptWorld, restored: Restored) -> AsyncIterator[Wadm]:
-    async with Wadm.of(restored.server.url, kept.lattice) as client:
+async def wadm(apps: ApplicationWorld, restored: Restored) -> AsyncIterator[Wadm]:
+    async with Wadm.of(restored.server.url, apps.lattice) as client:
         yield client
 
 

@@ -20,8 +20,8 @@ from support.nats.tenants import (
     url_of,
 )
 from support.nodes.fleet import eventually
-from support.wadm.kept import KeptWorld, kept_world
-from support.wadm.kept_behaviour import KeptBehaviour, models
+from support.wadm.application_world import ApplicationWorld, application_world
+from support.wadm.application_behaviour import ApplicationBehaviour, models
 from support.wadm.store_behaviour import followed, manifest, until
 from trellis.lattice.connection.address import LatticeAddress, NatsAddress
 from trellis.lattice.domain.store import Proof
@@ -34,14 +34,14 @@ SERVER = {"components": [http_server()]}
 OFTEN = Timings(lattice=LatticeTimings(listing=ListingTimings(every=1.0)))
 
 
-class OfATenant(KeptBehaviour):
+class OfATenant(ApplicationBehaviour):
     """``tenant``: whose applications they are; wash speaks in the tenant's account."""
 
     tenant = EAST
 
     @pytest.fixture
-    async def wadm(self, kept: KeptWorld, tenant_lattice: TenantLattice) -> AsyncIterator[Wadm]:
-        async with Wadm.of(url_of(tenant_lattice.nats.port, self.tenant), kept.lattice) as client:
+    async def wadm(self, apps: ApplicationWorld, tenant_lattice: TenantLattice) -> AsyncIterator[Wadm]:
+        async with Wadm.of(url_of(tenant_lattice.nats.port, self.tenant), apps.lattice) as client:
             yield client
 
 
@@ -49,14 +49,14 @@ class TestFromWadmsAccount(OfATenant):
     """Its storage is read there."""
 
     @pytest.fixture
-    def kept(self, hosts: HostWorld, tenant_lattice: TenantLattice) -> Iterator[KeptWorld]:
-        with kept_world(hosts, tenant_lattice.nats.port, own_lattice(), from_wadms_account(self.tenant)) as made:
+    def apps(self, hosts: HostWorld, tenant_lattice: TenantLattice) -> Iterator[ApplicationWorld]:
+        with application_world(hosts, tenant_lattice.nats.port, own_lattice(), from_wadms_account(self.tenant)) as made:
             yield made
 
     async def test_an_applied_application_runs_on_the_hosts_of_the_tenant(
-        self, kept: KeptWorld, wadm: Wadm, tenant_lattice: TenantLattice
+        self, apps: ApplicationWorld, wadm: Wadm, tenant_lattice: TenantLattice
     ) -> None:
-        await runs(kept, wadm, tenant_lattice)
+        await runs(apps, wadm, tenant_lattice)
 
 
 class FromATenantsAccount(OfATenant):
@@ -65,8 +65,8 @@ class FromATenantsAccount(OfATenant):
     proves = False
 
     @pytest.fixture
-    def kept(self, hosts: HostWorld, tenant_lattice: TenantLattice) -> Iterator[KeptWorld]:
-        with kept_world(hosts, tenant_lattice.nats.port, own_lattice(), from_own_account(self.tenant), OFTEN) as made:
+    def apps(self, hosts: HostWorld, tenant_lattice: TenantLattice) -> Iterator[ApplicationWorld]:
+        with application_world(hosts, tenant_lattice.nats.port, own_lattice(), from_own_account(self.tenant), OFTEN) as made:
             yield made
 
 
@@ -74,9 +74,9 @@ class TestFromATenantsAccount(FromATenantsAccount):
     """East receives wadm's events."""
 
     async def test_an_applied_application_runs_on_the_hosts_of_the_tenant(
-        self, kept: KeptWorld, wadm: Wadm, tenant_lattice: TenantLattice
+        self, apps: ApplicationWorld, wadm: Wadm, tenant_lattice: TenantLattice
     ) -> None:
-        await runs(kept, wadm, tenant_lattice)
+        await runs(apps, wadm, tenant_lattice)
 
 
 class TestFromAnAccountThatHearsNothing(FromATenantsAccount):
@@ -85,21 +85,21 @@ class TestFromAnAccountThatHearsNothing(FromATenantsAccount):
     tenant = WEST
 
 
-async def runs(kept: KeptWorld, wadm: Wadm, servers: TenantLattice) -> None:
+async def runs(apps: ApplicationWorld, wadm: Wadm, servers: TenantLattice) -> None:
     """An application goes through its life on a host."""
-    kept.group()
-    async with servers.hosts(kept.lattice), kept.hosts.service(), kept.manager():
+    apps.group()
+    async with servers.hosts(apps.lattice), apps.hosts.service(), apps.manager():
         await eventually(
-            lambda: len(kept.hosts.status("group").get("latticeHosts") or ()) == 1, "a host", seconds=PATIENCE
+            lambda: len(apps.hosts.status("group").get("latticeHosts") or ()) == 1, "a host", seconds=PATIENCE
         )
-        kept.apply("web", SERVER)
-        await kept.condition("web", "Ready", "True", "Deployed")
-        scalers = kept.status("web")["scalers"]
+        apps.apply("web", SERVER)
+        await apps.condition("web", "Ready", "True", "Deployed")
+        scalers = apps.status("web")["scalers"]
         assert [(scaler["kind"], scaler["status"]) for scaler in scalers] == [("DaemonScaler", "deployed")]
-        kept.undeploy("web")
-        await kept.condition("web", "Ready", "True", "Undeployed")
-        kept.delete("web")
-        await kept.deleted("web")
+        apps.undeploy("web")
+        await apps.condition("web", "Ready", "True", "Undeployed")
+        apps.delete("web")
+        await apps.deleted("web")
         assert await models(wadm) == {}
 
 

@@ -17,7 +17,7 @@ from support.lattices.host_behaviour import own_lattice
 from support.lattices.host_world import HostWorld
 from support.lattices.real_lattice import RealLattice, Wadm
 from support.suite.service_process import running
-from support.wadm.kept import kept_world
+from support.wadm.application_world import application_world
 from support.wadm.two_real_sides import One, TwoRealSides
 from support.wadm.wadm_stand_in import BUCKET
 from trellis_dev import localcluster
@@ -127,11 +127,11 @@ async def test_both_sides_end_equal_and_as_people_asked(
         (anybody, [servers.nats, servers.api_server, servers.manager]),
         (last, [servers.bucket, servers.manager]),
     ]
-    with kept_world(hosts, real_lattice.nats.port, own_lattice()) as kept:
-        kept.group()
-        kept.permit_deletions()
-        async with Wadm.of(real_lattice.url, kept.lattice) as wadm:
-            world = TwoRealSides(kept, wadm, rng, COUNT)
+    with application_world(hosts, real_lattice.nats.port, own_lattice()) as apps:
+        apps.group()
+        apps.permit_deletions()
+        async with Wadm.of(real_lattice.url, apps.lattice) as wadm:
+            world = TwoRealSides(apps, wadm, rng, COUNT)
             for number, (sides, faults) in enumerate(times):
                 world.plan(number, sides)
                 world.loses_storage = lost = servers.bucket in faults

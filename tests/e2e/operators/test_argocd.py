@@ -22,7 +22,7 @@ from support.lattices.host_world import HostWorld
 from support.nodes.fleet import eventually
 from support.operators.argocd import APPLICATIONS, NAMESPACE, argocd
 from support.operators.operator_processes import Operators
-from support.wadm.kept import KeptWorld, kept_world
+from support.wadm.application_world import ApplicationWorld, application_world
 from support.wadm.wadm_stand_in import WadmStandIn
 from trellis.kube.resources import HOST_CONFIGS, NAMESPACES, PODS
 from trellis_dev.localcluster.api import Api
@@ -35,7 +35,7 @@ HOSTS = "hosts"
 BOTH = ("hello", "greeter")
 """The Applications that the example keeps."""
 SECONDS = 120.0
-GONE_SECONDS = 110
+DELETION_SECONDS = 110
 
 
 class ArgoCD:
@@ -75,8 +75,8 @@ class ArgoCD:
 
 
 @pytest.fixture
-def kept(hello: HostWorld, nats_server: NatsServer) -> Iterator[KeptWorld]:
-    with kept_world(hello, nats_server.port, HELLO) as made:
+def apps(hello: HostWorld, nats_server: NatsServer) -> Iterator[ApplicationWorld]:
+    with application_world(hello, nats_server.port, HELLO) as made:
         yield made
 
 
@@ -93,18 +93,18 @@ def repository(nats_server: NatsServer, tmp_path: Path) -> Iterator[ExampleRepos
 
 
 async def test_argo_cd_applies_the_repository_and_reports_its_health(
-    running_argocd: ArgoCD, repository: ExampleRepository, kept: KeptWorld, kubectl: Kubectl, tmp_path: Path
+    running_argocd: ArgoCD, repository: ExampleRepository, apps: ApplicationWorld, kubectl: Kubectl, tmp_path: Path
 ) -> None:
-    hosts = kept.hosts
+    hosts = apps.hosts
     count = len(manifest("argocd", "Application")["spec"]["sources"])
     addresses = {f"_spec_sources_{number}_repoURL": repository.url for number in range(count)}
     example = overlay(tmp_path / "over", "argocd", replaced("Application", **addresses))
-    async with WadmStandIn(f"nats://{LOOPBACK}:{kept.port}", HELLO) as wadm, hosts.service(), kept.manager():
+    async with WadmStandIn(f"nats://{LOOPBACK}:{apps.port}", HELLO) as wadm, hosts.service(), apps.manager():
         kubectl("apply", "-k", str(example))
         await running_argocd.reaches("Synced", "Progressing")
         await hosts.settled(HOSTS)
         for name in BOTH:
-            await kept.synced(name)
+            await apps.synced(name)
             await wadm.publish(name, "deployed")
         await running_argocd.reaches("Synced", "Healthy")
 
@@ -130,25 +130,25 @@ async def test_argo_cd_applies_the_repository_and_reports_its_health(
         assert (spec["hostReplicas"], spec["hostLabels"]) == (2, {"a": "b"})
 
         # What is in git and was changed by hand does not.
-        changed = kept.patch("greeter", {"metadata": {"annotations": {"description": "by hand"}}})
+        changed = apps.patch("greeter", {"metadata": {"annotations": {"description": "by hand"}}})
         assert changed["metadata"]["annotations"]["description"] == "by hand"
         as_in_git = manifest("secret", "Application")["metadata"]["annotations"]["description"]
-        await kept.until(
+        await apps.until(
             "greeter", "as in git", lambda found: found["metadata"]["annotations"]["description"] == as_in_git
         )
 
         without = repository.take_away("hello/application.yaml")
         running_argocd.refresh()
-        await kept.deleted("hello")
+        await apps.deleted("hello")
         await running_argocd.reaches("Synced", "Healthy", without)
         repository.bring_back("hello/application.yaml")
         running_argocd.refresh()
-        await kept.synced("hello")
+        await apps.synced("hello")
 
         # Not in this thread, where our services run.
-        await asyncio.to_thread(kubectl, "delete", "-k", str(example), f"--timeout={GONE_SECONDS}s")
-        await eventually(lambda: is_gone(hosts.api), "the namespace goes, and what is in it", seconds=SECONDS)
+        await asyncio.to_thread(kubectl, "delete", "-k", str(example), f"--timeout={DELETION_SECONDS}s")
+        await eventually(lambda: is_deleted(hosts.api), "the namespace goes, and what is in it", seconds=SECONDS)
 
 
-def is_gone(api: Api) -> bool:
+def is_deleted(api: Api) -> bool:
     return not api.ok(NAMESPACES.path(None, HELLO))

@@ -21,7 +21,7 @@ from support.lattices.host_world import HostWorld
 from support.nodes.fleet import eventually
 from support.operators.flux import NAMESPACE, flux
 from support.operators.operator_processes import Operators
-from support.wadm.kept import KeptWorld, kept_world
+from support.wadm.application_world import ApplicationWorld, application_world
 from support.wadm.wadm_stand_in import WadmStandIn
 from trellis.kube.resources import NAMESPACES, Resource
 from trellis_dev.localcluster.api import Api
@@ -38,7 +38,7 @@ KUSTOMIZATIONS = Resource("kustomize.toolkit.fluxcd.io", "v1", "kustomizations",
 REPOSITORIES = Resource("source.toolkit.fluxcd.io", "v1", "gitrepositories", "GitRepository", namespaced=True)
 SECONDS = 120.0
 """Flux looks at what a Kustomization depends on every 30 s."""
-GONE_SECONDS = 110
+DELETION_SECONDS = 110
 
 
 class Flux:
@@ -79,8 +79,8 @@ class Flux:
 
 
 @pytest.fixture
-def kept(hello: HostWorld, nats_server: NatsServer) -> Iterator[KeptWorld]:
-    with kept_world(hello, nats_server.port, HELLO) as made:
+def apps(hello: HostWorld, nats_server: NatsServer) -> Iterator[ApplicationWorld]:
+    with application_world(hello, nats_server.port, HELLO) as made:
         yield made
 
 
@@ -99,18 +99,18 @@ def repository(nats_server: NatsServer, tmp_path: Path) -> Iterator[ExampleRepos
 async def test_flux_applies_the_repository_and_reports_its_health(
     running_flux: Flux,
     repository: ExampleRepository,
-    kept: KeptWorld,
+    apps: ApplicationWorld,
     kubectl: Kubectl,
     tmp_path: Path,
 ) -> None:
-    hosts = kept.hosts
+    hosts = apps.hosts
     example = overlay(tmp_path / "over", "flux", replaced("GitRepository", _spec_url=repository.url))
-    async with WadmStandIn(f"nats://{LOOPBACK}:{kept.port}", HELLO) as wadm, hosts.service(), kept.manager():
+    async with WadmStandIn(f"nats://{LOOPBACK}:{apps.port}", HELLO) as wadm, hosts.service(), apps.manager():
         kubectl("apply", "-k", str(example))
         await running_flux.is_ready(OF_HOSTS)
         assert hosts.status(HOSTS)["readyReplicas"] == 1
 
-        await kept.synced("hello")
+        await apps.synced("hello")
         await eventually(
             lambda: running_flux.reported(OF_APPLICATION)[:2] == ("Unknown", "Progressing"), "it is waited for"
         )
@@ -123,7 +123,7 @@ async def test_flux_applies_the_repository_and_reports_its_health(
         assert hosts.status(HOSTS)["readyReplicas"] == 2
 
         await wadm.publish("hello", "failed", "no host fits")
-        await kept.condition("hello", "Stalled", "True")
+        await apps.condition("hello", "Stalled", "True")
         running_flux.reconcile(KUSTOMIZATIONS, OF_APPLICATION)
         await eventually(
             lambda: running_flux.reported(OF_APPLICATION)[:2] == ("False", "HealthCheckFailed"),
@@ -131,25 +131,25 @@ async def test_flux_applies_the_repository_and_reports_its_health(
             seconds=SECONDS,
         )
         await wadm.publish("hello", "deployed")
-        await kept.condition("hello", "Ready", "True")
+        await apps.condition("hello", "Ready", "True")
         running_flux.reconcile(KUSTOMIZATIONS, OF_APPLICATION)
         await running_flux.is_ready(OF_APPLICATION)
 
         without = repository.take_away(APPLICATION)
         running_flux.fetch()
-        await kept.deleted("hello")
+        await apps.deleted("hello")
         assert "del" in wadm.running_flux
         await running_flux.is_ready(OF_APPLICATION, without)
         again = repository.bring_back(APPLICATION)
         running_flux.fetch()
-        await kept.synced("hello")
+        await apps.synced("hello")
         await wadm.publish("hello", "deployed")
         await running_flux.is_ready(OF_APPLICATION, again)
 
         # Not in this thread, where our services run.
-        await asyncio.to_thread(kubectl, "delete", "-k", str(example), f"--timeout={GONE_SECONDS}s")
-        await eventually(lambda: is_gone(hosts.api), "the namespace goes, and what is in it", seconds=SECONDS)
+        await asyncio.to_thread(kubectl, "delete", "-k", str(example), f"--timeout={DELETION_SECONDS}s")
+        await eventually(lambda: is_deleted(hosts.api), "the namespace goes, and what is in it", seconds=SECONDS)
 
 
-def is_gone(api: Api) -> bool:
+def is_deleted(api: Api) -> bool:
     return not api.ok(NAMESPACES.path(None, HELLO))

@@ -83,7 +83,7 @@ def test_a_labelled_node_runs_wasm(life: Life) -> None:
     kubectl("label", "node", "real-1", "wasm=true")
     life.apply("shim", lived_in.shim_from(life.files, "v1.tar.gz"))
     eventually(lambda: provisioned(life, "real-1"), "the node is ready")
-    life.until_well("shims", "spin")
+    life.until_healthy("shims", "spin")
     assert not provisioned(life, "real-0")
     hello = wasm_pod("hello", "real-1", "spin")
     del hello["spec"]["nodeName"]  # the RuntimeClass leads it there
@@ -94,19 +94,19 @@ def test_a_labelled_node_runs_wasm(life: Life) -> None:
 
 def test_a_group_of_hosts_joins_its_lattice(life: Life) -> None:
     life.apply("host-group", lived_in.HOST_IMAGES, images=lived_in.IMAGES)
-    life.until_well("whc", HOSTS, "-n", HELLO)
+    life.until_healthy("whc", HOSTS, "-n", HELLO)
 
 
 def test_an_application_answers_by_its_service(life: Life) -> None:
     life.apply("hello", lived_in.APPLICATION)
-    life.until_well(APPLICATIONS, HELLO, "-n", HELLO)
+    life.until_healthy(APPLICATIONS, HELLO, "-n", HELLO)
     with life.answering("real-2"):
         pass
 
 
 def test_a_component_is_given_its_secret(life: Life) -> None:
     life.apply("secret", lived_in.APPLICATION)
-    life.until_well(APPLICATIONS, "greeter", "-n", HELLO)
+    life.until_healthy(APPLICATIONS, "greeter", "-n", HELLO)
 
 
 def test_a_component_is_granted_a_secret_of_another_namespace(life: Life) -> None:
@@ -114,14 +114,14 @@ def test_a_component_is_granted_a_secret_of_another_namespace(life: Life) -> Non
     permissions = life.outside.trellis("secrets", "roles", "-n", PAYMENTS, "-a", "reader", "-s", "card-processor")
     for item in (*yaml.safe_load_all(permissions), *lived_in.payments(TOKEN)):
         life.cluster.kubectl.create(item)
-    life.until_well(APPLICATIONS, "checkout", "-n", HELLO)
+    life.until_healthy(APPLICATIONS, "checkout", "-n", HELLO)
 
 
 def test_controllers_do_their_work(life: Life) -> None:
     kubectl = life.cluster.kubectl
     life.apply("controllers")
     for name in ("ttl", "mirror"):
-        life.until_well("wasmcontrollers", name, "-n", TEAM)
+        life.until_healthy("wasmcontrollers", name, "-n", TEAM)
     kubectl("create", "configmap", "original", "-n", TEAM, "--from-literal=a=b")
     kubectl("label", "configmap", "original", "-n", TEAM, "examples.trellis.dev/mirror=yes")
     finished_job(life, "ends")
@@ -181,7 +181,7 @@ def test_an_upgrade_to_more_servers_is_refused(life: Life) -> None:
 def test_an_upgrade_disturbs_nothing_that_runs(life: Life, tmp_path: Path) -> None:
     cluster, kubectl = life.cluster, life.cluster.kubectl
     labels, pods, events, made = cluster.inventory().nodes, life.running(), life.outside.events(), streams(life)
-    with kubectl.watching(tmp_path / "jobs", "jobs", "-n", "trellis-installers"), life.all_well():
+    with kubectl.watching(tmp_path / "jobs", "jobs", "-n", "trellis-installers"), life.all_healthy():
         with life.answering("real-2"):
             cluster.install(CHART, **ONE_SERVER)
         works = wasm_pod("works", "real-1", "spin")

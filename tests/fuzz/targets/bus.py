@@ -186,7 +186,7 @@ def _delivered(rng: random.Random) -> tuple[bytes, str, bytes, int]:
     return headers, subject, body, rng.choice([0, 200, 900, 2000, 10**6])
 
 
-def _judge_letter(case: tuple[bytes, str, bytes, int]) -> str:
+def _judge_dead_letter(case: tuple[bytes, str, bytes, int]) -> str:
     """Check that a failed message with any headers becomes a dead letter and is read back unchanged."""
     raw, subject, body, max_bytes = case
     client = RobustNatsClient()
@@ -220,7 +220,7 @@ LETTER = Target(
     "headers of NATS messages, and the dead letters of failed messages",
     "every message becomes a dead letter within the size limit, and is restored unchanged",
     _delivered,
-    _judge_letter,
+    _judge_dead_letter,
     frozenset({"cut", "whole"}),
 )
 

@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator
 import pytest
 
 from support.lattices.real_lattice import Wadm
-from support.wadm.kept import KeptWorld
+from support.wadm.application_world import ApplicationWorld
 from support.wadm.wadm_stand_in import WadmStandIn
 
 
 @pytest.fixture
-def kept(kept_by_stand_in: KeptWorld) -> KeptWorld:
-    return kept_by_stand_in
+def apps(apps_by_stand_in: ApplicationWorld) -> ApplicationWorld:
+    return apps_by_stand_in
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Metrics of lattices whose applications are kept: a real API server, a real NATS, a stand-in for wadm."""
+"""Metrics of lattices whose applications are synced: a real API server, a real NATS, a stand-in for wadm."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from support.lattices.host_world import PATIENCE
 from support.nodes.fleet import eventually
-from support.wadm.kept import KeptWorld, spec
+from support.wadm.application_world import ApplicationWorld, spec
 from support.wadm.wadm_stand_in import WadmStandIn
 from trellis.events.subjects import APPLICATION_MANAGER
 from trellis.runtime.run import LedService
@@ -31,37 +31,37 @@ def measured(service: LedService, name: str, lattice: str, **labels: str) -> flo
 
 
 async def test_each_lattice_is_measured_while_its_applications_are_kept(
-    kept: KeptWorld, stand_in: WadmStandIn, nats_server: NatsServer
+    apps: ApplicationWorld, stand_in: WadmStandIn, nats_server: NatsServer
 ) -> None:
-    kept.group()
-    async with kept.manager() as service:
+    apps.group()
+    async with apps.manager() as service:
 
         def phases() -> dict[str, float | None]:
             found = ("Deployed", "Failed", "Undeployed", "Reconciling", "Waiting", "Unhealthy", "Unknown")
-            counts = {phase: measured(service, OBJECTS, kept.lattice, phase=phase) for phase in found}
+            counts = {phase: measured(service, OBJECTS, apps.lattice, phase=phase) for phase in found}
             return {phase: count for phase, count in counts.items() if count != 0}
 
         for name, shown_phase in (("one", "deployed"), ("two", "deployed"), ("three", "failed")):
-            kept.apply(name, spec())
-            await kept.synced(name)
+            apps.apply(name, spec())
+            await apps.synced(name)
             await stand_in.publish(name, shown_phase, "no host fits" if shown_phase == "failed" else "")
         expected = {"Deployed": 2.0, "Failed": 1.0}
         await eventually(lambda: phases() == expected, f"{expected}", seconds=PATIENCE)
-        assert measured(service, OWNED, kept.lattice) == 1
-        assert measured(service, LINKED, kept.lattice) == 1
-        await eventually(lambda: (measured(service, AGE, kept.lattice) or 60) < 8, "it is new", seconds=PATIENCE)
+        assert measured(service, OWNED, apps.lattice) == 1
+        assert measured(service, LINKED, apps.lattice) == 1
+        await eventually(lambda: (measured(service, AGE, apps.lattice) or 60) < 8, "it is new", seconds=PATIENCE)
         await asyncio.to_thread(nats_server.kill)
         try:
-            await eventually(lambda: measured(service, LINKED, kept.lattice) == 0, "not linked", seconds=PATIENCE)
-            await eventually(lambda: (measured(service, AGE, kept.lattice) or 0) > 8, "it ages", seconds=PATIENCE)
+            await eventually(lambda: measured(service, LINKED, apps.lattice) == 0, "not linked", seconds=PATIENCE)
+            await eventually(lambda: (measured(service, AGE, apps.lattice) or 0) > 8, "it ages", seconds=PATIENCE)
             assert phases() == expected
-            assert measured(service, OWNED, kept.lattice) == 1  # a claim outlasts an outage
+            assert measured(service, OWNED, apps.lattice) == 1  # a claim outlasts an outage
         finally:
             await asyncio.to_thread(nats_server.start)
-        await eventually(lambda: measured(service, LINKED, kept.lattice) == 1, "linked again", seconds=PATIENCE)
-        await eventually(lambda: (measured(service, AGE, kept.lattice) or 60) < 8, "new again", seconds=PATIENCE)
-        kept.hosts.clean_up()
+        await eventually(lambda: measured(service, LINKED, apps.lattice) == 1, "linked again", seconds=PATIENCE)
+        await eventually(lambda: (measured(service, AGE, apps.lattice) or 60) < 8, "new again", seconds=PATIENCE)
+        apps.hosts.clean_up()
         names = (OBJECTS, AGE, OWNED, LINKED)
         await eventually(
-            lambda: [measured(service, name, kept.lattice) for name in names] == [None] * 4, "gone", seconds=PATIENCE
+            lambda: [measured(service, name, apps.lattice) for name in names] == [None] * 4, "gone", seconds=PATIENCE
         )

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from support.wadm.kept import KeptWorld, spec
+from support.wadm.application_world import ApplicationWorld, spec
 from support.wadm.wadm_stand_in import WadmStandIn
 from trellis.lattice.domain.replies import Refusal
 
@@ -49,7 +49,7 @@ def expected(reason: str) -> dict[str, tuple[str, str]]:
 
 
 async def test_refused_puts_and_deployments_are_reported_and_continue_once_accepted(
-    kept: KeptWorld, stand_in: WadmStandIn
+    apps: ApplicationWorld, stand_in: WadmStandIn
 ) -> None:
     refused = recorded("put", "deploy")
     assert {item["reason"] for item in refused.values()} >= {
@@ -57,12 +57,12 @@ async def test_refused_puts_and_deployments_are_reported_and_continue_once_accep
     }
     for name, item in refused.items():
         stand_in.refusals[item["operation"], name] = item["reply"]
-    kept.group()
-    async with kept.manager():
+    apps.group()
+    async with apps.manager():
         for name in refused:
-            kept.apply(name, spec())
+            apps.apply(name, spec())
         for name, item in refused.items():
-            found = await kept.until(
+            found = await apps.until(
                 name,
                 f"{item['why']}: {expected(item['reason'])}",
                 lambda found, item=item: conditions_of(found) == expected(item["reason"]),
@@ -76,32 +76,32 @@ async def test_refused_puts_and_deployments_are_reported_and_continue_once_accep
         stand_in.refusals.clear()
         for name, item in refused.items():
             if item["reason"] in LASTING:  # asked again in some minutes, or when it is another
-                kept.patch(name, {"spec": spec("file:///none-2.wasm")})
+                apps.patch(name, {"spec": spec("file:///none-2.wasm")})
         for name in refused:
-            found = await kept.synced(name)
+            found = await apps.synced(name)
             assert conditions_of(found)["Synced"][0] == "True"
-            assert "Rejected" not in kept.conditions(name)
+            assert "Rejected" not in apps.conditions(name)
 
 
 @pytest.mark.thorough
 async def test_a_model_that_wadm_does_not_undeploy_or_delete_stays_until_it_does(
-    kept: KeptWorld, stand_in: WadmStandIn
+    apps: ApplicationWorld, stand_in: WadmStandIn
 ) -> None:
-    kept.group()
-    async with kept.manager():
+    apps.group()
+    async with apps.manager():
         for name in ("runs", "stays"):
-            kept.apply(name, spec())
-            await kept.synced(name)
+            apps.apply(name, spec())
+            await apps.synced(name)
         for item in recorded("undeploy", "del").values():
             name = "runs" if item["operation"] == "undeploy" else "stays"
             stand_in.refusals[item["operation"], name] = item["reply"]
-        kept.undeploy("runs")
-        kept.delete("stays")
+        apps.undeploy("runs")
+        apps.delete("stays")
         for name in ("runs", "stays"):
-            found = await kept.condition(name, "Rejected", "True", "WadmFailed")
+            found = await apps.condition(name, "Rejected", "True", "WadmFailed")
             assert found["metadata"]["finalizers"]
-            assert kept.conditions(name)["Stalled"][0] == "False"
+            assert apps.conditions(name)["Stalled"][0] == "False"
         stand_in.refusals.clear()
-        await kept.synced("runs", deployed=False)
-        await kept.deleted("stays")
-        assert "Rejected" not in kept.conditions("runs")
+        await apps.synced("runs", deployed=False)
+        await apps.deleted("stays")
+        assert "Rejected" not in apps.conditions("runs")

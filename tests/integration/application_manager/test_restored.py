@@ -9,7 +9,7 @@ import pytest
 
 from support.lattices.host_behaviour import own_lattice
 from support.lattices.host_world import HostWorld
-from support.wadm.kept import QUICK, KeptWorld, kept_world
+from support.wadm.application_world import QUICK, ApplicationWorld, application_world
 from support.wadm.restored_behaviour import Restored, RestoredBehaviour
 from support.wadm.wadm_stand_in import WadmStandIn
 from trellis_dev.localcluster.nats import NatsServer
@@ -30,8 +30,8 @@ async def stand_in(restored: Restored) -> AsyncIterator[WadmStandIn]:
 
 
 @pytest.fixture
-def kept(hosts: HostWorld, restored: Restored, stand_in: WadmStandIn) -> Iterator[KeptWorld]:
-    with kept_world(hosts, restored.server.port, stand_in.lattice, timings=QUICK) as made:
+def apps(hosts: HostWorld, restored: Restored, stand_in: WadmStandIn) -> Iterator[ApplicationWorld]:
+    with application_world(hosts, restored.server.port, stand_in.lattice, timings=QUICK) as made:
         yield made
 
 

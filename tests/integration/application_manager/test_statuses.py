@@ -7,18 +7,18 @@ import json
 import pytest
 
 from support.suite.settling import settle
-from support.wadm.kept import KeptWorld, spec
+from support.wadm.application_world import ApplicationWorld, spec
 from support.wadm.wadm_stand_in import WadmStandIn
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 
 
 @pytest.mark.thorough
-async def test_the_largest_status_has_room_beside_the_largest_manifest(kept: KeptWorld, stand_in: WadmStandIn) -> None:
-    kept.group()
-    async with kept.manager():
-        kept.apply("web", spec("file:///" + "x" * 1_040_000))
-        await kept.synced("web")
+async def test_the_largest_status_has_room_beside_the_largest_manifest(apps: ApplicationWorld, stand_in: WadmStandIn) -> None:
+    apps.group()
+    async with apps.manager():
+        apps.apply("web", spec("file:///" + "x" * 1_040_000))
+        await apps.synced("web")
         scalers = [
             {
                 "id": f"{at:064}",
@@ -33,73 +33,73 @@ async def test_the_largest_status_has_room_beside_the_largest_manifest(kept: Kep
         assert 900_000 < len(payload) < 2**20
         await stand_in.client.publish(f"wadm.status.{stand_in.lattice}.web", payload)
         await settle(stand_in.client)
-        found = await kept.condition("web", "Ready", "False", "Failed")
+        found = await apps.condition("web", "Ready", "False", "Failed")
         shown = found["status"]["scalers"]
         assert {item["status"] for item in shown} == {"failed"}
         assert len(shown) + found["status"]["scalersLeftOut"] == len(scalers)
         await stand_in.publish("web", "deployed")
-        found = await kept.condition("web", "Ready", "True", "Deployed")
+        found = await apps.condition("web", "Ready", "True", "Deployed")
         assert "scalersLeftOut" not in found["status"]
 
 
 @pytest.mark.thorough
 async def test_a_new_version_does_not_take_its_readiness_from_the_status_of_the_former_version(
-    kept: KeptWorld, stand_in: WadmStandIn
+    apps: ApplicationWorld, stand_in: WadmStandIn
 ) -> None:
-    kept.group()
-    async with kept.manager():
-        kept.apply("web", spec())
-        first = await kept.synced("web")
+    apps.group()
+    async with apps.manager():
+        apps.apply("web", spec())
+        first = await apps.synced("web")
         await stand_in.publish("web", "deployed")
-        await kept.condition("web", "Ready", "True", "Deployed")
-        kept.patch("web", {"spec": spec("file:///none-2.wasm")})
-        second = await kept.synced("web")
+        await apps.condition("web", "Ready", "True", "Deployed")
+        apps.patch("web", {"spec": spec("file:///none-2.wasm")})
+        second = await apps.synced("web")
         assert second["status"]["synced"]["wadmVersion"] != first["status"]["synced"]["wadmVersion"]
         assert second["status"]["phase"] == "Reconciling"
-        assert kept.conditions("web")["Ready"] == ("False", "Reconciling")
+        assert apps.conditions("web")["Ready"] == ("False", "Reconciling")
         await stand_in.publish("web", "deployed")
-        await kept.condition("web", "Ready", "True", "Deployed")
-        kept.patch("web", {"metadata": {"annotations": {"description": "words alone"}}})
-        await kept.until("web", "a third version", lambda item: len(item["status"]["versions"]) == 3)
-        third = await kept.synced("web")
+        await apps.condition("web", "Ready", "True", "Deployed")
+        apps.patch("web", {"metadata": {"annotations": {"description": "words alone"}}})
+        await apps.until("web", "a third version", lambda item: len(item["status"]["versions"]) == 3)
+        third = await apps.synced("web")
         assert third["status"]["synced"]["wadmVersion"] != second["status"]["synced"]["wadmVersion"]
-        assert kept.conditions("web")["Ready"] == ("True", "Deployed")
+        assert apps.conditions("web")["Ready"] == ("True", "Deployed")
 
 
 @pytest.mark.thorough
 async def test_the_status_of_a_deleted_application_does_not_apply_to_its_successor_of_the_same_name(
-    kept: KeptWorld, stand_in: WadmStandIn
+    apps: ApplicationWorld, stand_in: WadmStandIn
 ) -> None:
-    kept.group()
-    async with kept.manager():
-        kept.apply("web", spec())
-        await kept.synced("web")
+    apps.group()
+    async with apps.manager():
+        apps.apply("web", spec())
+        await apps.synced("web")
         await stand_in.publish("web", "deployed")
-        await kept.condition("web", "Ready", "True", "Deployed")
-        kept.delete("web")
-        await kept.deleted("web")
-        kept.apply("web", spec())  # of which wadm answers what it said last
-        found = await kept.synced("web")
+        await apps.condition("web", "Ready", "True", "Deployed")
+        apps.delete("web")
+        await apps.deleted("web")
+        apps.apply("web", spec())  # of which wadm answers what it said last
+        found = await apps.synced("web")
         assert found["status"]["phase"] == "Reconciling"
         await stand_in.publish("web", "undeployed", "Manifest has been undeployed")
-        await kept.condition("web", "Ready", "False", "Waiting")
+        await apps.condition("web", "Ready", "False", "Waiting")
         await stand_in.publish("web", "deployed")
-        await kept.condition("web", "Ready", "True", "Deployed")
+        await apps.condition("web", "Ready", "True", "Deployed")
 
 
-async def test_unreadable_statuses_change_nothing_and_later_ones_count(kept: KeptWorld, stand_in: WadmStandIn) -> None:
-    kept.group()
-    async with kept.manager():
-        kept.apply("web", spec())
-        await kept.synced("web")
+async def test_unreadable_statuses_change_nothing_and_later_ones_count(apps: ApplicationWorld, stand_in: WadmStandIn) -> None:
+    apps.group()
+    async with apps.manager():
+        apps.apply("web", spec())
+        await apps.synced("web")
         await stand_in.publish("web", "deployed")
-        before = await kept.condition("web", "Ready", "True", "Deployed")
+        before = await apps.condition("web", "Ready", "True", "Deployed")
         subject = f"wadm.status.{stand_in.lattice}.web"
         for garbage in (b"", b"{", b"[]", b'{"status": {"type": 7}}', b'{"status": {"type": "failed"}, "scalers": 1}'):
             await stand_in.client.publish(subject, garbage)
         await stand_in.client.publish(f"{subject}.deeper", b'{"status": {"type": "failed"}}')
-        kept.apply("later", spec())  # what comes after has been seen, so what came before has
-        await kept.synced("later")
-        assert kept.status("web") == before["status"]
+        apps.apply("later", spec())  # what comes after has been seen, so what came before has
+        await apps.synced("later")
+        assert apps.status("web") == before["status"]
         await stand_in.publish("web", "failed", "no host")
-        await kept.condition("web", "Ready", "False", "Failed")
+        await apps.condition("web", "Ready", "False", "Failed")

@@ -13,7 +13,7 @@ from support.lattices.host_behaviour import own_lattice
 from support.lattices.host_world import HostWorld
 from support.lattices.real_lattice import Wadm
 from support.nats.tenants import EAST, from_own_account, from_wadms_account, url_of, write_accounts
-from support.wadm.kept import QUICK, KeptWorld, kept_world
+from support.wadm.application_world import QUICK, ApplicationWorld, application_world
 from support.wadm.outage_behaviour import OutageBehaviour, Servers
 from support.wadm.wadm_stand_in import WadmStandIn
 from trellis_dev.localcluster.nats import NatsServer
@@ -40,8 +40,8 @@ class OfATenant(OutageBehaviour):
             yield started
 
     @pytest.fixture
-    def kept(self, hosts: HostWorld, server: NatsServer, stand_in: WadmStandIn) -> Iterator[KeptWorld]:
-        with kept_world(hosts, server.port, stand_in.lattice, self.place(), QUICK) as made:
+    def apps(self, hosts: HostWorld, server: NatsServer, stand_in: WadmStandIn) -> Iterator[ApplicationWorld]:
+        with application_world(hosts, server.port, stand_in.lattice, self.place(), QUICK) as made:
             yield made
 
     @pytest.fixture

@@ -14,8 +14,8 @@ from support.lattices.host_world import PATIENCE, HostWorld
 from support.lattices.real_lattice import Wadm, application, wasm_component
 from support.nats.tenants import EAST, WEST, from_own_account, from_wadms_account, url_of, write_accounts
 from support.nodes.fleet import eventually
-from support.wadm.kept import QUICK, KeptWorld, kept_world, spec
-from support.wadm.kept_behaviour import KeptBehaviour, wadm_has
+from support.wadm.application_world import QUICK, ApplicationWorld, application_world, spec
+from support.wadm.application_behaviour import ApplicationBehaviour, wadm_has
 from support.wadm.wadm_stand_in import WadmStandIn
 from trellis import names
 from trellis.lattice.domain.subjects import STREAM_MODELS
@@ -31,7 +31,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
         yield started
 
 
-class OfATenant(KeptBehaviour):
+class OfATenant(ApplicationBehaviour):
     """``tenant``: whose applications they are; wash speaks in the tenant's account."""
 
     tenant = EAST
@@ -52,8 +52,8 @@ class TestFromWadmsAccount(OfATenant):
     """Its storage is read there."""
 
     @pytest.fixture
-    def kept(self, hosts: HostWorld, server: NatsServer, stand_in: WadmStandIn) -> Iterator[KeptWorld]:
-        with kept_world(hosts, server.port, stand_in.lattice, from_wadms_account(self.tenant), QUICK) as made:
+    def apps(self, hosts: HostWorld, server: NatsServer, stand_in: WadmStandIn) -> Iterator[ApplicationWorld]:
+        with application_world(hosts, server.port, stand_in.lattice, from_wadms_account(self.tenant), QUICK) as made:
             yield made
 
 
@@ -65,19 +65,19 @@ class TestFromATenantsAccount(OfATenant):
     proves = False
 
     @pytest.fixture
-    def kept(self, hosts: HostWorld, server: NatsServer, stand_in: WadmStandIn) -> Iterator[KeptWorld]:
-        with kept_world(hosts, server.port, stand_in.lattice, from_own_account(self.tenant), QUICK) as made:
+    def apps(self, hosts: HostWorld, server: NatsServer, stand_in: WadmStandIn) -> Iterator[ApplicationWorld]:
+        with application_world(hosts, server.port, stand_in.lattice, from_own_account(self.tenant), QUICK) as made:
             yield made
 
-    async def test_the_group_reports_that_deletions_are_not_verified(self, kept: KeptWorld, wadm: Wadm) -> None:
-        kept.group()
-        async with kept.hosts.service(), kept.manager():
-            kept.apply("web", spec())
-            await kept.synced("web")
+    async def test_the_group_reports_that_deletions_are_not_verified(self, apps: ApplicationWorld, wadm: Wadm) -> None:
+        apps.group()
+        async with apps.hosts.service(), apps.manager():
+            apps.apply("web", spec())
+            await apps.synced("web")
             await wadm_has(wadm, "web")
 
             def condition() -> tuple[str, str, str]:
-                return kept.hosts.condition("group", names.CONDITION_APPLICATIONS_SYNCED)
+                return apps.hosts.condition("group", names.CONDITION_APPLICATIONS_SYNCED)
 
             await eventually(lambda: condition()[:2] == ("True", "DeletionsNotProved"), "told", seconds=PATIENCE)
             assert STREAM_MODELS in condition()[2]
@@ -94,18 +94,18 @@ async def test_of_two_tenants_lattices_of_one_name_in_a_namespace_the_older_grou
         Wadm.of(url_of(port, EAST), lattice) as east,
         Wadm.of(url_of(port, WEST), lattice) as west,
     ):
-        with kept_world(hosts, port, lattice, from_wadms_account(EAST), QUICK) as kept:
-            kept.group("one")
-            kept.group("two", **from_wadms_account(WEST))
+        with application_world(hosts, port, lattice, from_wadms_account(EAST), QUICK) as apps:
+            apps.group("one")
+            apps.group("two", **from_wadms_account(WEST))
             await west.put(application("web", wasm_component("echo", "file:///none-1.wasm"), version="w1"))
-            async with kept.hosts.service(), kept.manager():
-                kept.apply("mine", spec(), labels={names.LABEL_LATTICE: lattice})
-                await kept.synced("mine")
+            async with apps.hosts.service(), apps.manager():
+                apps.apply("mine", spec(), labels={names.LABEL_LATTICE: lattice})
+                await apps.synced("mine")
 
                 def condition(name: str) -> tuple[str, str]:
-                    return kept.hosts.condition(name, names.CONDITION_APPLICATIONS_SYNCED)[:2]
+                    return apps.hosts.condition(name, names.CONDITION_APPLICATIONS_SYNCED)[:2]
 
                 await eventually(lambda: condition("two") == ("Unknown", "NameTaken"), "told", seconds=PATIENCE)
                 await eventually(lambda: condition("one") == ("True", "Synced"), "told", seconds=PATIENCE)
-                assert kept.find("web") is None
+                assert apps.find("web") is None
                 assert (await east.names(), await west.names()) == ({"mine"}, {"web"})

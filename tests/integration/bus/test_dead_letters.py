@@ -31,15 +31,15 @@ HASTY = BusTimings(check=0.5, ack_wait=0.2)
 TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
-async def letters(buses: Buses, **wanted: Any) -> list[DeadLetter]:
+async def stored_dead_letters(buses: Buses, **wanted: Any) -> list[DeadLetter]:
     async with dead_letters(buses.url) as box:
         return [letter async for letter in box.find(Wanted(cluster=buses.cluster, **wanted))]
 
 
-async def one_letter(buses: Buses) -> DeadLetter:
+async def one_dead_letter(buses: Buses) -> DeadLetter:
     """Return the dead letter of this test, with its body, once there is one."""
-    await eventually_async(lambda: letters(buses))
-    (listed,) = await letters(buses)
+    await eventually_async(lambda: stored_dead_letters(buses))
+    (listed,) = await stored_dead_letters(buses)
     async with dead_letters(buses.url) as box:
         letter = await box.get(listed.sequence)
     assert letter is not None
@@ -54,7 +54,7 @@ async def a_poison(buses: Buses, jetstream: JetStreamContext, body: bytes = b"po
     """Return the dead letter of a message that the reader cannot decode."""
     await buses.consuming(Listener())
     await jetstream.publish(event_subject(buses.cluster, opted_out("poisoned.node")), body, headers=headers or None)
-    return await one_letter(buses)
+    return await one_dead_letter(buses)
 
 
 async def test_a_dead_letter_has_the_message_the_consumer_and_the_reason(
@@ -76,7 +76,7 @@ async def test_a_dead_letter_has_the_message_the_consumer_and_the_reason(
 
 async def test_lists_carry_no_bodies_and_can_be_narrowed(buses: Buses, jetstream: JetStreamContext) -> None:
     found = await a_poison(buses, jetstream)
-    (listed,) = await letters(buses)
+    (listed,) = await stored_dead_letters(buses)
     assert (listed.body, listed.size) == (b"", 6)
     for meant in (
         {"service": "provisioner"},
@@ -84,7 +84,7 @@ async def test_lists_carry_no_bodies_and_can_be_narrowed(buses: Buses, jetstream
         {"reason": "unparseable"},
         {"since": found.stored, "until": found.stored},
     ):
-        assert len(await letters(buses, **meant)) == 1, meant
+        assert len(await stored_dead_letters(buses, **meant)) == 1, meant
     for other in (
         {"service": "node_watcher"},
         {"noun": "rollout"},
@@ -92,7 +92,7 @@ async def test_lists_carry_no_bodies_and_can_be_narrowed(buses: Buses, jetstream
         {"since": found.stored + timedelta(milliseconds=1)},
         {"until": found.stored - timedelta(milliseconds=1)},
     ):
-        assert await letters(buses, **other) == [], other
+        assert await stored_dead_letters(buses, **other) == [], other
 
 
 async def test_a_message_whose_handler_was_repaired_is_handled_once_by_replaying_its_letter(buses: Buses) -> None:
@@ -109,7 +109,7 @@ async def test_a_message_whose_handler_was_repaired_is_handled_once_by_replaying
     await bus.connect()
     await bus.start()
     await bus.publish(opted_out("hapless"), dedup=f"{buses.cluster}/1")
-    letter = await one_letter(buses)
+    letter = await one_dead_letter(buses)
     assert (letter.reason, letter.deliveries) == ("NoResult", 6)
     broken = False
     async with dead_letters(buses.url) as box:
@@ -124,7 +124,7 @@ async def test_a_message_whose_handler_was_repaired_is_handled_once_by_replaying
     assert handled[0].trace is not None
     assert first.trace_id
     assert first.trace_id in handled[0].trace.traceparent
-    assert await letters(buses) == []
+    assert await stored_dead_letters(buses) == []
 
 
 async def test_a_message_an_old_reader_did_not_know_is_handled_by_its_successor(buses: Buses) -> None:
@@ -135,7 +135,7 @@ async def test_a_message_an_old_reader_did_not_know_is_handled_by_its_successor(
     await old.connect()
     await old.start()
     await old.publish(opted_out("n"), dedup=f"{buses.cluster}/1")
-    letter = await one_letter(buses)
+    letter = await one_dead_letter(buses)
     assert letter.reason == "UnknownType"
     await old.close()
     new = await buses.consuming(listener)
@@ -144,7 +144,7 @@ async def test_a_message_an_old_reader_did_not_know_is_handled_by_its_successor(
     await new.publish(opted_out("next"), dedup=f"{buses.cluster}/2")
     await eventually(lambda: "next" in listener.names)
     assert listener.names == ["n", "next"]
-    assert await letters(buses) == []
+    assert await stored_dead_letters(buses) == []
 
 
 async def test_a_replay_has_the_originals_body_and_headers_and_an_id_of_its_own(
@@ -185,11 +185,11 @@ async def test_a_crash_between_publishing_and_removal_repeats_harmlessly(
             patch.setattr(DeadLetters, "_remove", crash)
             with pytest.raises(asyncio.CancelledError):
                 await box.replay(letter)
-        assert len(await letters(buses)) == 1
+        assert len(await stored_dead_letters(buses)) == 1
         assert len(await published_events(buses)) == 2
         done = await box.replay(letter)
     assert done.again
-    assert await letters(buses) == []
+    assert await stored_dead_letters(buses) == []
     assert len(await published_events(buses)) == 2
 
 
@@ -201,7 +201,7 @@ async def test_a_letter_is_kept_until_its_message_is_stored(buses: Buses, jetstr
     async with dead_letters(buses.url, timings=ReplayTimings(budget=0.5)) as box:
         with pytest.raises(BusUnavailable, match=rf"letter {letter.sequence}\b.*{re.escape(letter.subject)}"):
             await box.replay(letter)
-    assert len(await letters(buses)) == 1
+    assert len(await stored_dead_letters(buses)) == 1
 
 
 async def test_a_message_is_never_stored_in_a_stream_of_another_owner(
@@ -216,7 +216,7 @@ async def test_a_message_is_never_stored_in_a_stream_of_another_owner(
         async with dead_letters(buses.url) as box:
             with pytest.raises(ReplayRefused, match=rf"letter {letter.sequence}\b"):
                 await box.replay(letter)
-        assert len(await letters(buses)) == 1
+        assert len(await stored_dead_letters(buses)) == 1
     finally:
         await jetstream.delete_stream("FOREIGN")
 
@@ -257,12 +257,12 @@ async def test_a_stream_that_keeps_its_letters_is_reported_with_what_was_done(
         await jetstream.publish(
             f"trellis.dead.{buses.cluster}.s.node.x", b"x", headers={"Trellis-Subject": letter.subject}
         )
-        kept = await one_letter(buses)
+        kept = await one_dead_letter(buses)
         async with dead_letters(buses.url) as box:
             with pytest.raises(BusUnavailable, match=rf"letter {kept.sequence}\b"):
                 await box.replay(kept)
         assert letter.subject in [event.subject for event in await published_events(buses)][-1:], "it was stored"
-        assert kept.sequence in [item.sequence for item in await letters(buses)], "and was not removed"
+        assert kept.sequence in [item.sequence for item in await stored_dead_letters(buses)], "and was not removed"
     finally:
         await jetstream.delete_stream(STREAM_DEAD)
 
@@ -288,7 +288,7 @@ async def test_letters_that_cannot_be_replayed_are_refused_by_name(buses: Buses,
             assert letter is not None
             with pytest.raises(ReplayRefused, match=rf"letter {ack.seq}\b.*{re.escape(named)}"):
                 await box.replay(letter)
-    assert len(await letters(buses)) == len(cases)
+    assert len(await stored_dead_letters(buses)) == len(cases)
     assert await published_events(buses) == []
 
 
@@ -311,10 +311,10 @@ async def test_without_its_stream_or_a_server_it_states_what_is_missing(
     await bus.close()
     await jetstream.delete_stream(STREAM_DEAD)
     with pytest.raises(StreamError, match=STREAM_DEAD):
-        await letters(buses)
+        await stored_dead_letters(buses)
     nats_server.stop()
     with pytest.raises(BusUnavailable, match="connection refused"):
-        await letters(buses)
+        await stored_dead_letters(buses)
 
 
 async def test_reading_waits_out_a_restart(buses: Buses, jetstream: JetStreamContext, nats_server: NatsServer) -> None:
@@ -357,7 +357,7 @@ async def test_letters_that_come_into_being_meanwhile_are_left_for_the_next_time
             replayed += 1
             assert replayed <= count
     assert replayed == count
-    assert len(await letters(buses)) == count
+    assert len(await stored_dead_letters(buses)) == count
 
 
 # --- garbage ---
@@ -376,14 +376,14 @@ async def test_an_odd_subject_is_listed_and_tailed_and_stalls_no_service(
     await bus.publish(opted_out("healthy"), dedup=f"{buses.cluster}/1")
     await eventually(lambda: listener.names == ["healthy"])
     await eventually_async(lambda: has(buses, 2))
-    by_hand = [letter for letter in await letters(buses) if letter.service == "s"]
+    by_hand = [letter for letter in await stored_dead_letters(buses) if letter.service == "s"]
     assert [letter.size for letter in by_hand] == [7]
     assert [event.event_name == "opted_out" for event in await published_events(buses)][-1]
     assert len(await published_events(buses)) == 3
 
 
 async def has(buses: Buses, count: int) -> bool:
-    return len(await letters(buses)) >= count
+    return len(await stored_dead_letters(buses)) >= count
 
 
 @pytest.mark.parametrize("odd", first_of(ODD_HEADERS.values(), 3), ids=list(ODD_HEADERS))
@@ -399,7 +399,7 @@ async def test_an_odd_header_is_listed_and_tailed_and_stalls_no_service(
     await bus.publish(opted_out("healthy"), dedup=f"{buses.cluster}/1")
     await eventually(lambda: listener.names == ["healthy"])
     await eventually_async(lambda: has(buses, 3))
-    assert len(await letters(buses)) == 3
+    assert len(await stored_dead_letters(buses)) == 3
     assert len(await published_events(buses)) == 3
 
 
@@ -419,6 +419,6 @@ async def test_subjects_that_are_too_short_are_tailed_and_listed(buses: Buses, j
         await jetstream.publish(f"trellis.dead.{buses.cluster}.{rest}", b"")
     await jetstream.publish("trellis.dead.short", b"")
     assert [event.noun for event in await published_events(buses)] == ["x", "x", "x"]
-    assert [letter.service for letter in await letters(buses)] == ["x", "x", "x"]
+    assert [letter.service for letter in await stored_dead_letters(buses)] == ["x", "x", "x"]
     async with dead_letters(buses.url) as box:
         assert [letter async for letter in box.find(Wanted()) if letter.cluster == "short"]

@@ -57,7 +57,7 @@ VALUES: dict[str, Any] = {
 }
 
 
-class Leaving:
+class Uninstallation:
     """An installation that is to go, and one object of each kind that its services guard."""
 
     def __init__(self, world: ReflectedWorld, shim: Shim, account: Granted) -> None:
@@ -154,13 +154,13 @@ def installed(api: Api, kubeconfig: Path, **values: Any) -> Iterator[Installatio
 
 
 @pytest.fixture
-def leaving(
+def uninstallation(
     cluster: ClusterInfo, cluster_api: Api, world: ReflectedWorld, shim: Shim, tmp_path: Path
-) -> Iterator[Leaving]:
+) -> Iterator[Uninstallation]:
     applications = ApplicationsKind(cluster_api)
     made = applications.ensure()
     with granted(cluster, cluster_api, "trellis-uninstall", tmp_path) as account:
-        found = Leaving(world, shim, account)
+        found = Uninstallation(world, shim, account)
         account.apply(found.rights)
         yield found
         for res, namespace, name in found.guarded:
@@ -192,17 +192,17 @@ async def kubelet(installation: Installation, started: list[Running]) -> AsyncIt
 
 @pytest.mark.thorough
 async def test_killed_at_every_write_it_still_removes_all_finalizers(
-    cluster: ClusterInfo, leaving: Leaving, tmp_path: Path
+    cluster: ClusterInfo, uninstallation: Uninstallation, tmp_path: Path
 ) -> None:
-    values: dict[str, Any] = {"installers": {"namespace": leaving.shim.fleet.installers}, "nats": {"replicas": 1}}
-    with installed(leaving.api, Path(cluster.kubeconfig), **values) as installation:
-        leaving.apply()
-        keys = bus_keys(Where(cluster, leaving.api, tmp_path, ""), hooks("pre-install", **VALUES | values))
+    values: dict[str, Any] = {"installers": {"namespace": uninstallation.shim.fleet.installers}, "nats": {"replicas": 1}}
+    with installed(uninstallation.api, Path(cluster.kubeconfig), **values) as installation:
+        uninstallation.apply()
+        keys = bus_keys(Where(cluster, uninstallation.api, tmp_path, ""), hooks("pre-install", **VALUES | values))
         async with keys as files, contextlib.AsyncExitStack() as stack:
             server = stack.enter_context(bus_server(files, tmp_path))
-            where = Where(cluster, leaving.api, tmp_path, server.url.split("//")[1])
+            where = Where(cluster, uninstallation.api, tmp_path, server.url.split("//")[1])
             async with (
-                leaving.world.wadm("leaving-lattice") as wadm,
+                uninstallation.world.wadm("leaving-lattice") as wadm,
                 processes(where, installation.deployments()) as started,
             ):
                 await wadm.deploy(manifest("leaving"))
@@ -212,55 +212,55 @@ async def test_killed_at_every_write_it_still_removes_all_finalizers(
                     "Application": [names.FINALIZER_APPLICATIONS],
                     "Service": [],
                 }
-                await eventually(lambda: leaving.finalizers() == wanted, "all are guarded", seconds=PATIENCE)
+                await eventually(lambda: uninstallation.finalizers() == wanted, "all are guarded", seconds=PATIENCE)
 
                 killed = 0
                 async with kubelet(installation, started):
                     command = (killed_command.AFTER, "uninstall", "--remove-finalizers", "--yes", "--timeout=60s")
-                    while (done := await leaving.run_and_be_killed(*command)).returncode == -signal.SIGKILL:
+                    while (done := await uninstallation.run_and_be_killed(*command)).returncode == -signal.SIGKILL:
                         killed += 1
                 assert done.returncode == 0, done.stderr
                 assert killed >= 8, "four services were stopped, three objects and a slice let go, one write at a time"
                 assert all(item.process.returncode is not None for item in started), "they were stopped before"
-                assert leaving.finalizers() == {kind: [] for kind in wanted}
+                assert uninstallation.finalizers() == {kind: [] for kind in wanted}
 
-                again = await leaving.remove_finalizers()
+                again = await uninstallation.remove_finalizers()
                 assert again["stopped"] == []
                 assert [kind["removed"] for kind in again["kinds"]] == [[], [], [], [], []]
                 assert all(kind["there"] >= 1 and kind["stays"] for kind in again["kinds"])
-        leaving.delete()
-        await eventually(lambda: leaving.finalizers() == {}, "all are gone", seconds=PATIENCE)
-    records = leaving.shim.fleet.writes()
-    assert refused(records, leaving.account.user) == []
+        uninstallation.delete()
+        await eventually(lambda: uninstallation.finalizers() == {}, "all are gone", seconds=PATIENCE)
+    records = uninstallation.shim.fleet.writes()
+    assert refused(records, uninstallation.account.user) == []
     needed = {
         (verb, what, where if where in {SYSTEM, names.CLAIM_NAMESPACE} else "")
-        for verb, what, where in used(records, leaving.account.user)
+        for verb, what, where in used(records, uninstallation.account.user)
     }
     rare = {
         ("get", f"{DEFINITIONS.plural}.{DEFINITIONS.group}", ""),
         ("get", f"{API_SERVICES.plural}.{API_SERVICES.group}", ""),
         ("patch", SERVICES.plural, ""),  # of a former version
     }
-    assert needed - rare == given(leaving.rights) - rare, "each right was needed, or is for a kind that answers 404"
+    assert needed - rare == given(uninstallation.rights) - rare, "each right was needed, or is for a kind that answers 404"
 
 
-async def test_finalizers_of_objects_without_a_controller_are_removed_too(leaving: Leaving) -> None:
-    leaving.apply()
-    leaving.service()
-    leaving.guard()
-    leaving.delete()
-    held = leaving.finalizers()
+async def test_finalizers_of_objects_without_a_controller_are_removed_too(uninstallation: Uninstallation) -> None:
+    uninstallation.apply()
+    uninstallation.service()
+    uninstallation.guard()
+    uninstallation.delete()
+    held = uninstallation.finalizers()
     assert all(held.values()), "nothing goes by itself"
     assert len(held) == len(GUARDS)
-    done = await leaving.remove_finalizers("--timeout=60s")
+    done = await uninstallation.remove_finalizers("--timeout=60s")
     guarded = [kind for kind in done["kinds"] if kind["kind"] != ENDPOINT_SLICES.kind]
     assert all(kind["removed"] and kind["unfinished"] for kind in guarded)
-    await eventually(lambda: leaving.finalizers() == {}, "all are gone", seconds=PATIENCE)
+    await eventually(lambda: uninstallation.finalizers() == {}, "all are gone", seconds=PATIENCE)
 
 
-async def test_a_slice_whose_service_was_created_again_goes_with_that_one(leaving: Leaving) -> None:
-    leaving.service()
-    namespace = leaving.world.namespace
+async def test_a_slice_whose_service_was_created_again_goes_with_that_one(uninstallation: Uninstallation) -> None:
+    uninstallation.service()
+    namespace = uninstallation.world.namespace
     kept = PreservedAllocation("leaving", "leaving-lattice/0", "7c1f5b52-0f4e-4a52-9a59-2f8a3c6f5e11")
     metadata = {
         "name": "leaving-keeper",
@@ -268,46 +268,46 @@ async def test_a_slice_whose_service_was_created_again_goes_with_that_one(leavin
         "annotations": {names.ANNOTATION_PRESERVED: json.dumps(asdict(kept))},
     }
     body = {"metadata": metadata, "addressType": "IPv4", "endpoints": [], "ports": []}
-    assert leaving.api.call("POST", ENDPOINT_SLICES.path(namespace), body)[0] == http.HTTPStatus.CREATED
-    service = leaving.api.call("GET", SERVICES.path(namespace, "leaving"))[1]
-    await leaving.remove_finalizers("--timeout=60s")
+    assert uninstallation.api.call("POST", ENDPOINT_SLICES.path(namespace), body)[0] == http.HTTPStatus.CREATED
+    service = uninstallation.api.call("GET", SERVICES.path(namespace, "leaving"))[1]
+    await uninstallation.remove_finalizers("--timeout=60s")
     path = ENDPOINT_SLICES.path(namespace, "leaving-keeper")
-    found = leaving.api.call("GET", path)[1]["metadata"]
+    found = uninstallation.api.call("GET", path)[1]["metadata"]
     assert [owner_reference["uid"] for owner_reference in found["ownerReferences"]] == [service["metadata"]["uid"]]
-    leaving.api.call("DELETE", SERVICES.path(namespace, "leaving"))
+    uninstallation.api.call("DELETE", SERVICES.path(namespace, "leaving"))
     await eventually(
-        lambda: leaving.api.call("GET", path)[0] == http.HTTPStatus.NOT_FOUND, "it is gone", seconds=PATIENCE
+        lambda: uninstallation.api.call("GET", path)[0] == http.HTTPStatus.NOT_FOUND, "it is gone", seconds=PATIENCE
     )
 
 
 @pytest.mark.thorough
-async def test_a_dry_run_writes_nothing_and_a_service_of_another_owner_is_left_alone(leaving: Leaving) -> None:
-    leaving.apply()
-    leaving.service(ours=False)
-    leaving.guard()
-    before = leaving.finalizers()
-    done = await leaving.run("uninstall", "--remove-finalizers", "--dry-run", "-o", "json")
-    assert (done.returncode, leaving.finalizers()) == (0, before), done.stderr
+async def test_a_dry_run_writes_nothing_and_a_service_of_another_owner_is_left_alone(uninstallation: Uninstallation) -> None:
+    uninstallation.apply()
+    uninstallation.service(ours=False)
+    uninstallation.guard()
+    before = uninstallation.finalizers()
+    done = await uninstallation.run("uninstall", "--remove-finalizers", "--dry-run", "-o", "json")
+    assert (done.returncode, uninstallation.finalizers()) == (0, before), done.stderr
     found = json.loads(done.stdout)
     assert found["stopped"] == []
     assert all(kind["stays"] for kind in found["kinds"] if kind["removed"]), found
-    await leaving.remove_finalizers("--timeout=60s")
-    assert leaving.finalizers() == {kind: [] for kind in before} | {"Service": [names.WASMCLOUD_OPERATOR_SERVICE]}
+    await uninstallation.remove_finalizers("--timeout=60s")
+    assert uninstallation.finalizers() == {kind: [] for kind in before} | {"Service": [names.WASMCLOUD_OPERATOR_SERVICE]}
 
 
-async def test_a_service_that_still_leads_is_named_and_no_finalizer_is_removed(leaving: Leaving) -> None:
-    leaving.apply()
-    leaving.guard()
+async def test_a_service_that_still_leads_is_named_and_no_finalizer_is_removed(uninstallation: Uninstallation) -> None:
+    uninstallation.apply()
+    uninstallation.guard()
     lease = LEASES.path(SYSTEM, "trellis-provisioner")
-    leaving.api.call("DELETE", lease)
-    leaving.api.call("POST", LEASES.path(SYSTEM), {"metadata": {"name": "trellis-provisioner"}, "spec": {}})
+    uninstallation.api.call("DELETE", lease)
+    uninstallation.api.call("POST", LEASES.path(SYSTEM), {"metadata": {"name": "trellis-provisioner"}, "spec": {}})
     try:
         spec = {"holderIdentity": "laptop-1", "leaseDurationSeconds": 3600, "renewTime": "2026-01-01T00:00:00.000000Z"}
-        assert leaving.api.call("PATCH", lease, {"spec": spec})[0] == http.HTTPStatus.OK
-        done = await leaving.run("uninstall", "--remove-finalizers", "--yes", "--timeout=1s")
+        assert uninstallation.api.call("PATCH", lease, {"spec": spec})[0] == http.HTTPStatus.OK
+        done = await uninstallation.run("uninstall", "--remove-finalizers", "--yes", "--timeout=1s")
         assert done.returncode == 1
         for named in ("laptop-1", "provisioner"):
             assert named in done.stderr
-        assert leaving.finalizers()["Shim"] == [names.FINALIZER]
+        assert uninstallation.finalizers()["Shim"] == [names.FINALIZER]
     finally:
-        leaving.api.call("DELETE", lease)
+        uninstallation.api.call("DELETE", lease)

@@ -18,7 +18,7 @@ from console.http.refusals import RefusedError
 from console.live.bus_connection import BusConnection
 from console.live.feed import Feed, Item
 from console.live.replays import dead_letter_page, letters, read_page_request, replay
-from support.console.viewers import People, may
+from support.console.viewers import Users, may
 from support.nats.buses import Buses, Listener, eventually, eventually_async, opted_out
 from support.nats.nats_users import NatsUsers
 from trellis.bus.accounts.naming import inbox_prefix
@@ -89,9 +89,9 @@ def key() -> str:
     return f"n-{secrets.token_hex(4)}"
 
 
-def rights(*rules: object) -> ReviewedPermissions:
+def reviewed_permissions(*rules: object) -> ReviewedPermissions:
     kube = FakeKube()
-    kube.api.fault = People({"t": ("dev", ())}, list(rules))  # type: ignore[arg-type]
+    kube.api.fault = Users({"t": ("dev", ())}, list(rules))  # type: ignore[arg-type]
     assert Viewer("k", "dev")
     return ReviewedPermissions(kube.with_token("t"))
 
@@ -126,13 +126,13 @@ async def test_the_past_is_read_as_far_as_the_viewer_may_see_it(world: World) ->
         await bus.publish(opted_out(name), dedup=name)
     await eventually(lambda: found[-1] in world.names())
     requested = read_page_request({"types": "node.opted_out", "limit": "200"})
-    page = await replay(world.link, rights(may("dev")), requested, seconds=SECONDS)
+    page = await replay(world.link, reviewed_permissions(may("dev")), requested, seconds=SECONDS)
     assert [event["name"] for event in page["events"]][-5:] == found
     assert page["next"] is None
-    few = await replay(world.link, rights(may("dev", "nodes", name=found[2])), requested, seconds=SECONDS)
+    few = await replay(world.link, reviewed_permissions(may("dev", "nodes", name=found[2])), requested, seconds=SECONDS)
     assert [event["name"] for event in few["events"]] == [found[2]]
     behind = read_page_request({"after": str(page["events"][-2]["sequence"])})
-    rest = await replay(world.link, rights(may("dev")), behind, seconds=SECONDS)
+    rest = await replay(world.link, reviewed_permissions(may("dev")), behind, seconds=SECONDS)
     assert [event["name"] for event in rest["events"]] == [found[-1]]
 
 
@@ -145,7 +145,7 @@ async def test_a_dead_letter_is_listed_and_shown(world: World) -> None:
     name = key()
     await watcher.jetstream().publish(event_subject("c1", opted_out(name)), b"garbage")
     await watcher.close()
-    may_see = rights(may("dev"))
+    may_see = reviewed_permissions(may("dev"))
 
     async def listed() -> list[int]:
         page = await letters(world.link, may_see, {"object": f"node/{name}"}, seconds=SECONDS)
@@ -156,9 +156,9 @@ async def test_a_dead_letter_is_listed_and_shown(world: World) -> None:
     page = await dead_letter_page(world.link, may_see, sequence)
     assert page["letter"]["body_text"] == "garbage"
     assert page["page"]["ok"] is False
-    assert (await letters(world.link, rights(), {"object": f"node/{name}"}, seconds=SECONDS))["letters"] == []
+    assert (await letters(world.link, reviewed_permissions(), {"object": f"node/{name}"}, seconds=SECONDS))["letters"] == []
     with pytest.raises(RefusedError):
-        await dead_letter_page(world.link, rights(), sequence)
+        await dead_letter_page(world.link, reviewed_permissions(), sequence)
     await eventually(
         lambda: any(item.stream == "dead-letters" and item.document["name"] == name for item in world.feed.after(0)[0])
     )

@@ -14,7 +14,7 @@ from support.examples.example_worlds import hello, kubectl
 from support.examples.folders import EXAMPLES
 from support.lattices.host_behaviour import own_lattice
 from support.lattices.host_world import HostWorld
-from support.wadm.kept import KeptWorld, kept_world
+from support.wadm.application_world import ApplicationWorld, application_world
 from trellis.kube.resources import HOST_CONFIGS
 from trellis_dev.localcluster.nats import NatsServer
 
@@ -39,7 +39,7 @@ def elsewhere(hello: HostWorld, kubectl: Kubectl, nats_server: NatsServer, tmp_p
 
 
 @pytest.fixture
-def kept(elsewhere: HostWorld, nats_server: NatsServer) -> Iterator[KeptWorld]:
+def apps(elsewhere: HostWorld, nats_server: NatsServer) -> Iterator[ApplicationWorld]:
     lattice = elsewhere.call("GET", HOST_CONFIGS, "hosts")["spec"]["lattice"]
-    with kept_world(elsewhere, nats_server.port, lattice) as made:
+    with application_world(elsewhere, nats_server.port, lattice) as made:
         yield made

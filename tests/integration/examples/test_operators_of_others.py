@@ -16,7 +16,7 @@ from support.examples.applied_examples import Kubectl, free
 from support.examples.folders import EXAMPLES, Manifest, manifests
 from support.operators.operators_of_others import FILES, defined
 from support.secrets.secrets_world import define_grants
-from support.wadm.kept import define_applications
+from support.wadm.application_world import define_applications
 from trellis.kube.resources import NAMESPACES
 from trellis_dev.localcluster.api import Api
 

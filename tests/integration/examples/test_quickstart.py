@@ -10,7 +10,7 @@ import pytest
 
 from support.examples.applied_examples import Kubectl
 from support.lattices.reflected import ReflectedWorld
-from support.wadm.kept import KeptWorld
+from support.wadm.application_world import ApplicationWorld
 from support.wadm.wadm_stand_in import WadmStandIn
 from trellis_dev.localcluster.nats import NatsServer
 
@@ -34,14 +34,14 @@ def table(text: str) -> list[list[str]]:
 
 
 async def test_the_lattice_and_its_application_are_listed_as_the_page_shows(
-    kept: KeptWorld, kubectl: Kubectl, nats_server: NatsServer
+    apps: ApplicationWorld, kubectl: Kubectl, nats_server: NatsServer
 ) -> None:
     command = "kubectl -n hello get wasmcloudhostconfigs,applications.core.oam.dev,services"
-    wanted, world = shown(command), ReflectedWorld(kept.hosts, nats_server)
-    async with WadmStandIn(nats_server.url, kept.lattice), kept.hosts.service(), kept.manager():
-        await kept.hosts.settled("hosts")
+    wanted, world = shown(command), ReflectedWorld(apps.hosts, nats_server)
+    async with WadmStandIn(nats_server.url, apps.lattice), apps.hosts.service(), apps.manager():
+        await apps.hosts.settled("hosts")
         kubectl.apply(HELLO)
-        await kept.synced(HELLO)
+        await apps.synced(HELLO)
         async with world.reflector():  # it asks at its start: the stand-in says no events
             await world.has_service(HELLO, 8080)
         output = kubectl(*shlex.split(command)[1:])

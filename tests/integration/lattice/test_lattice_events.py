@@ -97,7 +97,7 @@ async def buses(nats_server: NatsServer) -> AsyncIterator[Buses]:
     await made.close()
 
 
-class Mortal:
+class DyingBus:
     """A bus whose process dies when it is about to publish an event."""
 
     def __init__(self) -> None:
@@ -278,9 +278,9 @@ async def test_an_event_that_one_reader_after_another_dies_with_is_kept_before_i
     ids = [await origin.publish("manifest_published", {"n": 0})]
     assert 4 * ForwarderTimings().ack_wait < LIVE_SECONDS
     for _ in range(4):
-        mortal = Mortal()
-        async with copying(buses, cast("Bus", mortal), origin):
-            await asyncio.wait_for(mortal.began.wait(), LIVE_SECONDS)
+        dying = DyingBus()
+        async with copying(buses, cast("Bus", dying), origin):
+            await asyncio.wait_for(dying.began.wait(), LIVE_SECONDS)
     async with copying(buses, bus, origin):
         await copied(buses, origin, ids)
 

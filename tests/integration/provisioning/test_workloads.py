@@ -49,15 +49,15 @@ class Workloads:
     async def events(self) -> list[TailedEvent]:
         return [event for event in await self.fleet.events_until_now() if event.noun == "wasm_workload"]
 
-    async def told(self) -> list[str]:
+    async def published(self) -> list[str]:
         return sorted(
             " ".join(filter(None, (event.event_name, *event.key[1:3], event.event["data"].get("reason", ""))))
             for event in await self.events()
         )
 
-    async def until_told(self, *wanted: str) -> None:
+    async def until_published(self, *wanted: str) -> None:
         async with asyncio.timeout(90):
-            while await self.told() != sorted(wanted):  # noqa: ASYNC110 - the condition asks a server
+            while await self.published() != sorted(wanted):  # noqa: ASYNC110 - the condition asks a server
                 await asyncio.sleep(0.2)
 
     def warnings(self, name: str) -> list[tuple[str, int]]:
@@ -94,19 +94,19 @@ async def test_workloads_are_reported_once_over_restarts(fleet: Fleet, shim: Shi
                 "failed Deployment sick NoNodeWithLabel",
                 "failed Job once NoNodeWithLabel",
             )
-            await made.until_told(*first)
+            await made.until_published(*first)
             await eventually(lambda: made.warnings("sick"), "an Event on the Deployment")
         async with fleet.services(QUICK) as services:
             await eventually(lambda: all(item.health.readiness().ok for item in services), "ready", seconds=60)
             await asyncio.sleep(2.0)
-            assert await made.told() == sorted(first)
+            assert await made.published() == sorted(first)
             assert made.warnings("sick") == [("NoNodeWithLabel", 1)]
             fleet.patch(node, {"metadata": {"labels": {"zone": fleet.id}}})
-            await made.until_told(*first, "recovered Deployment sick")
+            await made.until_published(*first, "recovered Deployment sick")
         async with fleet.services(QUICK) as services:
             await eventually(lambda: all(item.health.readiness().ok for item in services), "ready", seconds=60)
             await asyncio.sleep(2.0)
-            assert len(await made.told()) == 4
+            assert len(await made.published()) == 4
             for path in (DEPLOYMENTS.path(fleet.system, "well"), DEPLOYMENTS.path(fleet.system, "sick")):
                 fleet.api.call("DELETE", path)
             fleet.api.call("DELETE", JOBS.path(fleet.system, "once"), {"propagationPolicy": "Foreground"})

@@ -16,15 +16,15 @@ from trellis.kube.resources import SERVICES
 pytestmark = pytest.mark.cluster
 
 
-def mirrored(world: ReflectedWorld) -> set[str]:
+def reflected(world: ReflectedWorld) -> set[str]:
     return {item["metadata"]["name"] for item in world.hosts.call("GET", SERVICES)["items"]}
 
 
 async def mirrors(world: ReflectedWorld, *wanted: str) -> None:
     try:
-        await eventually(lambda: mirrored(world) == set(wanted), "Services", seconds=PATIENCE)
+        await eventually(lambda: reflected(world) == set(wanted), "Services", seconds=PATIENCE)
     except AssertionError:
-        pytest.fail(f"there are {mirrored(world)}, not {set(wanted)}")
+        pytest.fail(f"there are {reflected(world)}, not {set(wanted)}")
 
 
 async def requested_again(wadm: Wadm) -> None:
@@ -76,7 +76,7 @@ async def test_a_wadm_that_does_not_answer_takes_nothing_away(world: ReflectedWo
             await wadm.deploy(manifest("new"))
             await mirrors(world, "mute", "new")
             await requested_again(wadm)
-            assert mirrored(world) == {"mute", "new"}
+            assert reflected(world) == {"mute", "new"}
             # Its own word is enough where it cannot be asked.
             await wadm.undeploy("new")
             await mirrors(world, "mute")
@@ -97,7 +97,7 @@ async def test_endpoints_follow_the_hosts_while_a_lattice_is_unavailable(world: 
         async with world.reflector():
             second = world.pod("group", "host-2")
             await world.leads_to("far", first, second)
-            assert mirrored(world) == {"far"}
+            assert reflected(world) == {"far"}
         await asyncio.to_thread(world.server.start)
 
 

@@ -30,7 +30,7 @@ from support.secrets.secrets_host import Host, value
 from support.secrets.secrets_world import define_grants, served
 from support.suite.in_process import serving
 from support.suite.settling import settle
-from support.wadm.kept import spec
+from support.wadm.application_world import spec
 from support.wadm.wadm_stand_in import WadmStandIn
 from trellis import names
 from trellis.kube.resources import (
@@ -109,7 +109,7 @@ def test_an_account_with_every_right_in_its_namespace_has_none_elsewhere(both: B
 async def test_no_policy_or_name_that_one_tenant_writes_gets_a_secret_of_the_other(both: Both) -> None:
     east, west = both.east, both.west
     for item in (east, west):
-        item.kept.group()
+        item.apps.group()
     settings = east.hosts.fleet.settings() | {"sources_interval": 1.0}
     create, subjects = secrets_backend.app.create_app, list[str]()
     async with (
@@ -174,25 +174,25 @@ async def test_of_two_lattices_of_one_name_neither_sees_the_others_applications(
 ) -> None:
     east, west, lattice = both.east, both.west, both.lattice
     for item in (east, west):
-        item.kept.group()
+        item.apps.group()
     async with (
         Wadm.of(east.url, lattice) as ours,
         Wadm.of(west.url, lattice) as theirs,
         east.hosts.service(),
-        east.kept.manager(),
+        east.apps.manager(),
     ):
         await theirs.put(application("from-wash", wasm_component("echo", "file:///none-1.wasm"), version="v1"))
-        east.kept.apply("web", spec("file:///east.wasm"))
-        west.kept.apply("web", spec("file:///west.wasm"))
+        east.apps.apply("web", spec("file:///east.wasm"))
+        west.apps.apply("web", spec("file:///west.wasm"))
         for item in (east, west):
-            await item.kept.synced("web")
-        await west.kept.until("from-wash", "shown where it is", lambda _: True)
+            await item.apps.synced("web")
+        await west.apps.until("from-wash", "shown where it is", lambda _: True)
         assert (await ours.names(), await theirs.names()) == ({"web"}, {"web", "from-wash"})
-        assert east.kept.find("from-wash") is None
-        east.kept.delete("web")
-        await east.kept.deleted("web")
+        assert east.apps.find("from-wash") is None
+        east.apps.delete("web")
+        await east.apps.deleted("web")
         assert await theirs.names() == {"web", "from-wash"}
-        assert west.kept.status("web")["conditions"]
+        assert west.apps.status("web")["conditions"]
 
 
 @pytest.mark.thorough
@@ -206,14 +206,14 @@ async def test_a_label_prefix_or_address_of_another_tenants_lattice_has_no_effec
         Wadm.of(west.url, both.lattice) as theirs_too,
     ):
         await theirs_too.put(application("kept", wasm_component("echo", "file:///none-1.wasm"), version="v1"))
-        west.kept.group("group", lattice=only_west)
-        east.kept.group()
+        west.apps.group("group", lattice=only_west)
+        east.apps.group()
         # As wadm's account has it, from the tenant's own account.
-        east.kept.group("prefix", controlTopicPrefix=control_prefix(WEST))
+        east.apps.group("prefix", controlTopicPrefix=control_prefix(WEST))
         wrong = "nats://west:guessed@127.0.0.1"
-        east.kept.group("guessed", lattice=only_west, natsAddress=wrong)
-        async with east.hosts.service(), east.kept.manager():
-            east.kept.apply("reaches", spec(), labels={names.LABEL_LATTICE: only_west})
+        east.apps.group("guessed", lattice=only_west, natsAddress=wrong)
+        async with east.hosts.service(), east.apps.manager():
+            east.apps.apply("reaches", spec(), labels={names.LABEL_LATTICE: only_west})
 
             def condition(name: str, kind: str) -> tuple[str, str, str]:
                 return east.hosts.condition(name, kind)
@@ -229,13 +229,13 @@ async def test_a_label_prefix_or_address_of_another_tenants_lattice_has_no_effec
                 "nobody answers there",
                 seconds=PATIENCE,
             )
-            found = await east.kept.until(
+            found = await east.apps.until(
                 "reaches",
                 "refused, and told",
                 lambda item: "Synced" in _reasons(item) and _reasons(item)["Synced"] != "True",
             )
             assert _reasons(found)["Synced"] in {"False", "Unknown"}
-            assert east.kept.find("kept") is None
+            assert east.apps.find("kept") is None
             assert await theirs.names() == set()
             assert await theirs_too.names() == {"kept"}
 

@@ -25,7 +25,7 @@ from support.secrets.secrets_host import value
 from support.secrets.secrets_world import SecretsWorld
 from support.suite.jaeger import Jaeger
 from support.suite.traces import assert_flow, assert_links_lead, assert_silent, assert_whole, tree
-from support.wadm.kept import KeptWorld, kept_world, spec
+from support.wadm.application_world import ApplicationWorld, application_world, spec
 from support.wadm.manifests import manifest
 from support.wadm.wadm_stand_in import WadmStandIn
 from trellis import names
@@ -146,20 +146,20 @@ async def stand_in(nats_server: NatsServer) -> AsyncIterator[WadmStandIn]:
 
 
 @pytest.fixture
-def kept(hosts: HostWorld, nats_server: NatsServer, stand_in: WadmStandIn) -> Iterator[KeptWorld]:
-    with kept_world(hosts, nats_server.port, stand_in.lattice) as made:
+def apps(hosts: HostWorld, nats_server: NatsServer, stand_in: WadmStandIn) -> Iterator[ApplicationWorld]:
+    with application_world(hosts, nats_server.port, stand_in.lattice) as made:
         made.group()
         yield made
 
 
 async def test_an_application_applied_with_kubectl_is_one_trace_over_wadm_to_its_status(
-    kept: KeptWorld, jaeger: Jaeger
+    apps: ApplicationWorld, jaeger: Jaeger
 ) -> None:
     name = f"shop-{secrets.token_hex(3)}"
-    key = f"{kept.lattice}/{name}"
-    async with kept.manager(otlp_endpoint=jaeger.otlp):
-        kept.apply(name, spec())
-        await kept.synced(name)
+    key = f"{apps.lattice}/{name}"
+    async with apps.manager(otlp_endpoint=jaeger.otlp):
+        apps.apply(name, spec())
+        await apps.synced(name)
     spans = await jaeger.until(
         "trellis-application-manager",
         has(f"reconcile application {key}", "publish application.synced"),
@@ -171,14 +171,14 @@ async def test_an_application_applied_with_kubectl_is_one_trace_over_wadm_to_its
 
 @pytest.mark.thorough
 async def test_an_application_put_with_wash_is_one_trace_to_its_object(
-    kept: KeptWorld, stand_in: WadmStandIn, jaeger: Jaeger
+    apps: ApplicationWorld, stand_in: WadmStandIn, jaeger: Jaeger
 ) -> None:
     name = f"shop-{secrets.token_hex(3)}"
-    key = f"{kept.lattice}/{name}"
-    async with Wadm.of(stand_in.url, stand_in.lattice) as wadm, kept.manager(otlp_endpoint=jaeger.otlp):
+    key = f"{apps.lattice}/{name}"
+    async with Wadm.of(stand_in.url, stand_in.lattice) as wadm, apps.manager(otlp_endpoint=jaeger.otlp):
         await wadm.put(application(name, wasm_component("echo", "file:///none-1.wasm"), version="v1"))
         await wadm.deploy(name)
-        await kept.synced(name)
+        await apps.synced(name)
     spans = await jaeger.until(
         "trellis-application-manager",
         has(f"reconcile application {key}", "publish application.synced"),

@@ -82,12 +82,12 @@ async def two_poisons_and_an_event(commands: Commands) -> None:
         event_subject("c1", opted_out("n.1")), b'{"a": "\xc3\xa9"}', headers={"traceparent": traceparent}
     )
 
-    async def letters(count: int) -> bool:
+    async def dead_letters(count: int) -> bool:
         return await dead(commands) == count
 
-    await eventually_async(lambda: letters(1))
+    await eventually_async(lambda: dead_letters(1))
     await client.jetstream().publish(event_subject("c1", opted_out("n.2")), b"x" * (client.max_payload - 10))
-    await eventually_async(lambda: letters(2))
+    await eventually_async(lambda: dead_letters(2))
     await bus.publish(opted_out("healthy"), dedup="healthy")
     await client.close()
     await buses.close()

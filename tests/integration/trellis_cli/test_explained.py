@@ -19,10 +19,10 @@ from support.guests.controllers_world import CONFIG_MAPS, Host, Tenant, own_name
 from support.guests.wat_guests import guest
 from support.lattices.host_world import HostWorld
 from support.lattices.reflected import ReflectedWorld
-from support.nodes.explaining import PATIENCE, Person
+from support.nodes.explaining import PATIENCE, User
 from support.nodes.fleet import Fleet, eventually
 from support.nodes.shims import Shim
-from support.wadm.kept import KeptWorld, spec
+from support.wadm.application_world import ApplicationWorld, spec
 from support.wadm.manifests import ANY_HOST, capability, link, manifest
 from support.wadm.wadm_stand_in import WadmStandIn
 from trellis import names
@@ -39,7 +39,7 @@ Manifest = dict[str, Any]
 
 async def node_is_explained(fleet: Fleet, situation: str, node: str) -> Manifest:
     """See that a node's page and the row of the rollout name the cause."""
-    person = Person.of(fleet)
+    person = User.of(fleet)
     page = await person.finds(situation, f"node/{node}")
     await person.counts(situation, node, page)
     return page
@@ -67,7 +67,7 @@ async def test_a_wrong_checksum(fleet: Fleet, shim: Shim) -> None:
     async with fleet.services(retry_min=300, retry_max=300):
         shim.apply(path="other-file-here.tar.gz")
         page = await node_is_explained(fleet, "wrong checksum", node)
-        _, of_shim = await Person.of(fleet).document("explain", f"shim/{shim.name}")
+        _, of_shim = await User.of(fleet).document("explain", f"shim/{shim.name}")
         assert of_shim["cause"] == f"node {node}: {page['cause']}", "its Shim says the same"
         shim.delete()
 
@@ -129,7 +129,7 @@ async def test_a_quota_that_refuses_the_job(fleet: Fleet) -> None:
 
 
 async def test_a_secret_that_is_missing(hosts: HostWorld) -> None:
-    person = Person.of(hosts.fleet)
+    person = User.of(hosts.fleet)
     async with hosts.service():
         hosts.create("group", secretName="absent")
         page = await person.finds("missing Secret", "whc/group", "-n", hosts.namespace)
@@ -140,7 +140,7 @@ async def test_a_secret_that_is_missing(hosts: HostWorld) -> None:
 async def test_credentials_that_the_nats_of_a_lattice_refuses(hosts: HostWorld, tmp_path: Path) -> None:
     config = tmp_path / "nats.conf"
     config.write_text('authorization { users: [ { user: "somebody", password: "else" } ] }')
-    person = Person.of(hosts.fleet)
+    person = User.of(hosts.fleet)
     with NatsServer(tmp_path / "nats", config=config) as server:
         async with hosts.service():
             address = "nats://somebody:mistaken@127.0.0.1"
@@ -153,7 +153,7 @@ async def test_credentials_that_the_nats_of_a_lattice_refuses(hosts: HostWorld, 
 @pytest.mark.thorough
 async def test_an_application_that_listens_on_loopback(world: ReflectedWorld) -> None:
     world.group("group", "loop-lattice")
-    person = Person.of(world.hosts.fleet)
+    person = User.of(world.hosts.fleet)
     async with world.wadm("loop-lattice") as wadm, world.reflector():
         await wadm.deploy(manifest("loop", capability("httpserver", link("127.0.0.1:80"), ANY_HOST)))
         page = await person.finds("loopback address", "service/loop", "-n", world.namespace)
@@ -161,27 +161,27 @@ async def test_an_application_that_listens_on_loopback(world: ReflectedWorld) ->
 
 
 @pytest.mark.thorough
-async def test_a_wadm_that_is_unavailable(kept_by_stand_in: KeptWorld, stand_in: WadmStandIn) -> None:
-    kept, person = kept_by_stand_in, Person.of(kept_by_stand_in.hosts.fleet)
-    kept.group()
-    async with kept.manager():
-        kept.apply("mine", spec(), annotations={"version": "v1"})
-        await kept.synced("mine", version="v1")
+async def test_a_wadm_that_is_unavailable(apps_by_stand_in: ApplicationWorld, stand_in: WadmStandIn) -> None:
+    apps, person = apps_by_stand_in, User.of(apps_by_stand_in.hosts.fleet)
+    apps.group()
+    async with apps.manager():
+        apps.apply("mine", spec(), annotations={"version": "v1"})
+        await apps.synced("mine", version="v1")
         await stand_in.__aexit__()
-        page = await person.finds("wadm away", "application/mine", "-n", kept.namespace)
-        await person.counts("wadm away", f"{kept.namespace}/mine", page)
+        page = await person.finds("wadm away", "application/mine", "-n", apps.namespace)
+        await person.counts("wadm away", f"{apps.namespace}/mine", page)
         await stand_in.__aenter__()  # or it cannot be let go of
-        await kept.synced("mine", version="v1")
+        await apps.synced("mine", version="v1")
 
 
-async def test_a_lattice_that_no_group_of_hosts_is_on(kept_by_stand_in: KeptWorld) -> None:
-    kept, person = kept_by_stand_in, Person.of(kept_by_stand_in.hosts.fleet)
-    kept.group()
-    async with kept.manager():
-        kept.apply("lost", spec(), labels={names.LABEL_LATTICE: "nowhere"}, annotations={"version": "v1"})
-        await kept.condition("lost", "Synced", "False", "NoLattice")
-        page = await person.finds("unknown lattice", f"{APPLICATIONS.plural}/lost", "-n", kept.namespace)
-        await person.counts("unknown lattice", f"{kept.namespace}/lost", page)
+async def test_a_lattice_that_no_group_of_hosts_is_on(apps_by_stand_in: ApplicationWorld) -> None:
+    apps, person = apps_by_stand_in, User.of(apps_by_stand_in.hosts.fleet)
+    apps.group()
+    async with apps.manager():
+        apps.apply("lost", spec(), labels={names.LABEL_LATTICE: "nowhere"}, annotations={"version": "v1"})
+        await apps.condition("lost", "Synced", "False", "NoLattice")
+        page = await person.finds("unknown lattice", f"{APPLICATIONS.plural}/lost", "-n", apps.namespace)
+        await person.counts("unknown lattice", f"{apps.namespace}/lost", page)
 
 
 @pytest.fixture
@@ -204,7 +204,7 @@ async def test_a_controller_that_traps(
     tenant.module("traps", guest("traps"))
     tenant.controller("traps", "traps", serviceAccountName="any")
     tenant.config_map("x")
-    person = Person.at(cluster, nats_server.url, host.name)
+    person = User.at(cluster, nats_server.url, host.name)
     async with host.serving():
         await until(lambda: (tenant.status("traps").get("lastFault") or {}).get("kind") == "Trapped", "it traps")
         page = await person.finds("trap in a controller", "wasmctl/traps", "-n", tenant.name)
@@ -213,7 +213,7 @@ async def test_a_controller_that_traps(
 
 @pytest.mark.thorough
 async def test_an_undecodable_message(fleet: Fleet) -> None:
-    person = Person.of(fleet)
+    person = User.of(fleet)
     async with fleet.services():
         await fleet.both_listen()
         client = await nats.connect(fleet.info.nats_url)
@@ -247,7 +247,7 @@ async def test_permissions_that_are_lacking_are_named_and_hide_nothing_else(
                 "roleRef": reference,
             }
             account.apply([{"kind": "ServiceAccount", "metadata": {"namespace": SYSTEM, "name": "looks"}}, role, bound])
-            person = Person(account.kubeconfig, str(fleet.info.nats_url), fleet.system, fleet.installers)
+            person = User(account.kubeconfig, str(fleet.info.nats_url), fleet.system, fleet.installers)
             code, page = await person.document("explain", f"node/{node}")
             permissions = [line["text"] for line in page["lines"] if line["about"] == "permissions"]
             assert code == 1

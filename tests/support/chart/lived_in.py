@@ -83,7 +83,7 @@ class Life:
         found = json.loads(self.cluster.kubectl("get", kind, name, *place, "-o", "json"))
         return _state_text(found, WATCHED[kind])
 
-    def until_well(self, kind: str, name: str, *place: str, seconds: float = 180) -> None:
+    def until_healthy(self, kind: str, name: str, *place: str, seconds: float = 180) -> None:
         """Wait until an object says that it is well; fail with all that it says."""
         try:
             eventually(lambda: self.condition(kind, name, *place).startswith("True"), f"{kind} {name}", seconds)
@@ -100,7 +100,7 @@ class Life:
         return found
 
     @contextmanager
-    def all_well(self) -> Iterator[None]:
+    def all_healthy(self) -> Iterator[None]:
         """Fail if an object of any kind says meanwhile, be it for a moment, that it is not well.
 
         Of controllers it may be unknown: each release has one replica.

@@ -55,7 +55,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Kept:
+class ConfigMapView:
     """A ConfigMap as the replica sees it."""
 
     name: str
@@ -64,10 +64,10 @@ class Kept:
     resource_version: str = field(compare=False)
 
 
-def view(manifest: Manifest) -> Kept:
+def view(manifest: Manifest) -> ConfigMapView:
     metadata = manifest["metadata"]
     count = int((manifest.get("data") or {}).get("count", 0))
-    return Kept(metadata["name"], metadata["uid"], count, metadata["resourceVersion"])
+    return ConfigMapView(metadata["name"], metadata["uid"], count, metadata["resourceVersion"])
 
 
 def now() -> float:
@@ -88,31 +88,31 @@ class Journal:
 
 
 @dataclass(frozen=True)
-class Keeper:
+class Worker:
     """Works the keys of one term."""
 
     part: Part
     journal: Journal
     kube: Kube
-    objects: Informer[Kept]
+    objects: Informer[ConfigMapView]
 
     async def run(self, key: str, _: TraceContext | None) -> None:
         """Write this replica's name into one object: what is read, then work, then the write, then more work."""
-        kept = self.objects.objects.get(key)
-        if kept is None:
+        config_map = self.objects.objects.get(key)
+        if config_map is None:
             return
         self.journal.note("began", key)
         try:
             await asyncio.sleep(self.part.pace)
-            patch = {"data": {"writer": self.part.name, "count": str(kept.count + 1)}}
+            patch = {"data": {"writer": self.part.name, "count": str(config_map.count + 1)}}
             if self.part.fenced:
-                patch |= {"metadata": {"uid": kept.uid, "resourceVersion": kept.resource_version}}
+                patch |= {"metadata": {"uid": config_map.uid, "resourceVersion": config_map.resource_version}}
             requested = now()
             written = await self.kube.merge_patch(
-                CONFIGMAPS, kept.name, patch, self.part.namespace, field_manager=FIELD_MANAGER
+                CONFIGMAPS, config_map.name, patch, self.part.namespace, field_manager=FIELD_MANAGER
             )
             self.journal.note("wrote", key, requested)
-            self.objects.wrote(written, kept)
+            self.objects.wrote(written, config_map)
             await asyncio.sleep(self.part.pace)
         finally:
             self.journal.note("ended", key)
@@ -122,7 +122,7 @@ def compose(part: Part, journal: Journal, base: Base) -> Work:
     kube = base.kube if part.fenced else careless(base.kube)
     queue = KeyedQueue[str](workers=8, name="kept", telemetry=base.telemetry)
 
-    def woken(change: Change[Kept]) -> None:
+    def woken(change: Change[ConfigMapView]) -> None:
         queue.add(change.key)
 
     objects = Informer(kube, CONFIGMAPS, view, woken, namespace=part.namespace, label_selector=LABEL)
@@ -131,7 +131,7 @@ def compose(part: Part, journal: Journal, base: Base) -> Work:
         for key in objects.objects:
             queue.add(key)
 
-    return Work([objects], {queue: Keeper(part, journal, kube, objects).run}, list_all, lambda: None)
+    return Work([objects], {queue: Worker(part, journal, kube, objects).run}, list_all, lambda: None)
 
 
 def careless(kube: Kube) -> Kube:

@@ -1,4 +1,4 @@
-"""A fake API server that knows people: tokens, impersonation, permissions; and a console in front of it."""
+"""A fake API server with users: tokens, impersonation, permissions; and a console in front of it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def may(
 
 
 @dataclass
-class People:
+class Users:
     """Answers requests for the API server by the user; everything else the fake answers."""
 
     tokens: dict[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
@@ -93,9 +93,9 @@ class People:
         return status_reply(403, "Forbidden", text)
 
     def allows(self, who: tuple[str, tuple[str, ...]], verb: str, resource: str, namespace: str, name: str) -> bool:
-        people = {who[0], *who[1]}
+        users = {who[0], *who[1]}
         return any(
-            rule.who in people
+            rule.who in users
             and ({verb, ANY} & rule.verbs)
             and ({resource, resource.partition(".")[0], ANY} & rule.resources)
             and rule.namespace in {ANY, namespace}
@@ -135,7 +135,7 @@ class World:
     """A console that answers at ``url``, and all that it stands on."""
 
     kube: FakeKube
-    people: People
+    users: Users
     feed: Feed
     registry: ViewerRegistry
     authentication: Authentication
@@ -156,7 +156,7 @@ class World:
 
 @asynccontextmanager
 async def console(
-    people: People,
+    users: Users,
     *,
     proxy: Proxy | None = None,
     settings: Settings | None = None,
@@ -164,12 +164,12 @@ async def console(
     timings: Timings = Timings(),  # noqa: B008 - frozen
     heartbeats: Heartbeats | None = None,
 ) -> AsyncIterator[World]:
-    """Serve a console in front of a fake API server with these people; no bus."""
+    """Serve a console in front of a fake API server with these users; no bus."""
     settings = settings or Settings(cluster="c")
     telemetry = setup("console", metrics=metrics or Metrics())
     kube = FakeKube(telemetry=telemetry)
-    people.own = proxy is not None
-    kube.api.fault = people
+    users.own = proxy is not None
+    kube.api.fault = users
     cluster: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     cluster.set_result("c")
 
@@ -195,7 +195,7 @@ async def console(
     await server.start_server()
     running = asyncio.create_task(registry.run())
     try:
-        yield World(kube, people, feed, registry, authentication, str(server.make_url("")).rstrip("/"))
+        yield World(kube, users, feed, registry, authentication, str(server.make_url("")).rstrip("/"))
     finally:
         registry.stopping.set()
         await server.close()

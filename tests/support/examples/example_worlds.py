@@ -14,7 +14,7 @@ from support.examples.folders import EXAMPLES
 from support.lattices.host_world import HostWorld, host_world
 from support.nodes.fleet import Fleet
 from support.secrets.secrets_world import define_grants
-from support.wadm.kept import define_applications
+from support.wadm.application_world import define_applications
 from trellis_dev.localcluster import ClusterInfo
 
 HELLO = "hello"

@@ -16,7 +16,7 @@ import yaml
 
 from support.lattices.host_world import HostWorld
 from support.nats.tenants import from_own_account, url_of
-from support.wadm.kept import QUICK, KeptWorld, kept_world
+from support.wadm.application_world import QUICK, ApplicationWorld, application_world
 from trellis import names
 from trellis.kube.resources import NAMESPACES, ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS, Resource
 from trellis_dev.localcluster import ClusterInfo
@@ -32,7 +32,7 @@ class Side:
     """One tenant. ``api``: calls as its own account; ``value``: what its Secret ``db`` holds."""
 
     hosts: HostWorld
-    kept: KeptWorld
+    apps: ApplicationWorld
     api: Api
     account: str
     url: str
@@ -86,11 +86,11 @@ def reader(api: Api, namespace: str, value: str) -> None:
 def side(hosts: HostWorld, cluster: ClusterInfo, server: NatsServer, account: str, lattice: str) -> Iterator[Side]:
     """Have a tenant in the namespace of a world, for the time of a block."""
     value = f"of-{account}-{hosts.namespace}"
-    with kept_world(hosts, server.port, lattice, from_own_account(account), QUICK) as kept:
+    with application_world(hosts, server.port, lattice, from_own_account(account), QUICK) as apps:
         reader(hosts.api, hosts.namespace, value)
         api = own_account(cluster, hosts.api, hosts.namespace)
         try:
-            yield Side(hosts, kept, api, account, url_of(server.port, account), value)
+            yield Side(hosts, apps, api, account, url_of(server.port, account), value)
         finally:
             api.close()
 

@@ -16,7 +16,7 @@ PATIENCE = 60.0
 Manifest = dict[str, Any]
 
 
-class Person:
+class User:
     """The user who runs the commands: with a kubeconfig, and the settings of an installation."""
 
     def __init__(self, kubeconfig: Path, nats_url: str, system: str, installers: str) -> None:
@@ -29,12 +29,12 @@ class Person:
         )
 
     @classmethod
-    def of(cls, fleet: Fleet) -> Person:
+    def of(cls, fleet: Fleet) -> User:
         """Return who looks after a fleet."""
         return cls(Path(fleet.info.kubeconfig), str(fleet.info.nats_url), fleet.system, fleet.installers)
 
     @classmethod
-    def at(cls, cluster: ClusterInfo, nats_url: str, system: str) -> Person:
+    def at(cls, cluster: ClusterInfo, nats_url: str, system: str) -> User:
         """Return who looks after an installation in a namespace."""
         return cls(Path(cluster.kubeconfig), nats_url, system, system)
 

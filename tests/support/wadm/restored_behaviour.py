@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from support.lattices.real_lattice import Wadm, application, wasm_component
-from support.wadm.kept import KeptWorld, spec
-from support.wadm.kept_behaviour import models, wadm_has
+from support.wadm.application_world import ApplicationWorld, spec
+from support.wadm.application_behaviour import models, wadm_has
 from trellis_dev.localcluster.nats import NatsServer
 
 
@@ -33,29 +33,29 @@ class Restored:
 
 
 class RestoredBehaviour:
-    """With each wadm: ``kept`` and ``wadm`` are on the NATS that is restored."""
+    """With each wadm: ``apps`` and ``wadm`` are on the NATS that is restored."""
 
     async def test_an_older_state_takes_nothing_away_and_what_it_lacks_is_put_again(
-        self, kept: KeptWorld, wadm: Wadm, restored: Restored
+        self, apps: ApplicationWorld, wadm: Wadm, restored: Restored
     ) -> None:
-        kept.group()
-        async with kept.manager():
-            kept.apply("before", spec(), annotations={"version": "v1"})
+        apps.group()
+        async with apps.manager():
+            apps.apply("before", spec(), annotations={"version": "v1"})
             await wadm.put(application("theirs", wasm_component("echo", "file:///none-1.wasm"), version="w1"))
-            await kept.synced("before", version="v1")
-            await kept.synced("theirs", deployed=False)
+            await apps.synced("before", version="v1")
+            await apps.synced("theirs", deployed=False)
             await asyncio.to_thread(restored.back_up)
-            kept.apply("after", spec(), annotations={"version": "v1"})
+            apps.apply("after", spec(), annotations={"version": "v1"})
             newer = spec("file:///none-2.wasm")
-            kept.patch("before", {"metadata": {"annotations": {"version": "v2"}}, "spec": newer})
-            await kept.synced("after", version="v1")
-            await kept.synced("before", version="v2")
-            uids = {name: (kept.find(name) or {})["metadata"]["uid"] for name in ("before", "after", "theirs")}
+            apps.patch("before", {"metadata": {"annotations": {"version": "v2"}}, "spec": newer})
+            await apps.synced("after", version="v1")
+            await apps.synced("before", version="v2")
+            uids = {name: (apps.find(name) or {})["metadata"]["uid"] for name in ("before", "after", "theirs")}
             await asyncio.to_thread(restored.restore)
             await wadm_has(wadm, "after")
-            await kept.synced("after", version="v1")
+            await apps.synced("after", version="v1")
             await wadm_has(wadm, "before", deployed_version="v2")
-            await kept.synced("before", version="v2")
-            assert (kept.find("before") or {})["spec"] == newer
+            await apps.synced("before", version="v2")
+            assert (apps.find("before") or {})["spec"] == newer
             assert {*await models(wadm)} == uids.keys()
-            assert {name: (kept.find(name) or {})["metadata"]["uid"] for name in uids} == uids
+            assert {name: (apps.find(name) or {})["metadata"]["uid"] for name in uids} == uids

@@ -1,8 +1,8 @@
-"""Fifty applications, and people who change them with kubectl and with wash while every server is killed.
+"""Fifty applications, which users change with kubectl and with wash while every server is killed.
 
 The expected end of a period comes from the requests of users alone. One side asked: it is exactly that. Both did: it is
-something that one of them asked for. Nobody did: nothing changed. Storage that was lost takes with it what wash had
-asked for a moment before, and nothing else.
+something that one of them asked for. No side did: nothing changed. Lost storage may revert the last requests of wash,
+and nothing else.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pytest
 
 from application_manager.domain.sides import OVERRIDDEN
 from support.lattices.real_lattice import Wadm, application, wasm_component
-from support.wadm.kept import KUBECTL, KeptWorld
+from support.wadm.application_world import KUBECTL, ApplicationWorld
 from trellis import names
 from trellis.kube.resources import APPLICATIONS
 from trellis_dev.localcluster.api import Api
@@ -42,35 +42,35 @@ def image_of(manifest: Manifest) -> str:
 
 
 @dataclass
-class Person:
+class SideRequests:
     """The requests of one side during one time, in order. ``put``: an image that it stores and does not run."""
 
-    wishes: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
+    requests: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     wanted: State = None
     stops: bool = False
-    goes: bool = False
+    deletes: bool = False
     put: str = ""
 
 
 @dataclass
 class One:
-    """One application. ``annotated``: its object says that it is not to run."""
+    """One application. ``annotated``: its object requests that it does not run."""
 
     name: str
     state: State = None
     annotated: bool = False
-    kubectl: Person | None = None
-    wash: Person | None = None
+    kubectl: SideRequests | None = None
+    wash: SideRequests | None = None
 
     def allowed(self, found: State, *, lost: bool) -> bool:
-        """Say whether this may be so at the end of a time, ``lost``: in which wadm's storage was."""
+        """Return whether this state is permitted at the end of a period; ``lost``: wadm's storage was lost in it."""
         requested = [item for item in (self.kubectl, self.wash) if item is not None]
         if not requested:
             return found == self.state
         if len(requested) == 1 and not (lost and self.wash):
             return found == requested[0].wanted
         if found is None:
-            return any(item.goes for item in requested) or (self.state is None and self.kubectl is None)
+            return any(item.deletes for item in requested) or (self.state is None and self.kubectl is None)
         images = {item[0] for item in (self.state, *(each.wanted for each in requested)) if item is not None}
         images |= {item.put for item in requested if item.put}
         was_stopped = self.state is not None and not self.state[1]
@@ -79,17 +79,17 @@ class One:
 
 
 class TwoRealSides:
-    """Both sides as people see them, and what they do there; every request is repeated until it is accepted."""
+    """Both sides as users see them, and their requests; every request is repeated until it is accepted."""
 
-    def __init__(self, kept: KeptWorld, wadm: Wadm, rng: random.Random, count: int) -> None:
-        self._kept = kept
+    def __init__(self, apps: ApplicationWorld, wadm: Wadm, rng: random.Random, count: int) -> None:
+        self._apps = apps
         self._wadm = wadm
         self._rng = rng
         self.all = [One(f"app-{number:02}") for number in range(count)]
         self.loses_storage = False
         """Whether wadm's storage is lost during this time, between a put and its deploy, say."""
 
-    # What people do.
+    # Requests of users.
 
     def plan(self, time_: int, sides: Callable[[One], str]) -> None:
         """Draw requests of users for each application; ``sides``: "", "kubectl", "wash" or "both"."""
@@ -100,48 +100,48 @@ class TwoRealSides:
 
     async def act(self, fault: Callable[[int, int], Awaitable[None]]) -> None:
         """Carry out all requests, some at once; ``fault`` gets how many of how many are done."""
-        people = [person for item in self.all for person in (item.kubectl, item.wash) if person is not None]
-        self._rng.shuffle(people)
-        left, done = iter(people), 0
+        acting = [side_requests for item in self.all for side_requests in (item.kubectl, item.wash) if side_requests is not None]
+        self._rng.shuffle(acting)
+        left, done = iter(acting), 0
 
         async def work() -> None:
             nonlocal done
-            for person in left:
-                for wanted in person.wishes:
+            for side_requests in left:
+                for wanted in side_requests.requests:
                     await wanted()
                 done += 1
-                await fault(done, len(people))
+                await fault(done, len(acting))
 
         async with asyncio.TaskGroup() as group:
             for _ in range(WORKERS):
                 group.create_task(work())
 
-    def _with_kubectl(self, one: One, image: str) -> Person:
+    def _with_kubectl(self, one: One, image: str) -> SideRequests:
         choice = "apply" if one.state is None else self._rng.choice(["apply", "apply", "mark", "delete"])
         if choice == "apply":
-            return Person([lambda: self._apply(one.name, image)], (image, not one.annotated), stops=one.annotated)
+            return SideRequests([lambda: self._apply(one.name, image)], (image, not one.annotated), stops=one.annotated)
         assert one.state is not None
         if choice == "mark":
             one.annotated = annotated = not one.annotated
             wanted = [lambda: self._mark(one.name, annotated)]
-            return Person(wanted, (one.state[0], not annotated), stops=annotated)
+            return SideRequests(wanted, (one.state[0], not annotated), stops=annotated)
         one.annotated = False
-        return Person([lambda: self._kube("DELETE", one.name)], None, stops=True, goes=True)
+        return SideRequests([lambda: self._kube("DELETE", one.name)], None, stops=True, deletes=True)
 
-    def _with_wash(self, one: One, image: str) -> Person:
+    def _with_wash(self, one: One, image: str) -> SideRequests:
         put, deploy = (lambda: self._put(one.name, image)), (lambda: self._deploy(one.name, image))
         if one.state is None:
             runs = self._rng.random() < 0.8
-            return Person([put, deploy] if runs else [put], (image, runs), stops=not runs)
+            return SideRequests([put, deploy] if runs else [put], (image, runs), stops=not runs)
         choice = self._rng.choice(["deploy", "deploy", "undeploy", "delete", "put"])
         if choice == "undeploy":
-            return Person([lambda: self._ask(lambda: self._wadm.undeploy(one.name))], (one.state[0], False), stops=True)
+            return SideRequests([lambda: self._ask(lambda: self._wadm.undeploy(one.name))], (one.state[0], False), stops=True)
         if choice == "delete":
             one.annotated = False
-            return Person([lambda: self._ask(lambda: self._wadm.delete(one.name))], None, stops=True, goes=True)
+            return SideRequests([lambda: self._ask(lambda: self._wadm.delete(one.name))], None, stops=True, deletes=True)
         if choice == "put" and one.state[1]:
-            return Person([put], one.state, put=image)
-        return Person([put, deploy], (image, True))
+            return SideRequests([put], one.state, put=image)
+        return SideRequests([put, deploy], (image, True))
 
     async def _apply(self, name: str, image: str) -> None:
         if await self._kube("PATCH", name, {"spec": spec(image)}) == http.HTTPStatus.NOT_FOUND:
@@ -155,7 +155,7 @@ class TwoRealSides:
         await self._kube("PATCH", name, {"metadata": {"annotations": {names.ANNOTATION_UNDEPLOY: value}}})
 
     async def _kube(self, method: str, name: str, body: Manifest | None = None) -> int:
-        path = APPLICATIONS.path(self._kept.namespace, name or None) + KUBECTL
+        path = APPLICATIONS.path(self._apps.namespace, name or None) + KUBECTL
         deadline = time.monotonic() + PATIENCE
         while True:
             try:
@@ -169,7 +169,7 @@ class TwoRealSides:
             await asyncio.sleep(0.2)
 
     def _call(self, method: str, path: str, body: Manifest | None) -> tuple[int, Any]:
-        api = Api.of_kubeconfig(self._kept.hosts.fleet.settings()["kubeconfig"])
+        api = Api.of_kubeconfig(self._apps.hosts.fleet.settings()["kubeconfig"])
         try:
             return api.call(method, path, body)
         finally:
@@ -212,7 +212,7 @@ class TwoRealSides:
             await asyncio.sleep(0.5)
 
     async def _compare(self) -> tuple[list[str], dict[str, State]]:
-        listed = await asyncio.to_thread(self._call, "GET", APPLICATIONS.path(self._kept.namespace), None)
+        listed = await asyncio.to_thread(self._call, "GET", APPLICATIONS.path(self._apps.namespace), None)
         objects = {item["metadata"]["name"]: item for item in listed[1]["items"]}
         models = {item["name"]: item for item in (await self._wadm._ask("get", None))["models"]}
         differ, states = [], {}

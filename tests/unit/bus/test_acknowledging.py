@@ -24,7 +24,7 @@ def explored(model: Model) -> Explored:
         model.loop.close()
 
 
-class AcknowledgesWhatItHears(KeyedQueue[str]):
+class AcknowledgesOnReceipt(KeyedQueue[str]):
     """Each message when it comes."""
 
     def add(self, key: str, ack: Acknowledgement | None = None, trace: TraceContext | None = None) -> None:
@@ -39,7 +39,7 @@ def _now(ack: Acknowledgement) -> None:
         raise AssertionError("an acknowledgement of the model does not wait")
 
 
-class AcknowledgesWhatCameMeanwhile(KeyedQueue[str]):
+class AcknowledgesLaterMessages(KeyedQueue[str]):
     """A queue that acknowledges messages which came during a run with that run."""
 
     async def _acknowledge(self, key: str, entry: _Entry) -> None:
@@ -98,8 +98,8 @@ def test_in_every_order_acknowledged_messages_are_done_and_everything_ends_done(
 @pytest.mark.parametrize(
     ("queue", "promise"),
     [
-        (AcknowledgesWhatItHears, NOT_DONE),
-        (AcknowledgesWhatCameMeanwhile, NOT_DONE),
+        (AcknowledgesOnReceipt, NOT_DONE),
+        (AcknowledgesLaterMessages, NOT_DONE),
         (AcknowledgesFailures, NOT_DONE),
         (ForgetsWhatCameMeanwhile, NOT_DONE),
         (RunsAtOnce, AT_ONCE),

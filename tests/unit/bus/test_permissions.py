@@ -39,7 +39,7 @@ def may_publish(user: Any, subject: str) -> bool:
     )
 
 
-class Ear:
+class Subscriber:
     """A bus that notes what is subscribed to."""
 
     def __init__(self) -> None:
@@ -55,10 +55,10 @@ class Ear:
     ids=lambda item: item.name,
 )
 def test_the_registry_has_what_a_service_subscribes_to_and_what_its_breakers_guard(service: Service) -> None:
-    ear, telemetry = Ear(), setup(service.package, metrics=Metrics())
-    base = Base(telemetry, Health(service.package), FakeKube(telemetry=telemetry), cast("Bus", ear), "c")
+    subscriber, telemetry = Subscriber(), setup(service.package, metrics=Metrics())
+    base = Base(telemetry, Health(service.package), FakeKube(telemetry=telemetry), cast("Bus", subscriber), "c")
     work = service.load("app").compose(service.settings(), base)
-    assert tuple(ear.subscribed) == service.subscriptions
+    assert tuple(subscriber.subscribed) == service.subscriptions
     owners = [getattr(loop, "__self__", None) for loop in work.background]
     assert [tuple(owner.scope.populations) for owner in owners if isinstance(owner, Breaker)] == [service.guards]
 

@@ -50,22 +50,22 @@ def message(reply: str) -> Msg:
 
 
 @pytest.fixture
-def hearing() -> Staleness:
+def staleness() -> Staleness:
     return Staleness(
         "nodes", Listeners(setup("provisioner", metrics=Metrics()), Health("provisioner"), lambda: 0.0, 60.0)
     )
 
 
-def fetching_of(pull: Pull, hearing: Staleness, timings: FetchTimings = FetchTimings()) -> PullLoop:
-    return PullLoop(cast("Any", pull), hearing, timings)
+def fetching_of(pull: Pull, staleness: Staleness, timings: FetchTimings = FetchTimings()) -> PullLoop:
+    return PullLoop(cast("Any", pull), staleness, timings)
 
 
 @pytest.mark.parametrize(
     "error", [nats.errors.TimeoutError(), ServiceUnavailableError(), nats.errors.ConnectionClosedError()]
 )
-async def test_a_server_that_refuses_at_once_is_not_asked_again_at_once(hearing: Staleness, error: Exception) -> None:
+async def test_a_server_that_refuses_at_once_is_not_asked_again_at_once(staleness: Staleness, error: Exception) -> None:
     pull = Pull()
-    fetching = fetching_of(pull, hearing)
+    fetching = fetching_of(pull, staleness)
     began = time.monotonic()
     for _ in range(3):
         pull.answers.put_nowait(error)
@@ -73,9 +73,9 @@ async def test_a_server_that_refuses_at_once_is_not_asked_again_at_once(hearing:
     assert time.monotonic() - began > 0.7
 
 
-async def test_untaken_messages_are_reported_once(hearing: Staleness) -> None:
+async def test_untaken_messages_are_reported_once(staleness: Staleness) -> None:
     pull = Pull()
-    fetching = fetching_of(pull, hearing)
+    fetching = fetching_of(pull, staleness)
     pull.answers.put_nowait([message(reply) for reply in "abc"])
     first, *rest = await fetching.fetch(100, 5)
     fetching.took(first)
@@ -84,9 +84,9 @@ async def test_untaken_messages_are_reported_once(hearing: Staleness) -> None:
     assert fetching.untaken() == []
 
 
-async def test_a_batch_in_progress_is_awaited_and_not_lost_with_the_loop(hearing: Staleness) -> None:
+async def test_a_batch_in_progress_is_awaited_and_not_lost_with_the_loop(staleness: Staleness) -> None:
     pull = Pull()
-    fetching = fetching_of(pull, hearing)
+    fetching = fetching_of(pull, staleness)
     loop = asyncio.create_task(fetching.fetch(100, 5))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
@@ -117,14 +117,14 @@ class Connected:
         self.calls.append("flush")
 
 
-async def test_at_the_end_the_server_may_finish_what_it_is_sending(hearing: Staleness) -> None:
+async def test_at_the_end_the_server_may_finish_what_it_is_sending(staleness: Staleness) -> None:
     timings = FetchTimings(settles=0.4, last=20)
     pulls = [Pull(), Pull()]
     connections = [Connected(), Connected()]
     for pull, connection in zip(pulls, connections, strict=True):
         pull._nc, pull._sub._id = cast("Any", connection), 1
     answered, (connected, other) = pulls[0], connections
-    fetchings = [fetching_of(pull, hearing, timings) for pull in pulls]
+    fetchings = [fetching_of(pull, staleness, timings) for pull in pulls]
     loops = [asyncio.create_task(fetching.fetch(100, 5)) for fetching in fetchings]
     await eventually(lambda: all(pull.fetches for pull in pulls))
     ending, without_messages = (asyncio.create_task(fetching.finish()) for fetching in fetchings)
@@ -141,9 +141,9 @@ async def test_at_the_end_the_server_may_finish_what_it_is_sending(hearing: Stal
     await asyncio.gather(*loops, return_exceptions=True)
 
 
-async def test_a_message_after_the_end_of_its_fetch_is_handed_over_first(hearing: Staleness) -> None:
+async def test_a_message_after_the_end_of_its_fetch_is_handed_over_first(staleness: Staleness) -> None:
     pull = Pull()
-    fetching = fetching_of(pull, hearing)
+    fetching = fetching_of(pull, staleness)
     pull.arrives(Msg(_client=cast("Any", None), headers={"Status": "408"}))
     pull.arrives(message("left over"))
     assert [raw.reply for raw in await fetching.fetch(100, 5)] == ["left over"]
@@ -180,28 +180,28 @@ def asking(pull: Pull, *sends: Msg) -> RequestingConnection:
 NO_MORE = Msg(_client=cast("Any", None), headers={"Status": "404"})
 
 
-async def test_the_first_message_is_returned_with_the_available_ones_without_a_wait(hearing: Staleness) -> None:
+async def test_the_first_message_is_returned_with_the_available_ones_without_a_wait(staleness: Staleness) -> None:
     """The client's own fetch of many kept the first of them until its time was over, once in a while."""
     pull = Pull()
     server = asking(pull, message("b"), message("c"), NO_MORE)
     pull.answers.put_nowait([message("a")])
     began = time.monotonic()
-    assert [raw.reply for raw in await fetching_of(pull, hearing).fetch(100, 60)] == ["a", "b", "c"]
+    assert [raw.reply for raw in await fetching_of(pull, staleness).fetch(100, 60)] == ["a", "b", "c"]
     assert time.monotonic() - began < 1
     assert pull.requested_for == [1]
     assert server.requests == [{"batch": 99, "no_wait": True}]
 
 
-async def test_a_message_that_came_is_handed_over_though_the_server_answers_no_more(hearing: Staleness) -> None:
+async def test_a_message_that_came_is_handed_over_though_the_server_answers_no_more(staleness: Staleness) -> None:
     pull = Pull()
     asking(pull, message("b"))
     pull.answers.put_nowait([message("a")])
-    assert [raw.reply for raw in await fetching_of(pull, hearing).fetch(100, 60)] == ["a", "b"]
+    assert [raw.reply for raw in await fetching_of(pull, staleness).fetch(100, 60)] == ["a", "b"]
 
 
-async def test_a_message_between_two_fetches_is_not_lost_at_the_end(hearing: Staleness) -> None:
+async def test_a_message_between_two_fetches_is_not_lost_at_the_end(staleness: Staleness) -> None:
     pull = Pull()
-    fetching = fetching_of(pull, hearing)
+    fetching = fetching_of(pull, staleness)
     pull.answers.put_nowait([message("a")])
     [handled] = await fetching.fetch(100, 5)
     fetching.took(handled)
@@ -210,16 +210,16 @@ async def test_a_message_between_two_fetches_is_not_lost_at_the_end(hearing: Sta
     assert [raw.reply for raw in fetching.untaken()] == ["b"]
 
 
-async def test_at_the_end_a_fetch_that_waits_for_nothing_is_not_waited_for_and_none_follows(hearing: Staleness) -> None:
+async def test_at_the_end_a_fetch_that_waits_for_nothing_is_not_waited_for_and_none_follows(staleness: Staleness) -> None:
     pull = Pull()
-    fetching = fetching_of(pull, hearing)
+    fetching = fetching_of(pull, staleness)
     loop = asyncio.create_task(fetching.fetch(100, 5))
     await eventually(lambda: pull.fetches)
     async with asyncio.timeout(0.2):
         await fetching.finish()
     again = asyncio.create_task(fetching.fetch(100, 5))
     another = Pull()
-    later = asyncio.create_task(fetching_of(another, hearing).fetch(100, 5))
+    later = asyncio.create_task(fetching_of(another, staleness).fetch(100, 5))
     await eventually(lambda: another.fetches)
     assert pull.fetches == 1
     for task in (loop, again, later):

@@ -26,8 +26,8 @@ class World:
         listeners = Listeners(
             self.telemetry, self.health, lambda: self.answering, STALLED_AFTER, clock=lambda: self.time
         )
-        self.hearing = Staleness("nodes", listeners)
-        self.hearing.begin()
+        self.staleness = Staleness("nodes", listeners)
+        self.staleness.begin()
 
     def pass_seconds(self, seconds: float) -> None:
         self.time += seconds
@@ -45,10 +45,10 @@ def world() -> World:
 def test_an_idle_consumer_is_not_stale_while_its_loop_runs(world: World) -> None:
     for _ in range(100):
         world.pass_seconds(5)
-        world.hearing.went_round()
-        world.hearing.received()
-        assert not world.hearing.needs_repair
-    assert world.hearing.staleness() == 0
+        world.staleness.went_round()
+        world.staleness.received()
+        assert not world.staleness.needs_repair
+    assert world.staleness.staleness() == 0
     assert world.health.liveness().ok
 
 
@@ -56,25 +56,25 @@ def test_an_idle_consumer_is_not_stale_while_its_loop_runs(world: World) -> None
 def test_a_loop_that_stands_is_stale_and_so_is_one_that_goes_round_while_messages_wait(world: World, sign: str) -> None:
     for _ in range(4):
         world.pass_seconds(7)
-        getattr(world.hearing, sign)()
-    assert world.hearing.staleness() == 28
+        getattr(world.staleness, sign)()
+    assert world.staleness.staleness() == 28
     assert world.gauge == 28
-    assert world.hearing.needs_repair
+    assert world.staleness.needs_repair
 
 
 def test_it_is_recreated_twice_before_a_restart_is_requested(world: World) -> None:
     repairs = 0
     while world.health.liveness().ok:
         world.pass_seconds(1)
-        if world.hearing.needs_repair:
+        if world.staleness.needs_repair:
             repairs += 1
-            world.hearing.made()
+            world.staleness.made()
     assert repairs == 2
-    assert world.hearing.staleness() == 60
+    assert world.staleness.staleness() == 60
     [reason] = world.health.liveness().reasons
     assert lacking(reason, "subscription nodes", "60 s") == []
-    world.hearing.went_round()
-    world.hearing.received()
+    world.staleness.went_round()
+    world.staleness.received()
     assert world.health.liveness().ok
 
 
@@ -82,8 +82,8 @@ def test_an_outage_never_requests_a_restart_and_a_later_check_has_its_minute(wor
     world.answering = 0
     world.pass_seconds(3600)
     assert world.health.liveness().ok
-    world.hearing.made()
-    assert not world.hearing.needs_repair, "it was made just now"
+    world.staleness.made()
+    assert not world.staleness.needs_repair, "it was made just now"
     world.answering = 59
     assert world.health.liveness().ok
     world.answering = 60
@@ -92,8 +92,8 @@ def test_an_outage_never_requests_a_restart_and_a_later_check_has_its_minute(wor
 
 def test_a_stopped_consumer_is_not_stale_and_not_checked(world: World) -> None:
     world.pass_seconds(3600)
-    world.hearing.end()
+    world.staleness.end()
     assert world.health.liveness().ok
     assert world.gauge is None
-    world.hearing.begin()
+    world.staleness.begin()
     assert world.gauge == 0

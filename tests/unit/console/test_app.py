@@ -18,7 +18,7 @@ from console.domain.limits import READS_EACH
 from console.settings import Settings
 from console.timings import Timings
 from support.console import seen_objects as objects
-from support.console.viewers import Page, People, may, messages
+from support.console.viewers import Page, Users, may, messages
 from support.nats.buses import eventually, eventually_async
 from trellis.config.settings import SettingsError
 from trellis.kube.resources import NAMESPACES, NODES
@@ -57,7 +57,7 @@ async def running(
 @pytest.fixture
 def kube() -> FakeKube:
     found = FakeKube()
-    found.api.fault = People({TOKEN: ("jane", ())}, [may("jane")])
+    found.api.fault = Users({TOKEN: ("jane", ())}, [may("jane")])
     return found
 
 
@@ -188,7 +188,7 @@ async def test_a_proxy_is_known_by_its_certificate_and_no_other_is(
     kube: FakeKube, unused_tcp_port: int, tmp_path: Path
 ) -> None:
     write_pki(tmp_path)
-    kube.api.fault = People(rules=[may("jane")], own=True)
+    kube.api.fault = Users(rules=[may("jane")], own=True)
     given: dict[str, Any] = {
         "cluster": "c",
         "console_auth": "proxy",

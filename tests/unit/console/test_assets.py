@@ -11,7 +11,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from console.app import make_application
 from console.http.assets import Assets
 from console.http.routes import Routes
-from support.console.viewers import People, console
+from support.console.viewers import Users, console
 from trellis.telemetry import setup
 
 SCRIPT = "assets/page-0123456789ab.js"
@@ -19,7 +19,7 @@ SCRIPT = "assets/page-0123456789ab.js"
 
 @pytest.fixture
 async def served(tmp_path: Path) -> AsyncIterator[TestClient]:  # type: ignore[type-arg]
-    async with console(People()) as world:
+    async with console(Users()) as world:
         del world
         (tmp_path / "assets").mkdir()
         (tmp_path / "index.html").write_text("<!doctype html>")

@@ -16,7 +16,7 @@ from console.access.identity import Proxy
 from console.domain.limits import LOGINS_BURST, REQUEST_BYTES, STREAMS_EACH
 from console.http.answers import HEADERS
 from console.settings import Settings
-from support.console.viewers import People, World, console, may, messages
+from support.console.viewers import Users, World, console, may, messages
 from support.nats.buses import eventually_async
 from support.suite.naming import lacking
 from trellis.telemetry import Metrics
@@ -30,13 +30,13 @@ async def opens(page: aiohttp.ClientSession) -> bool:
         return answer.status == 200
 
 
-def people() -> People:
-    return People({TOKEN: ("jane", ("dev",)), "t2": ("joe", ())}, [may("jane"), may("dev")])
+def users() -> Users:
+    return Users({TOKEN: ("jane", ("dev",)), "t2": ("joe", ())}, [may("jane"), may("dev")])
 
 
 @pytest.fixture
 async def world() -> AsyncIterator[World]:
-    async with console(people()) as found:
+    async with console(users()) as found:
         yield found
 
 
@@ -57,7 +57,7 @@ async def test_a_token_gives_a_cookie_without_its_content(world: World) -> None:
 
 async def test_over_tls_the_cookie_goes_nowhere_else() -> None:
     settings = Settings(cluster="c", console_url="https://console.example")
-    async with console(people(), settings=settings) as world, world.page() as page:
+    async with console(users(), settings=settings) as world, world.page() as page:
         origin = {"Origin": "https://console.example"}
         async with page.post("/api/session", json={"token": TOKEN}, headers=origin) as answer:
             cookie = SimpleCookie(answer.headers["Set-Cookie"])["__Host-trellis-console"]
@@ -190,7 +190,7 @@ async def test_streams_are_limited_per_viewer(world: World) -> None:
 async def test_one_viewer_too_many_waits_and_an_idle_one_makes_room() -> None:
     settings = Settings(cluster="c", console_viewers=1)
     async with (
-        console(people(), settings=settings) as world,
+        console(users(), settings=settings) as world,
         world.logged_in(TOKEN) as page,
         world.logged_in("t2") as other,
     ):
@@ -204,7 +204,7 @@ async def test_one_viewer_too_many_waits_and_an_idle_one_makes_room() -> None:
 async def test_a_user_with_many_tokens_does_not_lock_out_others() -> None:
     """Each token is a viewer: a user who may create tokens would have all places."""
     tokens = {f"m{number}": ("mallory", ()) for number in range(4)}
-    everybody = People(tokens | {TOKEN: ("jane", ()), "t2": ("joe", ())}, [may("jane"), may("joe"), may("mallory")])
+    everybody = Users(tokens | {TOKEN: ("jane", ()), "t2": ("joe", ())}, [may("jane"), may("joe"), may("mallory")])
     settings = Settings(cluster="c", console_viewers=3)
     async with console(everybody, settings=settings) as world, AsyncExitStack() as stack:
         pages = {name: await stack.enter_async_context(world.logged_in(name)) for name in everybody.tokens}
@@ -226,14 +226,14 @@ async def test_a_user_with_many_tokens_does_not_lock_out_others() -> None:
 
 async def test_a_proxy_names_the_viewer_and_the_console_impersonates_them() -> None:
     proxy = Proxy("X-Forwarded-User", "X-Forwarded-Groups", SECRET.encode())
-    async with console(people(), proxy=proxy) as world, world.page() as page:
+    async with console(users(), proxy=proxy) as world, world.page() as page:
         headers = {"X-Forwarded-User": "jane", "X-Forwarded-Groups": "dev", "X-Trellis-Proxy-Secret": SECRET}
         async with page.get("/api/session", headers=headers) as answer:
             found = await answer.json()
             assert (found["user"], found["auth"], found["expires_in"]) == ("jane", "proxy", None)
         async with page.get("/api/explain/node/n1", headers=headers) as answer:
             assert (await answer.json())["ok"] is False
-        assert {who for who, *_ in world.people.seen} == {"jane"}
+        assert {who for who, *_ in world.users.seen} == {"jane"}
         async with page.get("/api/explain/node/n1", headers=headers | {"X-Trellis-Proxy-Secret": "x"}) as answer:
             assert answer.status == 403
         async with page.post("/api/session", json={"token": TOKEN}, headers={"Origin": world.url}) as answer:
@@ -260,11 +260,11 @@ async def test_a_page_of_nothing_is_refused(world: World, path: str) -> None:
 
 async def test_a_trace_is_visible_to_viewers_with_permission_for_whole_traces() -> None:
     path = "/api/traces/" + "ab" * 16
-    few = People({TOKEN: ("jane", ())}, [may("jane", "pods")])
+    few = Users({TOKEN: ("jane", ())}, [may("jane", "pods")])
     async with console(few) as world, world.logged_in(TOKEN) as page, page.get(path) as answer:
         assert answer.status == 403
         assert "traces.console.trellis.dev" in (await answer.json())["error"]["what"]
-    async with console(people()) as world, world.logged_in(TOKEN) as page:
+    async with console(users()) as world, world.logged_in(TOKEN) as page:
         async with page.get(path) as answer:
             assert answer.status == 404
         async with page.get("/api/traces/nonsense") as answer:
@@ -273,7 +273,7 @@ async def test_a_trace_is_visible_to_viewers_with_permission_for_whole_traces() 
 
 async def test_metrics_name_the_request_and_not_the_viewer() -> None:
     metrics = Metrics()
-    async with console(people(), metrics=metrics) as world, world.logged_in(TOKEN) as page:
+    async with console(users(), metrics=metrics) as world, world.logged_in(TOKEN) as page:
         async with page.get("/api/session"), page.get("/api/explain/node/secret-name"):
             pass
         async with page.get("/api/stream"):

@@ -19,7 +19,7 @@ from console.http.refusals import RefusedError
 from console.live.feed import Feed, Filter, Item, dead_letter_item, item_of, read_filter
 from console.live.replays import dead_letter_page, letters, read_page_request, replay
 from console.timings import Timings
-from support.console.viewers import Message, People, World, console, may, messages
+from support.console.viewers import Message, Users, World, console, may, messages
 from trellis.bus.dead_letters.read import read_dead_letter
 from trellis.bus.streams.stream_reader import Start, Stored
 from trellis.bus.streams.tail import event_of
@@ -49,13 +49,13 @@ def dead(noun: str, key: str, index: int) -> Item:
 
 @pytest.fixture
 async def world() -> AsyncIterator[World]:
-    async with console(people()) as found:
+    async with console(users()) as found:
         yield found
 
 
-def people() -> People:
+def users() -> Users:
     rules = [may("admin"), may("dev", namespace="team"), may("dev", f"lattices.{GROUP}", name="mine")]
-    return People({TOKEN: ("admin", ()), DEV: ("dev", ())}, rules)
+    return Users({TOKEN: ("admin", ()), DEV: ("dev", ())}, rules)
 
 
 ITEMS = [
@@ -141,7 +141,7 @@ async def test_a_page_without_visible_events_gets_heartbeats_during_a_flood(toke
             world.feed.add(an_event("weather.changed.x", world.feed.newest + 1))
             await asyncio.sleep(0.02)
 
-    async with console(people(), timings=Timings(heartbeat=0.05)) as world:
+    async with console(users(), timings=Timings(heartbeat=0.05)) as world:
         talking = asyncio.create_task(chatter(world))
         try:
             async with world.logged_in(token) as page, page.get(f"/api/events/stream{query}") as stream:
@@ -214,9 +214,9 @@ class SeenVersions:
                 yield message, "e"
 
 
-def rights(*rules: Any) -> ReviewedPermissions:
+def reviewed_permissions(*rules: Any) -> ReviewedPermissions:
     kube = FakeKube()
-    kube.api.fault = People({"t": ("dev", ())}, list(rules))
+    kube.api.fault = Users({"t": ("dev", ())}, list(rules))
     return ReviewedPermissions(kube.with_token("t"))
 
 
@@ -227,7 +227,7 @@ async def test_the_past_comes_in_pages_that_leave_nothing_out() -> None:
     link, found, after = SeenVersions(*NODES), list[int](), ""
     while True:
         page = await replay(
-            link, rights(may("dev")), read_page_request({"limit": "3", "after": after}), seconds=SECONDS
+            link, reviewed_permissions(may("dev")), read_page_request({"limit": "3", "after": after}), seconds=SECONDS
         )  # type: ignore[arg-type]
         assert len(page["events"]) <= 3
         found += [event["sequence"] for event in page["events"]]
@@ -239,14 +239,14 @@ async def test_the_past_comes_in_pages_that_leave_nothing_out() -> None:
 
 async def test_history_contains_only_permitted_events() -> None:
     page = await replay(
-        SeenVersions(*NODES), rights(may("dev", "nodes", name="n4")), read_page_request({}), seconds=SECONDS
+        SeenVersions(*NODES), reviewed_permissions(may("dev", "nodes", name="n4")), read_page_request({}), seconds=SECONDS
     )  # type: ignore[arg-type]
     assert [event["name"] for event in page["events"]] == ["n4"]
 
 
 async def test_the_past_ends_where_it_was_asked_to() -> None:
     until = (BEGAN + timedelta(seconds=4)).isoformat()
-    page = await replay(SeenVersions(*NODES), rights(may("dev")), read_page_request({"until": until}), seconds=SECONDS)  # type: ignore[arg-type]
+    page = await replay(SeenVersions(*NODES), reviewed_permissions(may("dev")), read_page_request({"until": until}), seconds=SECONDS)  # type: ignore[arg-type]
     assert [event["sequence"] for event in page["events"]] == [1, 2, 3, 4]
     assert page["next"] is None
 
@@ -266,7 +266,7 @@ async def test_the_past_ends_where_it_was_asked_to() -> None:
 )
 async def test_no_more_is_read_than_can_be_meant(query: dict[str, str], stream: str, subjects: str) -> None:
     link = SeenVersions()
-    await replay(link, rights(), read_page_request(query), seconds=SECONDS)  # type: ignore[arg-type]
+    await replay(link, reviewed_permissions(), read_page_request(query), seconds=SECONDS)  # type: ignore[arg-type]
     assert link.requested[0][:2] == (stream, subjects)
 
 
@@ -295,15 +295,15 @@ DEAD_LETTERS = (
 
 
 async def test_dead_letters_go_to_viewers_who_may_see_their_objects() -> None:
-    page = await letters(SeenVersions(*DEAD_LETTERS), rights(may("dev", namespace="team")), {}, seconds=SECONDS)  # type: ignore[arg-type]
+    page = await letters(SeenVersions(*DEAD_LETTERS), reviewed_permissions(may("dev", namespace="team")), {}, seconds=SECONDS)  # type: ignore[arg-type]
     assert [letter["about"] for letter in page["letters"]] == ["application/team/shop"]
     assert {"get nodes", "get messages.console.trellis.dev"} <= {*page["lacking"]}, "not that there are none"
-    both = await letters(SeenVersions(*DEAD_LETTERS), rights(may("dev")), {"reason": "unreadable"}, seconds=SECONDS)  # type: ignore[arg-type]
+    both = await letters(SeenVersions(*DEAD_LETTERS), reviewed_permissions(may("dev")), {"reason": "unreadable"}, seconds=SECONDS)  # type: ignore[arg-type]
     assert ([letter["sequence"] for letter in both["letters"]], both["lacking"]) == ([1], [])
 
 
 async def test_a_letter_that_is_not_there_looks_as_one_that_may_not_be_seen() -> None:
-    few = rights(may("dev", namespace="team"))
+    few = reviewed_permissions(may("dev", namespace="team"))
     seen = await dead_letter_page(SeenVersions(*DEAD_LETTERS), few, 2)  # type: ignore[arg-type]
     assert seen["letter"]["about"] == "application/team/shop"
     assert seen["page"]["subject"] == "letter 2"

@@ -9,7 +9,7 @@ import pytest
 from console.access.permissions import GROUP, MESSAGES, TRACES, ReviewedPermissions, Right, lattice_right
 from console.domain.limits import PERMISSIONS_KEPT
 from console.timings import Timings
-from support.console.viewers import People, may
+from support.console.viewers import Users, may
 from trellis_dev.fakes.fake import FakeKube
 
 
@@ -21,9 +21,9 @@ class Clock:
         return self.now
 
 
-def world(*rules: object) -> tuple[ReviewedPermissions, People, FakeKube, Clock]:
+def world(*rules: object) -> tuple[ReviewedPermissions, Users, FakeKube, Clock]:
     kube, clock = FakeKube(), Clock()
-    people = People({"t": ("dev", ())}, list(rules))  # type: ignore[arg-type]
+    people = Users({"t": ("dev", ())}, list(rules))  # type: ignore[arg-type]
     kube.api.fault = people
     return ReviewedPermissions(kube.with_token("t"), clock=clock), people, kube, clock
 

@@ -14,7 +14,7 @@ import pytest
 from console.timings import Timings
 from support.cluster.not_served import define
 from support.console import seen_objects as objects
-from support.console.viewers import Message, Page, People, World, console, may, messages
+from support.console.viewers import Message, Page, Users, World, console, may, messages
 from support.nats.buses import eventually
 from support.suite.naming import lacking
 from trellis.kube.resources import (
@@ -37,7 +37,7 @@ ADMIN, DEV, STRANGER = "t-admin", "t-dev", "t-stranger"
 
 @pytest.fixture
 async def world() -> AsyncIterator[World]:
-    people = People(
+    people = Users(
         {ADMIN: ("admin", ("admins",)), DEV: ("dev", ()), STRANGER: ("stranger", ())},
         [may("admins"), may("dev", namespace="team")],
     )

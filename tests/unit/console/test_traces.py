@@ -12,7 +12,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from console.settings import Settings
-from support.console.viewers import People, console, may
+from support.console.viewers import Users, console, may
 
 TOKEN, TRACE = "t-jane", "a" * 32
 
@@ -21,7 +21,7 @@ TOKEN, TRACE = "t-jane", "a" * 32
 async def looking(jaeger: str) -> AsyncIterator[aiohttp.ClientSession]:
     settings = Settings(cluster="c", jaeger_url=jaeger)
     async with (
-        console(People({TOKEN: ("jane", ())}, [may("jane")]), settings=settings) as world,
+        console(Users({TOKEN: ("jane", ())}, [may("jane")]), settings=settings) as world,
         world.logged_in(TOKEN) as page,
     ):
         yield page

@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from console.timings import Timings
-from support.console.viewers import Page, People, World, console, may, messages
+from support.console.viewers import Page, Users, World, console, may, messages
 from support.v2.explained import fill
 from support.v2.host_pods import both
 from support.v2.received import Received
@@ -29,7 +29,7 @@ V2 = f"/apis/{WORKLOADS.group}/"
 
 @asynccontextmanager
 async def viewed(*rules: Any, heartbeats: Heartbeats | None = None) -> AsyncIterator[World]:
-    people = People({ADMIN: ("admin", ("admins",)), DEV: ("dev", ())}, [may("admins"), *rules])
+    people = Users({ADMIN: ("admin", ("admins",)), DEV: ("dev", ())}, [may("admins"), *rules])
     timings = Timings(watch=WatchTimings(watch=(40, 60), absent=0.1, refused=0.1))
     async with console(people, timings=timings, heartbeats=heartbeats) as found:
         yield found
@@ -90,7 +90,7 @@ async def test_it_is_shown_once_it_is_installed_and_goes_with_it() -> None:
         assert not {id_ for id_ in page.entities if id_.removeprefix("part/") in PARTS}
 
 
-def without_group(people: People) -> Any:
+def without_group(people: Users) -> Any:
     def answer(request: HttpRequest) -> Reply | None:
         if request.path == V2.removesuffix("/"):
             return status_reply(404, "NotFound", "the server could not find the requested resource")

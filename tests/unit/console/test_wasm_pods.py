@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from console.timings import Timings
-from support.console.viewers import Page, People, World, console, may, messages
+from support.console.viewers import Page, Users, World, console, may, messages
 from support.suite.naming import lacking
 from support.wasm_pods.objects import SPACE, node, pod, runtime_class, shim, unscheduled, workload
 from trellis.kube.resources import (
@@ -34,7 +34,7 @@ HELLO = "deployment/shop/hello"
 
 @asynccontextmanager
 async def viewed(*rules: Any) -> AsyncIterator[World]:
-    people = People({ADMIN: ("admin", ("admins",)), DEV: ("dev", ())}, [may("admins"), *rules])
+    people = Users({ADMIN: ("admin", ("admins",)), DEV: ("dev", ())}, [may("admins"), *rules])
     timings = Timings(watch=WatchTimings(watch=(40, 60), absent=0.1, refused=0.1))
     async with console(people, timings=timings) as found:
         found.kube.put(NAMESPACES, {"metadata": {"name": SPACE}})

@@ -102,12 +102,12 @@ def test_no_two_rows_share_type_or_subject() -> None:
     assert len({spec.tokens for spec in EVENT_SPECS}) == len(EVENT_SPECS)
 
 
-class NodeOptedOutAnew(NodeOptedOut):
+class NodeOptedOutAgain(NodeOptedOut):
     version: ClassVar[int] = 2
 
 
 def test_a_second_version_has_subjects_of_its_own_that_readers_of_the_first_do_not_receive() -> None:
-    spec = EventSpec(NodeOptedOutAnew, "node_watcher")
+    spec = EventSpec(NodeOptedOutAgain, "node_watcher")
     assert (spec.type, spec.tokens) == ("dev.trellis.node.opted_out.v2", "node.opted_out-v2")
     assert not matches(f"trellis.evt.c1.{spec.tokens}.n1", event_filter("c1", NodeOptedOut))
 

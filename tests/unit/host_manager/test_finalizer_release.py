@@ -43,7 +43,7 @@ class Quiet:
         """Say nothing."""
 
 
-class Deaf(LatticeFollower):
+class WithoutEvents(LatticeFollower):
     """Connects to no lattice."""
 
     async def unfollow(self, *_: object) -> None:
@@ -60,7 +60,7 @@ class World:
         self.kube.put(DEFINITIONS, {"metadata": metadata | ({"deletionTimestamp": DELETED} if with_crd else {})})
         metadata = {"name": "group", "namespace": "g", "finalizers": [finalizer], "deletionTimestamp": DELETED}
         groups = {KEY: view_group(self.kube.put(HOST_CONFIGS, {"metadata": metadata, "spec": MINIMAL}))}
-        cache = Cache(self.kube, groups, {}, controller=other, lattices=Deaf(lambda _: None))
+        cache = Cache(self.kube, groups, {}, controller=other, lattices=WithoutEvents(lambda _: None))
         cache.by_group[KEY] = {
             name: PodView("g", name, f"uid-{name}", "1", "group", ready=True) for name in map(str, range(pods))
         }

@@ -64,7 +64,7 @@ class SomeBus:
                 yield event
 
     @property
-    def facts(self) -> list[str]:
+    def published(self) -> list[str]:
         return [f"{event.noun}.{event.event_name}" for event in self.stored]
 
 
@@ -101,9 +101,9 @@ def lists_of_v2(kube: FakeKube) -> set[str]:
 async def test_existing_objects_are_published_once_and_nothing_is_written() -> None:
     world = World(kube_of("03", 2.1))
     async with world.running():
-        await until(lambda: "workload_deployment.ready" in world.bus.facts, "it is published")
+        await until(lambda: "workload_deployment.ready" in world.bus.published, "it is published")
         await asyncio.sleep(0.2)
-    assert sorted(world.bus.facts) == [
+    assert sorted(world.bus.published) == [
         *["wasm_host.ready"] * 2,
         *["workload.started"] * 3,
         "workload_deployment.ready",
@@ -159,7 +159,7 @@ async def test_a_version_that_is_not_served_any_more_ends_the_watches_and_readin
             await until(lambda: not world.cache.informers, "the watches end, although there are objects")
             assert world.kube.health.readiness().ok
             await asyncio.sleep(0.2)
-    assert not [fact for fact in world.bus.facts if fact.endswith("gone")]
+    assert not [published_event for published_event in world.bus.published if published_event.endswith("gone")]
     assert [line["served"] for line in logs if "supported" in line] == [["v1beta1"]]
 
 
@@ -231,7 +231,7 @@ async def test_a_stream_restored_from_a_backup_gets_what_changed_since() -> None
         await until(lambda: len(world.bus.stored) >= 5, "the difference")
         await asyncio.sleep(0.1)
     assert len(world.bus.stored) == 5, "the three that the backup lacks, and the end of the two that it has"
-    assert {"wasm_host.gone", "workload.gone"} <= set(world.bus.facts)
+    assert {"wasm_host.gone", "workload.gone"} <= set(world.bus.published)
 
 
 async def test_objects_of_unwatched_namespaces_do_not_count_as_deleted() -> None:
@@ -240,7 +240,7 @@ async def test_objects_of_unwatched_namespaces_do_not_count_as_deleted() -> None
     async with world.running():
         await until(lambda: len(world.bus.stored) >= 6, "those of the watched namespaces")
         await asyncio.sleep(0.1)
-    assert not [fact for fact in world.bus.facts if fact.endswith("gone")]
+    assert not [published_event for published_event in world.bus.published if published_event.endswith("gone")]
 
 
 async def test_a_watched_namespace_without_permission_blocks_no_other_one_and_loses_nothing() -> None:
@@ -249,19 +249,19 @@ async def test_a_watched_namespace_without_permission_blocks_no_other_one_and_lo
     denied = on_any(f"/namespaces/denied/{res.plural}" for res in WASMCLOUD_V2)
     world.kube.answer_next(-1, lambda _: status_reply(403, "Forbidden", "no"), when=denied)
     async with world.running():
-        await until(lambda: "workload_deployment.ready" in world.bus.facts, "those of the other namespaces")
+        await until(lambda: "workload_deployment.ready" in world.bus.published, "those of the other namespaces")
         await asyncio.sleep(0.1)
-        assert sorted(set(world.bus.facts)) == ["workload.started", "workload_deployment.ready"]
+        assert sorted(set(world.bus.published)) == ["workload.started", "workload_deployment.ready"]
         assert "denied/w" in world.cache.published.workloads
 
 
 async def test_the_last_host_of_the_watched_namespaces_is_published_as_deleted() -> None:
     world = World(kube_of("03", 2.1), "apps", "wasmcloud-system")
     async with world.running():
-        await until(lambda: world.bus.facts.count("wasm_host.ready") == 2, "they are published")
+        await until(lambda: world.bus.published.count("wasm_host.ready") == 2, "they are published")
         for host in world.kube.objects(WASM_HOSTS):
             world.kube.remove(WASM_HOSTS, host["metadata"]["name"], "wasmcloud-system")
-        await until(lambda: world.bus.facts.count("wasm_host.gone") == 2, "their end is, too")
+        await until(lambda: world.bus.published.count("wasm_host.gone") == 2, "their end is, too")
 
 
 async def test_a_deleted_workload_is_published_as_deleted() -> None:
@@ -270,7 +270,7 @@ async def test_a_deleted_workload_is_published_as_deleted() -> None:
         await until(lambda: len(world.bus.stored) == 6, "all of them")
         workload = world.kube.objects(WORKLOADS)[0]["metadata"]
         world.kube.remove(WORKLOADS, workload["name"], workload["namespace"])
-        await until(lambda: "workload.gone" in world.bus.facts, "it is published")
+        await until(lambda: "workload.gone" in world.bus.published, "it is published")
     assert world.bus.stored[-1].key() == (workload["namespace"], workload["name"])
 
 
@@ -279,7 +279,7 @@ async def test_nothing_is_kept_of_a_host_whose_name_never_returns() -> None:
     async with world.running():
         await until(lambda: len(world.cache.stored) == 3, "the hosts and the deployment")
         world.kube.remove(WASM_HOSTS, world.kube.objects(WASM_HOSTS)[0]["metadata"]["name"], "wasmcloud-system")
-        await until(lambda: "wasm_host.gone" in world.bus.facts, "it is published")
+        await until(lambda: "wasm_host.gone" in world.bus.published, "it is published")
         await until(lambda: len(world.cache.stored) == 2, "dropped")
 
 
@@ -383,7 +383,7 @@ async def test_the_silence_of_all_hosts_is_an_operator_that_does_not_work_and_no
         await until(lambda: bool(world.cache.healths), "evaluated")
         working = metrics.registry.get_sample_value("trellis_wasmcloud_operator_working", {"service": "test"})
         assert working == 0
-    assert "wasm_host.silent" not in world.bus.facts
+    assert "wasm_host.silent" not in world.bus.published
 
 
 @pytest.mark.parametrize("behind", [-7200.0, 50.0])
@@ -396,9 +396,9 @@ async def test_an_operator_with_another_clock_works_once_it_records_a_heartbeat(
         recorded = {"lastSeen": datetime.fromtimestamp(now - behind + 3, UTC).isoformat()}
         for host in world.kube.objects(WASM_HOSTS):
             world.kube.put(WASM_HOSTS, host | {"status": host["status"] | recorded})
-        await until(lambda: "workload_deployment.ready" in world.bus.facts, "it is published")
+        await until(lambda: "workload_deployment.ready" in world.bus.published, "it is published")
         assert world.cache.working == 1
-    assert world.bus.facts.count("wasm_host.ready") == 2
+    assert world.bus.published.count("wasm_host.ready") == 2
 
 
 def test_the_numbers_of_a_heartbeat_wake_nothing() -> None:
@@ -436,6 +436,6 @@ async def test_the_outage_of_one_of_two_operators_is_an_operator_that_does_not_w
             WASM_HOSTS, host | {"metadata": metadata, "hostId": metadata["name"], "status": host["status"] | old}
         )
     async with world.running():
-        await until(lambda: "workload_deployment.ready" in world.bus.facts, "the other operator works")
+        await until(lambda: "workload_deployment.ready" in world.bus.published, "the other operator works")
         assert world.cache.working == 0
-    assert "wasm_host.silent" not in world.bus.facts
+    assert "wasm_host.silent" not in world.bus.published

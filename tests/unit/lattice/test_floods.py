@@ -21,13 +21,13 @@ from trellis.lattice.connection.subscriptions import (
 )
 from trellis.lattice.domain.hosts import Host, Hosts, Presence
 from trellis.lattice.timings import ConnectionTimings, FloodTimings
-from unit.lattice.test_lying_servers import Liar, met, until
+from unit.lattice.test_lying_servers import LyingServer, met, until
 
 SMALL = b"MSG loud 1 1\r\nx\r\n"
 LARGE = b"MSG loud 1 %d\r\n" % 2**20 + b"x" * 2**20 + b"\r\n"
 
 
-class Ear:
+class Subscriber:
     """A subscriber that records the messages and how often the loop had its turn meanwhile."""
 
     def __init__(self) -> None:
@@ -42,38 +42,38 @@ class Ear:
 async def test_a_flood_ends_its_connection_with_the_reason_and_no_more_than_the_bound_is_read(
     sent: bytes, times: int
 ) -> None:
-    ear, liar, began = Ear(), Liar(sent, times), time.monotonic()
-    async with met(liar) as link:
-        await link.listen("loud", ear.on_message)
+    subscriber, lying, began = Subscriber(), LyingServer(sent, times), time.monotonic()
+    async with met(lying) as link:
+        await link.listen("loud", subscriber.on_message)
         await until(lambda: lacking(link.reason, "loud") == [])
         took = time.monotonic() - began
         assert link.since is None
-        assert ear.messages <= MESSAGES_AT_ONCE + took * MESSAGES_PER_SECOND
-        assert ear.bytes <= BYTES_AT_ONCE + took * 4 * 2**20
-        await asyncio.wait_for(liar.hung_up.wait(), 15)
+        assert subscriber.messages <= MESSAGES_AT_ONCE + took * MESSAGES_PER_SECOND
+        assert subscriber.bytes <= BYTES_AT_ONCE + took * 4 * 2**20
+        await asyncio.wait_for(lying.disconnected.wait(), 15)
 
 
 async def test_messages_within_the_bound_are_all_received() -> None:
-    ear = Ear()
-    async with met(Liar(SMALL * 100, 100)) as link:
-        await link.listen("loud", ear.on_message)
-        await until(lambda: ear.messages == 10_000)
+    subscriber = Subscriber()
+    async with met(LyingServer(SMALL * 100, 100)) as link:
+        await link.listen("loud", subscriber.on_message)
+        await until(lambda: subscriber.messages == 10_000)
         assert link.since is not None
 
 
 async def test_a_link_that_was_flooded_is_there_again_later() -> None:
-    liar = Liar(SMALL * 1000, 40)
-    async with met(liar, ConnectionTimings(flood=FloodTimings(unavailable=0.05))) as link:
+    lying = LyingServer(SMALL * 1000, 40)
+    async with met(lying, ConnectionTimings(flood=FloodTimings(unavailable=0.05))) as link:
         await link.listen("loud", lambda *_: None)
         await until(lambda: lacking(link.reason, "loud") == [])
-        liar.sent = b""
+        lying.sent = b""
         await until(lambda: link.since is not None and not link.reason)
 
 
 async def test_too_many_unread_messages_end_the_connection_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """As when the loop has something else to do: the library keeps what it cannot hand over."""
     monkeypatch.setattr("trellis.lattice.connection.subscriptions.PENDING_MESSAGES", 50)
-    async with met(Liar(SMALL * 1000, 1)) as link:
+    async with met(LyingServer(SMALL * 1000, 1)) as link:
         await link.listen("loud", lambda *_: None)
         await until(lambda: lacking(link.reason, "loud") == [])
 
@@ -120,7 +120,7 @@ async def test_messages_without_a_payload_take_no_memory_beyond_the_bound() -> N
     """The library counts payloads alone: of empty messages half a million waited, some 500 bytes each."""
     tracemalloc.start()
     try:
-        async with met(Liar(b"MSG loud 1 0\r\n\r\n" * 10_000, 30)) as link:
+        async with met(LyingServer(b"MSG loud 1 0\r\n\r\n" * 10_000, 30)) as link:
             await link.listen("loud", lambda *_: None)
             await until(lambda: link.reason)
             assert tracemalloc.get_traced_memory()[1] < 64 * 2**20

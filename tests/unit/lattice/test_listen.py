@@ -62,7 +62,7 @@ async def serving(server: Server) -> AsyncIterator[NatsAddress]:
         await asyncio.sleep(0.01)
 
 
-class Ear:
+class Subscriber:
     def __init__(self, enough: int = 10**9) -> None:
         self.received: list[tuple[str, bytes]] = []
         self.enough = enough
@@ -76,33 +76,33 @@ class Ear:
 
 
 async def test_messages_are_received_and_nothing_is_published() -> None:
-    server, ear = Server(BEAT * 3), Ear()
+    server, subscriber = Server(BEAT * 3), Subscriber()
     async with serving(server) as address:
-        found = await ear.listen(address)
-    assert ear.received == [("beats.a", b"{}")] * 3
+        found = await subscriber.listen(address)
+    assert subscriber.received == [("beats.a", b"{}")] * 3
     assert (found.error, found.dropped) == ("", 0)
     assert found.seconds == pytest.approx(SHORT.listen, abs=0.3)
     assert [line.split()[0] for line in server.lines if line.split()[0] not in {"CONNECT", "PING", "PONG"}] == ["SUB"]
 
 
 async def test_it_ends_as_soon_as_enough_was_received() -> None:
-    ear = Ear(enough=2)
+    subscriber = Subscriber(enough=2)
     async with serving(Server(BEAT * 2)) as address:
-        found = await ear.listen(address, ListenTimings(listen=60, look=0.01, connect=2, goodbye=0.2))
+        found = await subscriber.listen(address, ListenTimings(listen=60, look=0.01, connect=2, goodbye=0.2))
     assert found.seconds < 30
     assert not found.error
 
 
 async def test_ten_thousand_messages_are_received_to_the_last() -> None:
-    ear = Ear(enough=10_000)
+    subscriber = Subscriber(enough=10_000)
     async with serving(Server(BEAT * 10_000)) as address:
-        found = await ear.listen(address, ListenTimings(listen=60, look=0.01, connect=2, goodbye=0.2))
-    assert len(ear.received) == 10_000
+        found = await subscriber.listen(address, ListenTimings(listen=60, look=0.01, connect=2, goodbye=0.2))
+    assert len(subscriber.received) == 10_000
     assert (found.error, found.dropped) == ("", 0)
 
 
 async def test_a_server_that_is_not_there_is_named_without_a_password() -> None:
-    found = await Ear().listen(NatsAddress("nats://user:secret@127.0.0.1:1"))
+    found = await Subscriber().listen(NatsAddress("nats://user:secret@127.0.0.1:1"))
     assert found.seconds == 0
     assert lacking(found.error, "127.0.0.1:1") == []
     assert "secret" not in found.error
@@ -111,13 +111,13 @@ async def test_a_server_that_is_not_there_is_named_without_a_password() -> None:
 
 @pytest.mark.parametrize("url", ["nats://", "not a url", "nats://127.0.0.1:99999"])
 async def test_an_invalid_address_is_an_error_and_no_exception(url: str) -> None:
-    assert (await Ear().listen(NatsAddress(url))).error
+    assert (await Subscriber().listen(NatsAddress(url))).error
 
 
 async def test_a_denied_subscription_is_the_error() -> None:
     denial = b"-ERR 'Permissions Violation for Subscription to \"beats.>\"'\r\n"
     async with serving(Server(denial)) as address:
-        found = await Ear().listen(address)
+        found = await Subscriber().listen(address)
     assert found.seconds == 0
     assert "beats.>" in found.error
 
@@ -125,11 +125,11 @@ async def test_a_denied_subscription_is_the_error() -> None:
 async def test_one_denied_subscription_of_two_is_named_as_written_and_the_other_one_is_received() -> None:
     """The server names the subject as the client wrote it, and the library changes it to lower case."""
     denial = b"-ERR 'Permissions Violation for Subscription to \"_INBOX.>\"'\r\n"
-    ear = Ear()
+    subscriber = Subscriber()
     async with serving(Server(denial + BEAT)) as address:
-        handlers = {"beats.>": ear.take, "_INBOX.>": ear.take}
+        handlers = {"beats.>": subscriber.take, "_INBOX.>": subscriber.take}
         found = await listen(address, "test", handlers, lambda: False, SHORT)
-    assert ear.received == [("beats.a", b"{}")]
+    assert subscriber.received == [("beats.a", b"{}")]
     assert found.error == ""
     assert [*found.denied] == ["_INBOX.>"]
     assert "_INBOX.>" in found.denied["_INBOX.>"]
@@ -141,7 +141,7 @@ async def test_a_server_without_tls_gets_nothing_if_the_address_requires_it() ->
         secure = NatsAddress(address.url.replace("nats://", "tls://user:secret@"))
         with_ca = replace(address, authorities=AUTHORITIES)
         for required in (secure, with_ca):
-            found = await Ear().listen(required)
+            found = await Subscriber().listen(required)
             assert lacking(found.error, "TLS") == []
             assert "secret" not in found.error
     assert not any(line.startswith("CONNECT") for line in server.lines)
@@ -164,7 +164,7 @@ async def test_a_certificate_of_another_ca_is_told_from_other_errors(tmp_path: P
     listener = await asyncio.start_server(meet, "127.0.0.1", 0)
     try:
         url = f"tls://user:secret@127.0.0.1:{listener.sockets[0].getsockname()[1]}"
-        found = await Ear().listen(NatsAddress(url, authorities=(tmp_path / "other" / "ca.pem").read_text()))
+        found = await Subscriber().listen(NatsAddress(url, authorities=(tmp_path / "other" / "ca.pem").read_text()))
     finally:
         listener.close()
         await listener.wait_closed()
@@ -176,12 +176,12 @@ async def test_a_certificate_of_another_ca_is_told_from_other_errors(tmp_path: P
 
 async def test_a_lost_connection_is_the_error_and_its_time_is_kept() -> None:
     async with serving(Server(BEAT, hangs_up=True)) as address:
-        found = await Ear().listen(address, ListenTimings(listen=60, look=0.01, connect=2, goodbye=0.2))
+        found = await Subscriber().listen(address, ListenTimings(listen=60, look=0.01, connect=2, goodbye=0.2))
     assert found.error
     assert found.seconds < 30
 
 
 async def test_certificates_that_cannot_be_used_are_named_without_their_content() -> None:
-    found = await Ear().listen(NatsAddress("nats://127.0.0.1:1", certificate="hunter2"))
+    found = await Subscriber().listen(NatsAddress("nats://127.0.0.1:1", certificate="hunter2"))
     assert "PEM" in found.error
     assert "hunter2" not in found.error

@@ -22,13 +22,13 @@ INFO: dict[str, Any] = {"server_id": "N", "version": "2.11.0", "max_payload": 1_
 VIOLATION = b"-ERR 'Permissions Violation for Subscription to \"a\"'\r\n"
 
 
-class Liar:
+class LyingServer:
     """A server that says ``info`` first, is a good one for as long as a client connects, and then says ``sent``."""
 
     def __init__(self, sent: bytes, times: int = 1, info: object = INFO) -> None:
         self.sent, self.times, self.info = sent, times, info
         self.published_at = asyncio.Event()
-        self.hung_up = asyncio.Event()
+        self.disconnected = asyncio.Event()
         self.ponged = asyncio.Event()
         self.meetings: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
@@ -50,7 +50,7 @@ class Liar:
         except OSError:
             pass
         finally:
-            self.hung_up.set()
+            self.disconnected.set()
             writer.close()
 
     async def _lie(self, writer: asyncio.StreamWriter) -> None:
@@ -62,8 +62,8 @@ class Liar:
 
 
 @asynccontextmanager
-async def met(liar: Liar, timings: ConnectionTimings = ConnectionTimings()) -> AsyncIterator[LatticeConnection]:
-    server = await asyncio.start_server(liar.meet, "127.0.0.1", 0)
+async def met(lying: LyingServer, timings: ConnectionTimings = ConnectionTimings()) -> AsyncIterator[LatticeConnection]:
+    server = await asyncio.start_server(lying.meet, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     link = LatticeConnection(NatsAddress(f"nats://127.0.0.1:{port}"), "test", lambda: None, timings)
     task = asyncio.create_task(link.run())
@@ -73,11 +73,11 @@ async def met(liar: Liar, timings: ConnectionTimings = ConnectionTimings()) -> A
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         server.close()
-        for meeting, writer in liar.meetings.items():
+        for meeting, writer in lying.meetings.items():
             meeting.cancel()
             writer.transport.abort()
-        await asyncio.gather(*liar.meetings, return_exceptions=True)
-        await asyncio.gather(*(writer.wait_closed() for writer in liar.meetings.values()), return_exceptions=True)
+        await asyncio.gather(*lying.meetings, return_exceptions=True)
+        await asyncio.gather(*(writer.wait_closed() for writer in lying.meetings.values()), return_exceptions=True)
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -102,17 +102,17 @@ def complaints() -> list[object]:
     ids=["message", "with headers", "headers larger than it", "line without an end", "INFO without an end"],
 )
 async def test_an_oversized_message_ends_the_connection_and_is_reported(sent: bytes, times: int, reason: str) -> None:
-    liar = Liar(sent, times)
-    async with met(liar) as link:
-        await asyncio.wait_for(liar.hung_up.wait(), 15)
+    lying = LyingServer(sent, times)
+    async with met(lying) as link:
+        await asyncio.wait_for(lying.disconnected.wait(), 15)
         await until(lambda: reason in link.reason)
 
 
 async def test_complaints_without_an_end_are_not_kept() -> None:
-    liar = Liar(VIOLATION * 100, 100)
-    async with met(liar) as link:
+    lying = LyingServer(VIOLATION * 100, 100)
+    async with met(lying) as link:
         await until(lambda: link.subscription_denied)
-        await asyncio.wait_for(liar.published_at.wait(), 15)
+        await asyncio.wait_for(lying.published_at.wait(), 15)
         await until(lambda: len(complaints()) < 10)
 
 
@@ -120,11 +120,11 @@ async def test_complaints_without_an_end_are_not_kept() -> None:
 async def test_addresses_of_other_servers_are_not_kept(at: str) -> None:
     lie = INFO | {"connect_urls": [f"10.0.{number}.1:4222" for number in range(200)]}
     sent = b"INFO " + json.dumps(lie).encode() + b"\r\n" if at == "later" else b""
-    liar = Liar(sent, info=lie if at == "first" else INFO)
-    async with met(liar) as link:
+    lying = LyingServer(sent, info=lie if at == "first" else INFO)
+    async with met(lying) as link:
         await link.there()
-        await asyncio.wait_for(liar.published_at.wait(), 15)
-        await asyncio.wait_for(liar.ponged.wait(), 15)  # what was said before was read
+        await asyncio.wait_for(lying.published_at.wait(), 15)
+        await asyncio.wait_for(lying.ponged.wait(), 15)  # what was said before was read
         assert not [item for item in gc.get_objects() if isinstance(item, Srv) and item.discovered]
 
 
@@ -132,7 +132,7 @@ async def test_addresses_of_other_servers_are_not_kept(at: str) -> None:
     "info", [[], None, "x", INFO | {"max_payload": "many"}, INFO | {"max_payload": -1}, INFO | {"nonce": 5}]
 )
 async def test_an_info_that_is_none_makes_no_connection(info: object) -> None:
-    async with met(Liar(b"", info=info)) as link:
+    async with met(LyingServer(b"", info=info)) as link:
         await until(lambda: link.tried)
         if link.since is None:
             assert "INFO" in link.reason

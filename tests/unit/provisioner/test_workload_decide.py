@@ -27,7 +27,7 @@ def progresses(name: str = "c") -> Observed:
     return Observed(name, f"uid-{name}", "spin-v2")
 
 
-class Told:
+class PublishedEvents:
     """A workload whose events are published, as by the reconciler."""
 
     def __init__(self, owner: Workload = OWNER) -> None:
@@ -44,80 +44,80 @@ class Told:
 
 
 def test_a_workload_runs_once_all_its_pods_work() -> None:
-    told = Told()
-    assert told.see() == []
-    assert told.see(works(), progresses()) == []
-    assert told.see(works(), works("b", 5.0)) == ["running"]
-    assert (told.events[0].pod, told.events[0].pods) == ("b", 2)
-    assert told.see(works(), works("b"), works("new")) == []
+    published_events = PublishedEvents()
+    assert published_events.see() == []
+    assert published_events.see(works(), progresses()) == []
+    assert published_events.see(works(), works("b", 5.0)) == ["running"]
+    assert (published_events.events[0].pod, published_events.events[0].pods) == ("b", 2)
+    assert published_events.see(works(), works("b"), works("new")) == []
 
 
 def test_each_reason_is_published_once_until_the_workload_has_recovered() -> None:
-    told = Told()
-    assert told.see(works(), fails()) == ["failed ShimError"]
-    [event] = told.events
+    published_events = PublishedEvents()
+    assert published_events.see(works(), fails()) == ["failed ShimError"]
+    [event] = published_events.events
     assert isinstance(event, WasmWorkloadFailed)
     assert (event.pod, event.failing, event.pods, event.runtime_class) == ("b", 1, 2, "spin-v2")
-    assert told.see(fails("other")) == []
-    assert told.see(fails("b", "OutOfMemory"), fails("d")) == ["failed OutOfMemory"]
-    assert told.see(works("b", NOW - 1)) == [], "a crashing container works in between"
-    assert decide(OWNER, [works("b", NOW - 1)], told.published.states[OWNER.key], NOW, STEADY).look_in == STEADY - 1
-    assert told.see(works("b", NOW - 1), progresses(), now=NOW + 60) == [], "a pod without known cause"
-    assert told.see(works("b", NOW - 1), now=NOW + 60) == ["recovered"]
-    recovered = told.events[-1]
+    assert published_events.see(fails("other")) == []
+    assert published_events.see(fails("b", "OutOfMemory"), fails("d")) == ["failed OutOfMemory"]
+    assert published_events.see(works("b", NOW - 1)) == [], "a crashing container works in between"
+    assert decide(OWNER, [works("b", NOW - 1)], published_events.published.states[OWNER.key], NOW, STEADY).look_in == STEADY - 1
+    assert published_events.see(works("b", NOW - 1), progresses(), now=NOW + 60) == [], "a pod without known cause"
+    assert published_events.see(works("b", NOW - 1), now=NOW + 60) == ["recovered"]
+    recovered = published_events.events[-1]
     assert isinstance(recovered, WasmWorkloadRecovered)
     assert (recovered.reasons, recovered.pod) == (("ShimError", "OutOfMemory"), "b")
-    assert told.see(fails()) == ["failed ShimError"]
+    assert published_events.see(fails()) == ["failed ShimError"]
 
 
 def test_a_workload_without_pods_keeps_its_failure_for_a_while() -> None:
-    told = Told()
-    told.see(fails())
-    assert told.see() == []
-    told.published.keep((), NOW, 600)
-    assert told.see(fails("successor")) == []
-    told.published.keep((OWNER.key,), NOW + 500, 600)
-    told.published.keep((), NOW + 700, 600)
-    assert told.published.states, "it had pods in between"
-    told.published.keep((), NOW + 1301, 600)
-    assert not told.published.states
-    assert not told.published.absent
+    published_events = PublishedEvents()
+    published_events.see(fails())
+    assert published_events.see() == []
+    published_events.published.keep((), NOW, 600)
+    assert published_events.see(fails("successor")) == []
+    published_events.published.keep((OWNER.key,), NOW + 500, 600)
+    published_events.published.keep((), NOW + 700, 600)
+    assert published_events.published.states, "it had pods in between"
+    published_events.published.keep((), NOW + 1301, 600)
+    assert not published_events.published.states
+    assert not published_events.published.absent
 
 
 def test_another_object_of_the_same_name_is_another_workload() -> None:
-    told = Told()
-    told.see(fails())
-    told.owner = replace(OWNER, uid="u2")
-    assert told.see(works()) == ["running"]
-    assert told.published.states[OWNER.key] == State("u2", (), ("uid-a",))
+    published_events = PublishedEvents()
+    published_events.see(fails())
+    published_events.owner = replace(OWNER, uid="u2")
+    assert published_events.see(works()) == ["running"]
+    assert published_events.published.states[OWNER.key] == State("u2", (), ("uid-a",))
 
 
 @pytest.mark.parametrize("owner", [OWNER, JOB], ids=["deployment", "job"])
 def test_a_failed_pod_does_not_count_once_its_successor_exists(owner: Workload) -> None:
-    told = Told(owner)
-    assert told.see(fails(created=1.0, ended=True)) == ["failed ShimError"]
-    assert told.see(fails(created=1.0, ended=True), works("a", ended=True, created=2.0)) == ["recovered"]
+    published_events = PublishedEvents(owner)
+    assert published_events.see(fails(created=1.0, ended=True)) == ["failed ShimError"]
+    assert published_events.see(fails(created=1.0, ended=True), works("a", ended=True, created=2.0)) == ["recovered"]
 
 
 def test_a_later_run_of_a_job_that_fails_counts_beside_an_earlier_one_that_completed() -> None:
-    told = Told(JOB)
+    published_events = PublishedEvents(JOB)
     first = works("a", ended=True, created=1.0)
-    assert told.see(first) == ["running"]
-    assert told.see(first, fails(created=2.0, ended=True)) == ["failed ShimError"]
+    assert published_events.see(first) == ["running"]
+    assert published_events.see(first, fails(created=2.0, ended=True)) == ["failed ShimError"]
     assert [pod.name for pod in relevant_pods("Deployment", [first, fails(created=2.0, ended=True)])] == ["a"]
 
 
 def test_the_last_event_of_each_subject_restores_the_state() -> None:
-    told = Told()
-    told.see(fails())
-    told.see(works("b", 0.0), now=NOW + 60)
-    told.see(fails("b", "OutOfMemory"))
-    restored, last = Published(), {(type(event), event.key()): event for event in told.events}
-    for event in told.events:
+    published_events = PublishedEvents()
+    published_events.see(fails())
+    published_events.see(works("b", 0.0), now=NOW + 60)
+    published_events.see(fails("b", "OutOfMemory"))
+    restored, last = Published(), {(type(event), event.key()): event for event in published_events.events}
+    for event in published_events.events:
         if event is last[type(event), event.key()]:
             restored.note(event)
             restored.note(event)
-    assert restored.states == told.published.states
+    assert restored.states == published_events.published.states
 
 
 def test_former_owners_that_existed_for_one_run_are_not_restored() -> None:

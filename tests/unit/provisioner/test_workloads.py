@@ -106,7 +106,7 @@ class SomeBus:
             yield item
 
     @property
-    def told(self) -> list[str]:
+    def published(self) -> list[str]:
         return [
             " ".join(filter(None, (item.event_name, item.kind, item.name, getattr(item, "reason", ""))))
             for item in self.stored.values()
@@ -149,8 +149,8 @@ class World:
             done = await asyncio.gather(*tasks, return_exceptions=True)
             assert all(isinstance(item, asyncio.CancelledError) for item in done), done
 
-    async def until_told(self, *wanted: str) -> None:
-        await until(lambda: self.bus.told == [*wanted], f"{wanted}, not {self.bus.told}")
+    async def until_published(self, *wanted: str) -> None:
+        await until(lambda: self.bus.published == [*wanted], f"{wanted}, not {self.bus.published}")
 
     @property
     def warnings(self) -> list[tuple[str, str, str]]:
@@ -190,10 +190,10 @@ def of_deployment(*pods: Callable[[tuple[str, str, str]], Manifest]) -> Objects:
 async def test_a_deployment_fails_and_recovers_in_the_trace_of_its_pod() -> None:
     world = World(of_deployment(lambda owner: pod("hello-1-a", crashing(137, "OOMKilled"), owner=owner)))
     async with world.running():
-        await world.until_told("failed Deployment hello OutOfMemory")
+        await world.until_published("failed Deployment hello OutOfMemory")
         await until(lambda: world.warnings == [("Deployment", "hello", "OutOfMemory")], "an Event on the Deployment")
         world.change(pod("hello-1-a", READY))
-        await world.until_told("failed Deployment hello OutOfMemory", "recovered Deployment hello")
+        await world.until_published("failed Deployment hello OutOfMemory", "recovered Deployment hello")
         await asyncio.sleep(0.2)
     assert len(set(world.bus.traces)) == 1
     created = next(iter(world.bus.stored.values())).pod_uid
@@ -205,7 +205,7 @@ async def test_a_deployment_fails_and_recovers_in_the_trace_of_its_pod() -> None
 async def test_a_new_leader_publishes_nothing_twice_and_writes_no_second_event() -> None:
     world = World(of_deployment(lambda owner: pod("hello-1-a", crashing(137, "OOMKilled"), owner=owner)))
     async with world.running():
-        await world.until_told("failed Deployment hello OutOfMemory")
+        await world.until_published("failed Deployment hello OutOfMemory")
         await until(lambda: bool(world.warnings), "an Event")
     world.bus.restored = [*world.bus.stored.values()]
     world.begin()
@@ -215,7 +215,7 @@ async def test_a_new_leader_publishes_nothing_twice_and_writes_no_second_event()
         [found] = world.kube.objects(EVENTS)
         assert found["count"] == 1
         world.change(pod("hello-1-a", READY))
-        await world.until_told("failed Deployment hello OutOfMemory", "recovered Deployment hello")
+        await world.until_published("failed Deployment hello OutOfMemory", "recovered Deployment hello")
     assert len(set(world.bus.traces)) == 1
 
 
@@ -241,9 +241,9 @@ async def test_a_lost_bus_delays_events_and_a_new_stream_gets_them_again() -> No
         await asyncio.sleep(0.05)
         assert not world.bus.stored
         world.bus.trouble = None
-        await world.until_told("running StatefulSet db")
+        await world.until_published("running StatefulSet db")
         world.parts.reconciler.forget_published()
-        await world.until_told("running StatefulSet db", "running StatefulSet db")
+        await world.until_published("running StatefulSet db", "running StatefulSet db")
 
 
 @pytest.mark.parametrize(
@@ -254,7 +254,7 @@ async def test_the_owner_of_a_job_is_its_cron_job_and_a_foreign_job_is_its_own(v
     made = owned(pod("nightly-1-x", owner=("Job", "nightly-1", "uid-nightly-1")), version)
     world = World([(CRON_JOBS, workload("nightly")), (JOBS, job), (PODS, made)])
     async with world.running():
-        await world.until_told(f"running {owner}")
+        await world.until_published(f"running {owner}")
 
 
 async def test_the_owner_of_a_spin_application_is_the_spin_app() -> None:
@@ -262,7 +262,7 @@ async def test_the_owner_of_a_spin_application_is_the_spin_app() -> None:
     [_, *others] = of_deployment(lambda owner: pod("hello-1-a", owner=owner))
     world = World([(SPIN_APPS, spin_app()), (DEPLOYMENTS, deployment), *others])
     async with world.running():
-        await world.until_told("running SpinApp hello")
+        await world.until_published("running SpinApp hello")
         await asyncio.sleep(0.1)
     assert len(world.reads("replicasets/")) == len(world.reads("deployments/")) == 1, "one read of each"
 
@@ -277,10 +277,10 @@ async def test_the_first_span_of_the_trace_begins_with_the_pod(monkeypatch: pyte
 
     monkeypatch.setattr(world.kube.telemetry, "begin", noted)
     async with world.running():
-        await world.until_told("failed Deployment hello OutOfMemory")
+        await world.until_published("failed Deployment hello OutOfMemory")
         [found] = world.parts.pods.objects.values()
         world.change(pod("hello-1-a", READY))
-        await world.until_told("failed Deployment hello OutOfMemory", "recovered Deployment hello")
+        await world.until_published("failed Deployment hello OutOfMemory", "recovered Deployment hello")
     assert begun == [("pod hello-1-a", int(found.created_at * 1e9))], "later events continue the trace"
 
 
@@ -312,14 +312,14 @@ def test_events_are_read_of_a_few_pods_on_different_nodes() -> None:
 async def test_a_pod_without_controller_is_a_workload() -> None:
     world = World([(PODS, pod("bare"))])
     async with world.running():
-        await world.until_told("running Pod bare")
+        await world.until_published("running Pod bare")
 
 
 async def test_an_owner_that_cannot_be_read_is_the_controller_of_the_pod() -> None:
     world = World(of_deployment(lambda owner: pod("hello-1-a", owner=owner)))
     world.kube.answer_next(1, refused, when=lambda request: "replicasets" in request.path)
     async with world.running():
-        await world.until_told("running ReplicaSet hello-1")
+        await world.until_published("running ReplicaSet hello-1")
 
 
 async def test_events_of_a_pod_show_a_sandbox_that_fails_and_pods_that_work_are_not_read() -> None:
@@ -336,7 +336,7 @@ async def test_events_of_a_pod_show_a_sandbox_that_fails_and_pods_that_work_are_
         ]
     )
     async with world.running():
-        await until(lambda: "failed StatefulSet db ShimNotExecutable" in world.bus.told, "its cause")
+        await until(lambda: "failed StatefulSet db ShimNotExecutable" in world.bus.published, "its cause")
     read = {request.query["fieldSelector"] for request in world.reads("/events")}
     assert len(read) <= 3, "the Events of a few pods"
     assert not world.reads("/log")
@@ -354,22 +354,22 @@ async def test_a_cause_waits_for_the_events_that_can_show_another_one() -> None:
         ]
     )
     async with world.running():
-        await until(lambda: bool(world.bus.told), "published")
+        await until(lambda: bool(world.bus.published), "published")
         await asyncio.sleep(0.1)
-    assert world.bus.told == ["failed StatefulSet db ImageNotFound"], "no PullFailed of pods whose Events are not read"
+    assert world.bus.published == ["failed StatefulSet db ImageNotFound"], "no PullFailed of pods whose Events are not read"
 
 
 async def test_without_permission_for_events_the_objects_decide() -> None:
     world = World([(STATEFUL_SETS, workload("db")), (PODS, pod("db-0", crashing(137), owner=STATEFUL))])
     world.kube.answer_next(99, refused, when=lambda request: request.path.endswith("/events"))
     async with world.running():
-        await world.until_told("failed StatefulSet db ShimError")
+        await world.until_published("failed StatefulSet db ShimError")
 
 
 async def test_no_warning_is_written_if_the_setting_disables_them() -> None:
     world = World([(PODS, unscheduled("bare", selector={"zone": "none"}))], workload_warnings=False)
     async with world.running():
-        await world.until_told("failed Pod bare NoNodeWithLabel")
+        await world.until_published("failed Pod bare NoNodeWithLabel")
         await asyncio.sleep(0.05)
     assert not world.warnings
 

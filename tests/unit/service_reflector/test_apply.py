@@ -68,7 +68,7 @@ async def test_a_removal_is_one_write_and_one_more_for_the_finalizer_of_a_former
 
 
 MARKS = {names.ANNOTATION_APPLICATION: "shop", names.ANNOTATION_LATTICE: "east/1"}
-KEEPER = Slice("shop-0", "shop", "IPv4", (), (), keeps=("shop", "east/1"))
+PRESERVING_SLICE = Slice("shop-0", "shop", "IPv4", (), (), keeps=("shop", "east/1"))
 
 
 class Slices(SimpleNamespace):
@@ -93,13 +93,13 @@ def an_unlabelled_slice(kube: FakeKube, wanted: Slice, service: ServiceView) -> 
 async def test_a_keeper_without_its_label_is_repaired_beside_a_service_that_was_made_again() -> None:
     kube, slices = FakeKube(), Slices()
     former = a_service(kube)
-    an_unlabelled_slice(kube, KEEPER, former)
+    an_unlabelled_slice(kube, PRESERVING_SLICE, former)
     await kube.delete(SERVICES, "shop", "default", uid=former.uid)
     service = a_service(kube)
     assert service.uid != former.uid
     parts: list[Any] = [SimpleNamespace(services={service.key: service}), None, slices, None]
     effects = Effects(kube, cast("Any", None), *parts, cast("Any", Breaker(None)))
-    await effects.apply("default", [WriteSlice("shop", KEEPER)])
+    await effects.apply("default", [WriteSlice("shop", PRESERVING_SLICE)])
     [found] = kube.objects(ENDPOINT_SLICES)
     assert found["metadata"]["labels"][names.LABEL_SLICE_MANAGED_BY] == names.SLICE_MANAGED_BY
     preserved = read_preserved(slices.written.preserved)
@@ -110,7 +110,7 @@ async def test_a_keeper_without_its_label_is_repaired_beside_a_service_that_was_
 @pytest.mark.parametrize(
     ("wanted", "marks"),
     [
-        (KEEPER, {names.ANNOTATION_LATTICE: "west/1"}),
+        (PRESERVING_SLICE, {names.ANNOTATION_LATTICE: "west/1"}),
         (Slice("shop-0", "shop", "IPv6", (), (), keeps=("shop", "east/1")), {}),
     ],
     ids=["a keeper of another lattice's application", "another address family"],
@@ -127,5 +127,5 @@ async def test_a_slice_without_its_label_that_may_be_another_services_is_left_al
     parts: list[Any] = [SimpleNamespace(services={service.key: service}), None, Slices(), None]
     effects = Effects(kube, cast("Any", None), *parts, cast("Any", Breaker(None)))
     with pytest.raises(AlreadyExists):
-        await effects.apply("default", [WriteSlice("shop", KEEPER)])
+        await effects.apply("default", [WriteSlice("shop", PRESERVING_SLICE)])
     assert kube.objects(ENDPOINT_SLICES) == before

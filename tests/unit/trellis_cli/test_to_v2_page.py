@@ -21,12 +21,12 @@ def test_the_example_has_the_output_and_the_report_of_the_page() -> None:
     objects = [item for conversion in found for item in conversion.objects]
     assert objects == manifests("objects")
     assert [error for item in objects for error in errors_of(item)] == []
-    told = [
+    found_lines = [
         (conversion.application, line.part, line.reason.value, ", ".join(line.ways))
         for conversion in found
         for line in conversion.lines
     ]
-    assert ROWS_OF_BOTH.findall(PAGE) == told
+    assert ROWS_OF_BOTH.findall(PAGE) == found_lines
 
 
 def test_the_example_with_losses_has_the_output_and_the_report_of_the_page() -> None:
@@ -34,8 +34,8 @@ def test_the_example_with_losses_has_the_output_and_the_report_of_the_page() -> 
     found = convert(Source(application, "shop", application["metadata"]["namespace"]))
     assert list(found.objects) == manifests("v2")
     assert [error for item in found.objects for error in errors_of(item)] == []
-    told = [(line.part, line.reason.value, ", ".join(line.ways)) for line in found.lines]
-    assert ROWS.findall(PAGE) == told
+    found_lines = [(line.part, line.reason.value, ", ".join(line.ways)) for line in found.lines]
+    assert ROWS.findall(PAGE) == found_lines
 
 
 def test_every_reason_of_the_page_exists() -> None:

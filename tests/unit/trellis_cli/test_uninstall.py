@@ -214,7 +214,7 @@ def service_of(kube: FakeKube, **annotations: str) -> Manifest:
     return kube.put(SERVICES, {"metadata": metadata, "spec": {}})
 
 
-def keeper_of(kube: FakeKube, text: str, name: str = SLICE, label: str = "shop") -> Manifest:
+def preserving_slice_of(kube: FakeKube, text: str, name: str = SLICE, label: str = "shop") -> Manifest:
     """Have a slice with this text as its preserved addresses."""
     labels = {names.LABEL_SLICE_MANAGED_BY: names.SLICE_MANAGED_BY}
     labels |= {names.LABEL_SERVICE_NAME: label} if label else {}
@@ -223,7 +223,7 @@ def keeper_of(kube: FakeKube, text: str, name: str = SLICE, label: str = "shop")
     return kube.put(ENDPOINT_SLICES, {"metadata": metadata, "addressType": "IPv4", "endpoints": [], "ports": []})
 
 
-def kept_of(service: Manifest, uid: str = "") -> str:
+def preserved_of(service: Manifest, uid: str = "") -> str:
     return write_preserved("shop", "east/1", replace(view_service(service), **({"uid": uid} if uid else {})))
 
 
@@ -247,8 +247,8 @@ def refuse_services(kube: FakeKube, times: int, code: int, reason: str) -> None:
 async def test_slices_that_outlive_their_service_go_with_it_from_then_on() -> None:
     kube = FakeKube()
     service = service_of(kube)
-    for name, text in {"kept": kept_of(service), "owned": ""}.items():
-        keeper_of(kube, text, name)
+    for name, text in {"kept": preserved_of(service), "owned": ""}.items():
+        preserving_slice_of(kube, text, name)
     row = await free(kube, SLICES)
     assert (row.there, row.removed, row.unreadable, row.left) == (2, ["default/kept"], [], {})
     assert owners(kube) == {"kept": [("shop", service["metadata"]["uid"])], "owned": []}
@@ -260,7 +260,7 @@ async def test_slices_that_outlive_their_service_go_with_it_from_then_on() -> No
 async def test_a_slice_goes_with_the_service_that_there_is_now_and_not_with_the_one_it_was_written_for() -> None:
     kube = FakeKube()
     service = service_of(kube)
-    keeper_of(kube, kept_of(service, "uid-of-the-former-one"))
+    preserving_slice_of(kube, preserved_of(service, "uid-of-the-former-one"))
     await free(kube, SLICES)
     assert owners(kube) == {SLICE: [("shop", service["metadata"]["uid"])]}
 
@@ -271,7 +271,7 @@ async def test_a_slice_of_a_deleted_service_is_deleted_with_it(*, anothers: bool
     if anothers:
         service_of(kube, team="blue")
     former = {"metadata": {"name": "shop", "namespace": "default", "uid": "former", "resourceVersion": "1"}}
-    keeper_of(kube, kept_of(former))
+    preserving_slice_of(kube, preserved_of(former))
     row = await free(kube, SLICES)
     assert row.removed == [f"default/{SLICE}"]
     assert owners(kube) in ({SLICE: [("shop", "former")]}, {}), "as soon as it is collected"
@@ -279,7 +279,7 @@ async def test_a_slice_of_a_deleted_service_is_deleted_with_it(*, anothers: bool
 
 async def test_a_slice_of_an_unreadable_service_is_left_alone_and_reported() -> None:
     kube = FakeKube()
-    before = keeper_of(kube, kept_of(service_of(kube)))
+    before = preserving_slice_of(kube, preserved_of(service_of(kube)))
     refuse_services(kube, 1, 403, "Forbidden")
     row = await free(kube, SLICES)
     assert {key: item.reason for key, item in row.left.items()} == {f"default/{SLICE}": LeftReason.SERVICE_UNREADABLE}
@@ -290,7 +290,7 @@ async def test_a_slice_of_an_unreadable_service_is_left_alone_and_reported() -> 
 async def test_an_unreadable_service_does_not_count_as_deleted(code: int, reason: str) -> None:
     kube = FakeKube()
     service = service_of(kube)
-    before = keeper_of(kube, kept_of(service, "uid-of-the-former-one"))
+    before = preserving_slice_of(kube, preserved_of(service, "uid-of-the-former-one"))
     refuse_services(kube, 1000, code, reason)
     with pytest.raises(CommandError, match=r"\bdefault/shop-1a2b3c4d5e-0\b"):
         await free(kube, SLICES, 0.0)
@@ -306,7 +306,7 @@ async def test_a_slice_that_cannot_be_read_goes_with_the_service_of_its_label_an
 ) -> None:
     kube = FakeKube()
     service = service_of(kube, **marks)
-    keeper_of(kube, "{")
+    preserving_slice_of(kube, "{")
     row = await free(kube, SLICES)
     assert (row.removed, row.unreadable, row.left) == ([f"default/{SLICE}"], [f"default/{SLICE}"], {})
     assert owners(kube) == {SLICE: [("shop", service["metadata"]["uid"])]}
@@ -323,7 +323,7 @@ async def test_a_slice_without_a_known_service_is_left_alone_with_the_remedy(
     kube = FakeKube()
     if there:
         service_of(kube)
-    before = keeper_of(kube, "{", label=label)
+    before = preserving_slice_of(kube, "{", label=label)
     row = await free(kube, SLICES)
     assert {key: item.reason for key, item in row.left.items()} == {f"default/{SLICE}": reason}
     assert (row.there, row.removed, kube.objects(ENDPOINT_SLICES)) == (1, [], [before])
@@ -338,7 +338,7 @@ async def test_a_slice_without_its_label_belongs_to_the_service_of_its_annotatio
     metadata = {"name": service, "namespace": "default", "annotations": annotations}
     made_now = kube.put(SERVICES, {"metadata": metadata, "spec": {}})
     name = names.slice_name(service, "http", "IPv4", 0)
-    keeper_of(kube, kept_of(made_now), name, label="")
+    preserving_slice_of(kube, preserved_of(made_now), name, label="")
     await free(kube, SLICES)
     assert owners(kube) == {name: [(service, made_now["metadata"]["uid"])]}
 
@@ -348,7 +348,7 @@ def test_the_caller_is_informed_that_a_slice_was_left_alone(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, dry_run: bool
 ) -> None:
     kube = FakeKube()
-    before = keeper_of(kube, "{")
+    before = preserving_slice_of(kube, "{")
 
     @contextlib.asynccontextmanager
     async def connected(_: object) -> AsyncIterator[FakeKube]:

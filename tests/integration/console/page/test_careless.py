@@ -11,7 +11,7 @@ from playwright.async_api import Request, Route, expect
 from console.live.feed import Item, dead_letter_item
 from support.console import seen_objects as objects
 from support.console.page_browser import Chrome
-from support.console.viewers import People, World, console, may
+from support.console.viewers import Users, World, console, may
 from trellis.bus.dead_letters.read import read_dead_letter
 from trellis.bus.streams.stream_reader import Stored
 from trellis.kube.resources import NODES
@@ -23,7 +23,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 @pytest.fixture
 async def world() -> AsyncIterator[World]:
     """A console in front of a fake API server: what is tried here is the page."""
-    async with console(People({TOKEN: ("jane", ())}, [may("jane")])) as found:
+    async with console(Users({TOKEN: ("jane", ())}, [may("jane")])) as found:
         found.kube.put(NODES, objects.opted_in("n1"))
         yield found
 

@@ -10,7 +10,7 @@ from playwright.async_api import Route, expect
 
 from support.console import seen_objects as objects
 from support.console.page_browser import Chrome
-from support.console.viewers import People, World, console, may
+from support.console.viewers import Users, World, console, may
 from trellis.kube.resources import (
     APPLICATIONS,
     HOST_CONFIGS,
@@ -28,7 +28,7 @@ TOKEN = "t-jane"
 @pytest.fixture
 async def world() -> AsyncIterator[World]:
     """A console in front of a fake API server: what is tried here is the page."""
-    async with console(People({TOKEN: ("jane", ())}, [may("jane")])) as found:
+    async with console(Users({TOKEN: ("jane", ())}, [may("jane")])) as found:
         fill(found.kube)
         yield found
 

@@ -1,6 +1,6 @@
 """The behaviour of Applications with any wadm: a suite for the real one and for the stand-in.
 
-A class of tests has the fixtures ``kept`` and ``wadm`` of one lattice.
+A class of tests has the fixtures ``apps`` and ``wadm`` of one lattice.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 from support.lattices.host_world import PATIENCE
 from support.lattices.real_lattice import Wadm, application, wasm_component
 from support.nodes.fleet import eventually, is_ours
-from support.wadm.kept import KeptWorld, spec
+from support.wadm.application_world import ApplicationWorld, spec
 from trellis import names
 from trellis.kube.resources import APPLICATIONS
 
@@ -50,199 +50,199 @@ async def wadm_lacks(wadm: Wadm, name: str) -> None:
             await asyncio.sleep(0.1)
 
 
-class KeptBehaviour:
+class ApplicationBehaviour:
     """Both sides, as people see them. ``proves``: wadm's storage can be read, and proves what wash deletes."""
 
     proves: ClassVar[bool] = True
 
-    async def delete_with_wash(self, kept: KeptWorld, wadm: Wadm, name: str) -> None:
+    async def delete_with_wash(self, apps: ApplicationWorld, wadm: Wadm, name: str) -> None:
         """Delete with wash what does not run, and see what that means; it is deleted on both sides then."""
         await wadm.delete(name)
         if not self.proves:
             await wadm_has(wadm, name)
-            await kept.synced(name, deployed=False)
+            await apps.synced(name, deployed=False)
             await eventually(
-                lambda: "nothing proves" in kept.warnings().get("Restored", ""), "an Event", seconds=PATIENCE
+                lambda: "nothing proves" in apps.warnings().get("Restored", ""), "an Event", seconds=PATIENCE
             )
-            kept.delete(name)
-        await kept.deleted(name)
+            apps.delete(name)
+        await apps.deleted(name)
 
-    async def test_changes_by_kubectl_are_applied_to_wadm(self, kept: KeptWorld, wadm: Wadm) -> None:
-        kept.group()
-        async with kept.manager():
-            kept.apply("web", spec(), annotations={"version": "v1"})
-            await kept.synced("web", version="v1")
+    async def test_changes_by_kubectl_are_applied_to_wadm(self, apps: ApplicationWorld, wadm: Wadm) -> None:
+        apps.group()
+        async with apps.manager():
+            apps.apply("web", spec(), annotations={"version": "v1"})
+            await apps.synced("web", version="v1")
             await wadm_has(wadm, "web", deployed_version="v1")
-            assert names.FINALIZER_APPLICATIONS in kept.find("web")["metadata"]["finalizers"]  # type: ignore[index]
+            assert names.FINALIZER_APPLICATIONS in apps.find("web")["metadata"]["finalizers"]  # type: ignore[index]
 
-            kept.patch("web", {"spec": spec("file:///none-2.wasm")})
-            found = await kept.until("web", "a new version", lambda item: len(item["status"].get("versions", ())) == 2)
-            await kept.synced("web")
-            found = await kept.synced("web")
+            apps.patch("web", {"spec": spec("file:///none-2.wasm")})
+            found = await apps.until("web", "a new version", lambda item: len(item["status"].get("versions", ())) == 2)
+            await apps.synced("web")
+            found = await apps.synced("web")
             newest = found["status"]["synced"]["wadmVersion"]
             assert newest.startswith("v1-")
             await wadm_has(wadm, "web", deployed_version=newest)
 
-            kept.undeploy("web")
-            await kept.synced("web", deployed=False)
+            apps.undeploy("web")
+            await apps.synced("web", deployed=False)
             await wadm_has(wadm, "web", deployed_version=None)
-            assert (await kept.condition("web", "Ready", "True", "Undeployed"))["status"]["phase"] == "Undeployed"
+            assert (await apps.condition("web", "Ready", "True", "Undeployed"))["status"]["phase"] == "Undeployed"
 
-            kept.undeploy("web", None)
-            await kept.synced("web")
+            apps.undeploy("web", None)
+            await apps.synced("web")
             await wadm_has(wadm, "web", deployed_version=newest)
 
-            kept.delete("web")
-            await kept.deleted("web")
+            apps.delete("web")
+            await apps.deleted("web")
             await wadm_lacks(wadm, "web")
 
-    async def test_applying_an_equal_manifest_writes_nothing(self, kept: KeptWorld, wadm: Wadm) -> None:
-        kept.group()
-        async with kept.manager():
-            kept.apply("web", spec())
-            before = await kept.synced("web")
+    async def test_applying_an_equal_manifest_writes_nothing(self, apps: ApplicationWorld, wadm: Wadm) -> None:
+        apps.group()
+        async with apps.manager():
+            apps.apply("web", spec())
+            before = await apps.synced("web")
             await wadm_has(wadm, "web", deployed_version=before["status"]["synced"]["wadmVersion"])
-            offset = kept.hosts.fleet.audit_offset()
+            offset = apps.hosts.fleet.audit_offset()
             for _ in range(5):
-                kept.patch("web", {"spec": spec()})
-            kept.patch("web", {"metadata": {"annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}"}}})
-            kept.patch("web", {"metadata": {"labels": {"app.kubernetes.io/managed-by": "Helm"}}})
-            kept.apply("later", spec())  # what comes after has been seen, so what came before has
-            await kept.synced("later")
+                apps.patch("web", {"spec": spec()})
+            apps.patch("web", {"metadata": {"annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}"}}})
+            apps.patch("web", {"metadata": {"labels": {"app.kubernetes.io/managed-by": "Helm"}}})
+            apps.apply("later", spec())  # what comes after has been seen, so what came before has
+            await apps.synced("later")
             writes = [
                 write["verb"]
-                for write in kept.hosts.fleet.writes(offset)
+                for write in apps.hosts.fleet.writes(offset)
                 if is_ours(write)
                 and (write["objectRef"].get("resource"), write["objectRef"].get("name")) == (APPLICATIONS.plural, "web")
-                and write["objectRef"].get("namespace") == kept.namespace
+                and write["objectRef"].get("namespace") == apps.namespace
             ]
             assert writes == []
-            assert len(kept.status("web")["versions"]) == 1
+            assert len(apps.status("web")["versions"]) == 1
 
-    async def test_changes_by_wash_are_applied_to_kubernetes(self, kept: KeptWorld, wadm: Wadm) -> None:
-        kept.group()
-        async with kept.manager():
+    async def test_changes_by_wash_are_applied_to_kubernetes(self, apps: ApplicationWorld, wadm: Wadm) -> None:
+        apps.group()
+        async with apps.manager():
             await wadm.put(application("web", wasm_component("echo", "file:///none-1.wasm"), version="w1"))
-            found = await kept.synced("web", deployed=False, version="w1")
-            assert found["metadata"]["labels"] == {names.LABEL_LATTICE: kept.lattice}
+            found = await apps.synced("web", deployed=False, version="w1")
+            assert found["metadata"]["labels"] == {names.LABEL_LATTICE: apps.lattice}
             assert {
                 managed_field["manager"]
                 for managed_field in found["metadata"]["managedFields"]
                 if "f:spec" in managed_field["fieldsV1"]
             } == {names.FIELD_MANAGER_WADM}
             await wadm.deploy("web", "w1")
-            await kept.synced("web", version="w1")
+            await apps.synced("web", version="w1")
 
             await wadm.put(application("web", wasm_component("echo", "file:///none-2.wasm"), version="w2"))
-            await kept.until("web", "two versions", lambda item: len(item["status"]["versions"]) == 2)
-            assert image_of(kept.find("web") or {}) == "file:///none-1.wasm"
+            await apps.until("web", "two versions", lambda item: len(item["status"]["versions"]) == 2)
+            assert image_of(apps.find("web") or {}) == "file:///none-1.wasm"
             await wadm.deploy("web", "w2")
-            assert image_of(await kept.synced("web", version="w2")) == "file:///none-2.wasm"
+            assert image_of(await apps.synced("web", version="w2")) == "file:///none-2.wasm"
 
             await wadm.undeploy("web")
-            await kept.synced("web", deployed=False)
-            await self.delete_with_wash(kept, wadm, "web")
+            await apps.synced("web", deployed=False)
+            await self.delete_with_wash(apps, wadm, "web")
             await wadm_lacks(wadm, "web")
 
-    async def test_a_name_that_kubernetes_refuses_is_escaped_and_leads_back(self, kept: KeptWorld, wadm: Wadm) -> None:
-        kept.group()
-        async with kept.manager():
+    async def test_a_name_that_kubernetes_refuses_is_escaped_and_leads_back(self, apps: ApplicationWorld, wadm: Wadm) -> None:
+        apps.group()
+        async with apps.manager():
             await wadm.put(application("Web_1", wasm_component("echo", "file:///none-1.wasm"), version="w1"))
             name = names.application_object("Web_1")
-            found = await kept.synced(name, deployed=False)
+            found = await apps.synced(name, deployed=False)
             assert found["metadata"]["annotations"][names.ANNOTATION_APP_NAME] == "Web_1"
-            kept.patch(name, {"spec": spec("file:///none-2.wasm")})
-            await kept.until(name, "two versions", lambda item: len(item["status"]["versions"]) == 2)
+            apps.patch(name, {"spec": spec("file:///none-2.wasm")})
+            await apps.until(name, "two versions", lambda item: len(item["status"]["versions"]) == 2)
             assert set(await models(wadm)) == {"Web_1"}
-            kept.delete(name)
-            await kept.deleted(name)
+            apps.delete(name)
+            await apps.deleted(name)
             await wadm_lacks(wadm, "Web_1")
 
     async def test_changes_made_with_wash_while_the_controller_is_down_are_found_at_start(
-        self, kept: KeptWorld, wadm: Wadm
+        self, apps: ApplicationWorld, wadm: Wadm
     ) -> None:
-        kept.group()
-        async with kept.manager():
-            kept.apply("kept", spec())
+        apps.group()
+        async with apps.manager():
+            apps.apply("kept", spec())
             await wadm.put(application("theirs", wasm_component("echo", "file:///none-1.wasm"), version="w1"))
-            await kept.synced("kept")
-            await kept.synced("theirs", deployed=False)
+            await apps.synced("kept")
+            await apps.synced("theirs", deployed=False)
         await wadm.delete("theirs")
         await wadm.undeploy("kept")
         await wadm.put(application("new", wasm_component("echo", "file:///none-1.wasm"), version="w1"))
-        kept.apply("mine", spec())
-        async with kept.manager():
+        apps.apply("mine", spec())
+        async with apps.manager():
             if self.proves:
-                await kept.deleted("theirs")
+                await apps.deleted("theirs")
             else:
                 await wadm_has(wadm, "theirs")
-                await kept.synced("theirs", deployed=False)
-            await kept.synced("kept", deployed=False)
-            await kept.synced("new", deployed=False)
-            await kept.synced("mine")
+                await apps.synced("theirs", deployed=False)
+            await apps.synced("kept", deployed=False)
+            await apps.synced("new", deployed=False)
+            await apps.synced("mine")
 
     async def test_a_version_named_by_wash_does_not_stay_on_a_manifest_applied_over_it(
-        self, kept: KeptWorld, wadm: Wadm
+        self, apps: ApplicationWorld, wadm: Wadm
     ) -> None:
-        kept.group()
-        async with kept.manager():
-            kept.apply("web", spec())
-            first = (await kept.synced("web"))["status"]["synced"]["wadmVersion"]
+        apps.group()
+        async with apps.manager():
+            apps.apply("web", spec())
+            first = (await apps.synced("web"))["status"]["synced"]["wadmVersion"]
             await wadm.put(application("web", wasm_component("echo", "file:///none-2.wasm"), version="w1"))
             await wadm.deploy("web", "w1")
-            found = await kept.synced("web", version="w1")
+            found = await apps.synced("web", version="w1")
             assert found["metadata"]["annotations"]["version"] == "w1"
-            kept.patch("web", {"spec": spec()})  # as what reconciles it with a repository does
-            found = await kept.synced("web", version=first)
+            apps.patch("web", {"spec": spec()})  # as what reconciles it with a repository does
+            found = await apps.synced("web", version=first)
             assert "version" not in found["metadata"].get("annotations", {})
             assert [version["version"] for version in found["status"]["versions"]] == [first, "w1"]
             await wadm_has(wadm, "web", deployed_version=first)
 
     async def test_a_manifest_too_large_for_nats_is_reported_with_its_size_and_affects_no_other(
-        self, kept: KeptWorld, wadm: Wadm
+        self, apps: ApplicationWorld, wadm: Wadm
     ) -> None:
-        kept.group()
-        async with kept.manager():
-            kept.apply("large", spec("file:///" + "x" * 1_100_000))
-            found = await kept.condition("large", "Rejected", "True", "TooLarge")
+        apps.group()
+        async with apps.manager():
+            apps.apply("large", spec("file:///" + "x" * 1_100_000))
+            found = await apps.condition("large", "Rejected", "True", "TooLarge")
             expected_text = next(
                 condition["message"] for condition in found["status"]["conditions"] if condition["type"] == "Ready"
             )
             assert "1,048,576" in expected_text
-            assert {kind: item[0] for kind, item in kept.conditions("large").items()} == {
+            assert {kind: item[0] for kind, item in apps.conditions("large").items()} == {
                 "Ready": "False",
                 "Reconciling": "False",
                 "Stalled": "True",
                 "Synced": "False",
                 "Rejected": "True",
             }
-            kept.apply("web", spec())
-            await kept.synced("web")
+            apps.apply("web", spec())
+            await apps.synced("web")
             assert set(await models(wadm)) == {"web"}
-            kept.patch("large", {"spec": spec()})
-            await kept.synced("large")
-            assert "Rejected" not in kept.conditions("large")
+            apps.patch("large", {"spec": spec()})
+            await apps.synced("large")
+            assert "Rejected" not in apps.conditions("large")
 
     async def test_versions_that_do_not_fit_into_one_entry_of_wadms_storage_are_reported(
-        self, kept: KeptWorld, wadm: Wadm
+        self, apps: ApplicationWorld, wadm: Wadm
     ) -> None:
-        kept.group()
-        async with kept.manager():
-            kept.apply("web", spec("file:///" + "x" * 600_000))
-            first = (await kept.synced("web"))["status"]["synced"]["wadmVersion"]
-            kept.patch("web", {"spec": spec("file:///" + "y" * 600_000)})
-            found = await kept.condition("web", "Rejected", "True", "TooLarge")
+        apps.group()
+        async with apps.manager():
+            apps.apply("web", spec("file:///" + "x" * 600_000))
+            first = (await apps.synced("web"))["status"]["synced"]["wadmVersion"]
+            apps.patch("web", {"spec": spec("file:///" + "y" * 600_000)})
+            found = await apps.condition("web", "Rejected", "True", "TooLarge")
             expected_text = next(
                 condition["message"] for condition in found["status"]["conditions"] if condition["type"] == "Ready"
             )
             assert " 2 versions" in expected_text
             assert "wash app delete" in expected_text
             await wadm_has(wadm, "web", deployed_version=first)
-            kept.patch("web", {"spec": spec()})
-            await kept.synced("web")
+            apps.patch("web", {"spec": spec()})
+            await apps.synced("web")
 
     @pytest.mark.thorough
-    async def test_fifty_at_once_come_from_both_sides_and_go_from_the_other(self, kept: KeptWorld, wadm: Wadm) -> None:
+    async def test_fifty_at_once_come_from_both_sides_and_go_from_the_other(self, apps: ApplicationWorld, wadm: Wadm) -> None:
         applied = [f"applied-{number}" for number in range(25)]
         put = [f"put-{number}" for number in range(25)]
 
@@ -255,17 +255,17 @@ class KeptBehaviour:
             await wadm.put(application(name, wasm_component("echo", "file:///none-1.wasm"), version="w1"))
             await wadm.deploy(name, "w1")
 
-        kept.permit_deletions()
-        kept.group()
-        async with kept.manager():
-            await asyncio.gather(with_kubectl(lambda name: kept.apply(name, spec()), applied), *map(deploy, put))
+        apps.permit_deletions()
+        apps.group()
+        async with apps.manager():
+            await asyncio.gather(with_kubectl(lambda name: apps.apply(name, spec()), applied), *map(deploy, put))
             for name in applied + put:
-                await kept.synced(name)
+                await apps.synced(name)
             assert {name for name, item in (await models(wadm)).items() if item["deployed_version"]} == {*applied, *put}
             if self.proves:
-                await asyncio.gather(with_kubectl(kept.delete, put), *map(wadm.delete, applied))
+                await asyncio.gather(with_kubectl(apps.delete, put), *map(wadm.delete, applied))
             else:
-                await with_kubectl(kept.delete, put + applied)
+                await with_kubectl(apps.delete, put + applied)
             for name in applied + put:
-                await kept.deleted(name)
+                await apps.deleted(name)
             assert await models(wadm) == {}

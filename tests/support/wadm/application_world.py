@@ -62,7 +62,7 @@ QUICK = Timings(
 """For a stand-in for wadm, which answers at once."""
 
 
-class KeptWorld:
+class ApplicationWorld:
     """The Applications of one test: a namespace, a lattice on a NATS; ``place``: what its groups say of where it is.
 
     ``timings``: of the managers that it runs.
@@ -202,16 +202,16 @@ def define_applications(api: Api) -> None:
 
 
 @contextlib.contextmanager
-def kept_world(
+def application_world(
     hosts: HostWorld,
     port: int,
     lattice: str,
     place: Manifest | None = None,
     timings: Timings = Timings(),
-) -> Iterator[KeptWorld]:
+) -> Iterator[ApplicationWorld]:
     """Have a world of one test for the time of a block."""
     define_applications(hosts.api)
-    made = KeptWorld(hosts, port, lattice, place, timings)
+    made = ApplicationWorld(hosts, port, lattice, place, timings)
     try:
         yield made
     finally:
@@ -224,9 +224,9 @@ def spec(image: str = "file:///none-1.wasm") -> Manifest:
 
 
 @pytest.fixture
-def kept(hosts: HostWorld, real_lattice: RealLattice) -> Iterator[KeptWorld]:
+def apps(hosts: HostWorld, real_lattice: RealLattice) -> Iterator[ApplicationWorld]:
     """Applications of a lattice of its own, with a real wadm."""
-    with kept_world(hosts, real_lattice.nats.port, own_lattice()) as made:
+    with application_world(hosts, real_lattice.nats.port, own_lattice()) as made:
         yield made
 
 
@@ -238,14 +238,14 @@ async def stand_in(nats_server: NatsServer) -> AsyncIterator[WadmStandIn]:
 
 
 @pytest.fixture
-def kept_by_stand_in(hosts: HostWorld, nats_server: NatsServer, stand_in: WadmStandIn) -> Iterator[KeptWorld]:
+def apps_by_stand_in(hosts: HostWorld, nats_server: NatsServer, stand_in: WadmStandIn) -> Iterator[ApplicationWorld]:
     """Applications of a lattice that has a stand-in for wadm."""
-    with kept_world(hosts, nats_server.port, stand_in.lattice, timings=QUICK) as made:
+    with application_world(hosts, nats_server.port, stand_in.lattice, timings=QUICK) as made:
         yield made
 
 
 @pytest.fixture
-async def wadm(kept: KeptWorld, real_lattice: RealLattice) -> AsyncIterator[Wadm]:
+async def wadm(apps: ApplicationWorld, real_lattice: RealLattice) -> AsyncIterator[Wadm]:
     """Say to wadm what wash says."""
-    async with Wadm.of(real_lattice.url, kept.lattice) as client:
+    async with Wadm.of(real_lattice.url, apps.lattice) as client:
         yield client
