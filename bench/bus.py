@@ -1,4 +1,4 @@
-"""How many facts a second go through the bus, with tracing on, and how long one takes.
+"""How many events a second go through the bus, with tracing on, and how long one takes.
 
 In: nothing; it starts a nats-server of its own. Out: figures and the machine they were measured on, on stdout.
 The path is the whole one: publish (span, envelope, PubAck) → JetStream → validate, span, keyed queue → acknowledgement.
@@ -110,17 +110,17 @@ async def measure(url: str, count: int) -> dict[str, float]:
     began = time.perf_counter()
     await publish(bus, range(count))
     await reader.reached(count)
-    results["published and handled in one process, facts/s"] = count / (time.perf_counter() - began)
+    results["published and handled in one process, events/s"] = count / (time.perf_counter() - began)
 
     await bus.stop()
     began = time.perf_counter()
     await publish(bus, range(count, 2 * count))
-    results["published, facts/s"] = count / (time.perf_counter() - began)
+    results["published, events/s"] = count / (time.perf_counter() - began)
     began, used = time.perf_counter(), time.process_time()
     await bus.start()
     await reader.reached(2 * count)
-    results["handled, facts/s"] = count / (time.perf_counter() - began)
-    results["handled, facts per second of CPU"] = count / (time.process_time() - used)
+    results["handled, events/s"] = count / (time.perf_counter() - began)
+    results["handled, events per second of CPU"] = count / (time.process_time() - used)
 
     delays = []
     for number in range(2 * count, 2 * count + LONE_EVENTS):
@@ -128,8 +128,8 @@ async def measure(url: str, count: int) -> dict[str, float]:
         await bus.publish(opted_in(number), dedup=f"bench/{number}")
         await reader.reached(number + 1)
         delays.append((time.perf_counter() - began) * 1000)
-    results["a lone fact, publish to run, median ms"] = statistics.median(delays)
-    results["a lone fact, publish to run, p99 ms"] = statistics.quantiles(delays, n=100)[98]
+    results["a lone event, publish to run, median ms"] = statistics.median(delays)
+    results["a lone event, publish to run, p99 ms"] = statistics.quantiles(delays, n=100)[98]
 
     idle = time.process_time()
     await asyncio.sleep(IDLE_SECONDS)
@@ -144,10 +144,10 @@ async def measure(url: str, count: int) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--facts", type=int, default=10_000)
+    parser.add_argument("--events", type=int, default=10_000)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory, NatsServer(Path(directory) / "nats") as server:
-        results = asyncio.run(measure(server.url, arguments.facts))
+        results = asyncio.run(measure(server.url, arguments.events))
     print(describe())
     for what, value in results.items():
         print(f"{what:<50} {value:>10,.1f}")

@@ -101,7 +101,7 @@ class RolloutEffects:
                 return True  # the bus itself logs its outage, once
             except EventRefused as error:
                 # A retry would be refused, too; the ledger and its Event have the same information.
-                _log.error("rollout event not published", fact=event.event_name, error=str(error))
+                _log.error("rollout event not published", event_name=event.event_name, error=str(error))
         self.cache.halts_published()
         if ledger.halted != ledger.halts_published:
             await self.write_ledger(replace(plan, ledger=replace(ledger, halts_published=ledger.halted)))

@@ -100,7 +100,7 @@ class Audit:
                 await self._empty.wait()
         if self._waiting:
             left = sum(sum(event.count for event in events.values()) for events in self._waiting.values())
-            _log.error("secret events not published before the shutdown", facts=left)
+            _log.error("secret events not published before the shutdown", count=left)
 
     async def _send(self) -> None:
         while True:
@@ -169,5 +169,5 @@ class Audit:
         while True:
             await asyncio.sleep(self._timings.report)
             if self._dropped > reported:
-                _log.error("secret events dropped, see the log entries of the answers", facts=self._dropped - reported)
+                _log.error("secret events dropped, see the log entries of the answers", count=self._dropped - reported)
                 reported = self._dropped

@@ -139,7 +139,7 @@ class Serving:
         while (left := until - time.monotonic()) > 0 and (tasks := {*self._working, *self._keys, *self._aside}):
             await asyncio.wait(tasks, timeout=left)
         if self.in_progress:
-            _log.warning("requests unanswered at the shutdown", url=self._url, questions=self.in_progress)
+            _log.warning("requests unanswered at the shutdown", url=self._url, requests=self.in_progress)
 
     @property
     def _url(self) -> str:

@@ -28,7 +28,7 @@ RUN_ELSEWHERE: set[Block] = {
     ("go", "live"),
     ("go", "past"),
 }
-CHECKED_HERE: set[Block] = {("json", "fact"), ("python", "escaping")}
+CHECKED_HERE: set[Block] = {("json", "event"), ("python", "escaping")}
 
 
 def test_every_block_is_run_or_checked() -> None:
@@ -60,7 +60,7 @@ def test_a_page_without_a_place_for_the_table_is_named(tmp_path: Any, capsys: py
 
 
 def test_the_event_on_the_page_has_all_its_fields_and_the_subject_on_the_page() -> None:
-    event = RawCloudEvent.model_validate_json(blocks(BUS_PAGE)["json", "fact"])
+    event = RawCloudEvent.model_validate_json(blocks(BUS_PAGE)["json", "event"])
     spec = spec_of_type(event.type)
     assert spec is not None
     assert set(event.data) == set(spec.model.model_fields)
@@ -69,7 +69,7 @@ def test_the_event_on_the_page_has_all_its_fields_and_the_subject_on_the_page() 
     assert service == spec.owner
     assert event.subject == "/".join(event_data.key())
     assert f"`{event_subject(cluster, event_data)}`" in BUS_PAGE.read_text()
-    assert set(json.loads(blocks(BUS_PAGE)["json", "fact"])) == set(RawCloudEvent.model_fields) - {"tracestate"}
+    assert set(json.loads(blocks(BUS_PAGE)["json", "event"])) == set(RawCloudEvent.model_fields) - {"tracestate"}
     trace = trace_from(event.traceparent)
     assert trace is not None
     assert f"`{trace.traceparent.split('-')[1]}`" in BUS_PAGE.read_text()

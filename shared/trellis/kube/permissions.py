@@ -119,7 +119,7 @@ class MissingPermissions:
             if not self._lacking[right]:
                 del self._lacking[right]
                 self.health.forget(_what(right))
-                _log.info("permission granted", right=str(right))
+                _log.info("permission granted", permission=str(right))
 
 
 def _what(right: Right) -> str:

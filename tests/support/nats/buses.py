@@ -37,7 +37,7 @@ async def eventually_async(condition: Callable[[], Awaitable[object]], seconds: 
 
 
 def opted_out(name: str, uid: str = "uid-1") -> NodeOptedOut:
-    """A small fact."""
+    """A small event."""
     return NodeOptedOut(name=name, uid=uid, resource_version="1")
 
 

@@ -36,12 +36,12 @@ def schema_file(spec: EventSpec) -> str:
     return f"{spec.type}.json"
 
 
-def documents(facts: Sequence[EventSpec] = EVENT_SPECS) -> dict[str, Document]:
+def documents(specs: Sequence[EventSpec] = EVENT_SPECS) -> dict[str, Document]:
     """Return all documents by file name."""
     return {
         ENVELOPE_FILE: envelope_schema(),
-        **{schema_file(spec): event_schema(spec) for spec in facts},
-        ASYNCAPI_FILE: asyncapi(facts),
+        **{schema_file(spec): event_schema(spec) for spec in specs},
+        ASYNCAPI_FILE: asyncapi(specs),
     }
 
 
@@ -62,7 +62,7 @@ def event_schema(spec: EventSpec) -> Document:
     }
 
 
-def asyncapi(facts: Sequence[EventSpec] = EVENT_SPECS) -> Document:
+def asyncapi(specs: Sequence[EventSpec] = EVENT_SPECS) -> Document:
     """Return the AsyncAPI document: a channel for each event, and the only service that sends on it."""
     return {
         "asyncapi": "3.0.0",
@@ -72,8 +72,8 @@ def asyncapi(facts: Sequence[EventSpec] = EVENT_SPECS) -> Document:
             "description": "Events on the NATS JetStream bus. A type only ever gains optional fields.",
         },
         "defaultContentType": CONTENT_TYPE,
-        "channels": {spec.tokens: _channel(spec) for spec in facts},
-        "operations": {f"{spec.owner}.{spec.tokens}": _operation(spec) for spec in facts},
+        "channels": {spec.tokens: _channel(spec) for spec in specs},
+        "operations": {f"{spec.owner}.{spec.tokens}": _operation(spec) for spec in specs},
         "components": {"schemas": {"headers": _HEADERS}},
     }
 

@@ -14,8 +14,8 @@ from typing import Final
 from trellis.events.subjects import EVENT_SPECS
 from trellis_tools.events.schemas import address, schema_file, summary
 
-BEGIN: Final = "<!-- facts: written by make generate from shared/trellis/events/subjects.py -->"
-END: Final = "<!-- end of facts -->"
+BEGIN: Final = "<!-- events: written by make generate from shared/trellis/events/subjects.py -->"
+END: Final = "<!-- end of events -->"
 
 
 def main(argv: list[str] | None = None) -> int:

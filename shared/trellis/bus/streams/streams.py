@@ -180,7 +180,7 @@ async def _make(jetstream: JetStreamContext, wanted: StreamConfig) -> StreamInfo
         stream=wanted.name,
         max_mib=(wanted.max_bytes or 0) // _MIB,
         max_days=round((wanted.max_age or 0) / _DAY),
-        copies=wanted.num_replicas,
+        replicas=wanted.num_replicas,
     )
     return info
 
@@ -210,12 +210,12 @@ def lack_of_servers(replicas: int, error: APIError) -> str | None:
 
 
 @functools.cache
-def _log_replicas(name: str, copies: int, wanted: int) -> None:
+def _log_replicas(name: str, replicas: int, wanted: int) -> None:
     """Log, once per process, that a stream has fewer replicas than configured: services may not change it."""
     _log.warning(
         "existing stream keeps its replicas: change them with `nats stream edit STREAM --replicas N`",
         stream=name,
-        copies=copies,
+        replicas=replicas,
         wanted=wanted,
     )
 

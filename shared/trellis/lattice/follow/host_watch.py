@@ -114,7 +114,7 @@ class HostWatch:
             _log.warning(
                 "lattice exceeds the limits for hosts and their data, ignoring the rest",
                 lattice=self._address.lattice,
-                kept=len(self._hosts),
+                hosts=len(self._hosts),
             )
         return is_changed
 
