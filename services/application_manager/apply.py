@@ -186,7 +186,7 @@ class Effects:
         view, base = _view(snapshot), _view(snapshot).object.base
         if action.tombstone and base is not None:
             await self._store_tombstone(view, base.revision, action.announcement.message)
-        elif self.cache.followers.ours(snapshot.key.lattice_id) and action.announcement.reason is Reason.DELETED:
+        elif self.cache.followers.owns(snapshot.key.lattice_id) and action.announcement.reason is Reason.DELETED:
             await self._delete_for_sure(snapshot)
         await self._without_finalizer(view)
         _log.info("Application finalizer removed", application=view.key, reason=action.announcement.reason.value)
@@ -315,7 +315,7 @@ class Effects:
 
     def _wadm(self, snapshot: Snapshot) -> Wadm:
         lattice_id = snapshot.key.lattice_id
-        if not self.cache.followers.ours(lattice_id):
+        if not self.cache.followers.owns(lattice_id):
             raise Outdated  # another cluster took the lattice in the meantime
         wadm = self.cache.followers.wadm(lattice_id)
         if wadm is None:

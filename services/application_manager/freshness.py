@@ -35,7 +35,7 @@ class Verdict(NamedTuple):
     message: str
 
 
-def verdict_of(store: ModelStore | None, owner: str | None, *, ours: bool) -> Verdict:
+def verdict_of(store: ModelStore | None, owner: str | None, *, owned: bool) -> Verdict:
     """Return the condition for a lattice; ``owner``: the cluster that owns its applications, None while unknown."""
     if store is None:
         return Verdict("Unknown", "NotFollowed", "application_manager is not connected to the lattice yet")
@@ -45,7 +45,7 @@ def verdict_of(store: ModelStore | None, owner: str | None, *, ours: bool) -> Ve
         return Verdict("Unknown", "WadmUnavailable", f"the last reports of wadm may be outdated: {store.silent}")
     if owner is None:
         return Verdict("Unknown", "OwnerUnknown", "the cluster that owns the lattice's applications is not known yet")
-    if not ours:
+    if not owned:
         return Verdict("True", "ReadOnly", f"cluster {owner} owns the lattice's applications; they are shown here")
     if store.reason:
         return Verdict("True", "DeletionsNotProved", store.reason)
@@ -95,7 +95,7 @@ class GroupConditions:
             self.cache.end_outage(lattice_id)  # a group that names the lattice later gets the full delay
             return None
         followers = self.cache.followers
-        verdict = verdict_of(followers.store(lattice_id), followers.owner(lattice_id), ours=followers.ours(lattice_id))
+        verdict = verdict_of(followers.store(lattice_id), followers.owner(lattice_id), owned=followers.owns(lattice_id))
         if verdict.status != "Unknown":
             self.cache.end_outage(lattice_id)
         else:

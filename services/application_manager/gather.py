@@ -98,7 +98,7 @@ class Gather:
             return replace(found, standing=Standing.NO_LATTICE, progress=nothing_awaited, reason=reason)
         # While the owner of the lattice is unknown, wadm counts as unavailable: no finalizer is removed on a guess.
         followers = self.cache.followers
-        others = followers.owner(key.lattice_id) is not None and not followers.ours(key.lattice_id)
+        others = followers.owner(key.lattice_id) is not None and not followers.owns(key.lattice_id)
         found = replace(found, standing=Standing.OWNED_BY_OTHER if others else Standing.OWNED, home=home)
         return self._with_wadm(found, followers.store(key.lattice_id))
 

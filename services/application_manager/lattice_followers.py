@@ -95,10 +95,10 @@ class LatticeFollowers:
         found = self._of(lattice_id)
         return None if found is None else found.claim.owner
 
-    def ours(self, lattice_id: str) -> bool:
+    def owns(self, lattice_id: str) -> bool:
         """Return whether this cluster may write to a lattice now; checked before each write."""
         found = self._of(lattice_id)
-        return found is not None and found.claim.ours
+        return found is not None and found.claim.owns
 
     def _of(self, lattice_id: str) -> _Followed | None:
         address = self._needs.get(lattice_id)

@@ -66,7 +66,7 @@ class ApplicationMetrics(FollowedGauges[LatticeAddress]):
         return max(0.0, time.time() - self._synced[lattice_id])
 
     def _owned(self, lattice_id: str) -> float:
-        return float(self._cache.followers.ours(lattice_id))
+        return float(self._cache.followers.owns(lattice_id))
 
     def _linked(self, lattice_id: str) -> float:
         return float(self._cache.followers.linked(lattice_id))

@@ -20,7 +20,7 @@ from console.http.answers import json_response
 from console.http.refusals import RefusedError, bad, not_allowed
 from console.live.bus_connection import BusConnection
 from console.live.feed import Feed, Filter, permissions_of, read_filter
-from console.live.replays import dead_letter_page, letters, read_page_request, replay
+from console.live.replays import dead_letter_page, dead_letters, read_page_request, replay
 from console.live.streaming import Outlet, counted, send_model
 from console.live.viewer_registry import ViewerRegistry, Visit
 from console.settings import Settings
@@ -71,8 +71,8 @@ class Routes:
             ("/api/stream", self.model),
             ("/api/events", self.past_events),
             ("/api/events/stream", self.events),
-            ("/api/letters", self.letters),
-            ("/api/letters/{sequence}", self.letter),
+            ("/api/letters", self.dead_letters),
+            ("/api/letters/{sequence}", self.dead_letter),
             ("/api/explain/{kind}/{name}", self.explain),
             ("/api/explain/{kind}/{namespace}/{name}", self.explain),
             ("/api/traces/{id}", self.trace),
@@ -165,14 +165,14 @@ class Routes:
         async with self.registry.visit(viewer) as visit, self.registry.reading(visit):
             return json_response(await replay(self.bus, visit.permissions, page, seconds=self.timings.replay))
 
-    async def letters(self, request: web.Request) -> web.StreamResponse:
+    async def dead_letters(self, request: web.Request) -> web.StreamResponse:
         """Return the dead letters."""
         viewer, _ = self.authentication.viewer(request)
         async with self.registry.visit(viewer) as visit, self.registry.reading(visit):
-            found = await letters(self.bus, visit.permissions, request.query, seconds=self.timings.replay)
+            found = await dead_letters(self.bus, visit.permissions, request.query, seconds=self.timings.replay)
             return json_response(found)
 
-    async def letter(self, request: web.Request) -> web.StreamResponse:
+    async def dead_letter(self, request: web.Request) -> web.StreamResponse:
         """Return one dead letter with its body and its cause."""
         sequence = whole(request.match_info["sequence"])
         if sequence is None:

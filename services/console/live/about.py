@@ -101,9 +101,9 @@ def about_event(event: TailedEvent) -> About:
     return _about(event.noun, event.key, fields)
 
 
-def dead_letter_object(letter: DeadLetter, fields: Mapping[str, Any] | None = None) -> About:
+def dead_letter_object(dead_letter: DeadLetter, fields: Mapping[str, Any] | None = None) -> About:
     """Return the object of a dead letter; ``fields``: the data of its body, if it was read."""
-    return _about(letter.noun, letter.key, fields or {})
+    return _about(dead_letter.noun, dead_letter.key, fields or {})
 
 
 def _about(noun: str, key: tuple[str, ...], fields: Mapping[str, Any]) -> About:

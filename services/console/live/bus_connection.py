@@ -124,14 +124,14 @@ class BusConnection:
                 group.create_task(self._follow(self._client, stream, subjects), name=f"follow {stream}")
 
     async def _follow(self, client: UserClient, stream: str, subjects: str) -> None:
-        letters = stream == STREAM_DEAD
-        reader = StreamReader(client, stream, subjects, Start(last=_REPLAYED), headers_only=letters)
+        dead_letters = stream == STREAM_DEAD
+        reader = StreamReader(client, stream, subjects, Start(last=_REPLAYED), headers_only=dead_letters)
         async with contextlib.aclosing(reader.follow()) as messages:
             async for message in messages:
                 if message is None:
                     continue
                 index = self._feed.newest + 1
-                if letters:
+                if dead_letters:
                     epoch = "" if reader.epoch is None else reader.epoch.token
                     self._feed.add(dead_letter_item(read_dead_letter(message, epoch), index))
                 else:

@@ -124,19 +124,19 @@ def item_of(event: TailedEvent, index: int = 0) -> Item:
     return Item(index, stream, kind, about, event.trace_id, shown, min(size, EVENT_BYTES) + 512)
 
 
-def dead_letter_item(letter: DeadLetter, index: int = 0) -> Item:
+def dead_letter_item(dead_letter: DeadLetter, index: int = 0) -> Item:
     """Return the item of a dead letter, without its body."""
-    about = dead_letter_object(letter)
-    shown = document(letter) | {
+    about = dead_letter_object(dead_letter)
+    shown = document(dead_letter) | {
         "stream": DEAD_LETTERS,
-        "type": f"letter.{letter.noun}",
+        "type": f"letter.{dead_letter.noun}",
         "about": about.id,
         "name": about.name or None,
         "namespace": about.namespace or None,
         "lattice": None,
-        "trace": letter.trace_id or None,
+        "trace": dead_letter.trace_id or None,
     }
-    return Item(index, DEAD_LETTERS, f"letter.{letter.noun}", about, letter.trace_id, shown, len(letter.error) + 1024)
+    return Item(index, DEAD_LETTERS, f"letter.{dead_letter.noun}", about, dead_letter.trace_id, shown, len(dead_letter.error) + 1024)
 
 
 @dataclass(eq=False)

@@ -131,7 +131,7 @@ async def _page(
     return {"events": [item.document for item in items], "next": after, "lacking": lacking}
 
 
-async def letters(
+async def dead_letters(
     bus: BusConnection, permissions: ReviewedPermissions, query: Mapping[str, str], *, seconds: float
 ) -> dict[str, Any]:
     """Return the newest dead letters that the viewer can read, without bodies, newest first."""
@@ -142,9 +142,9 @@ async def letters(
     try:
         async with asyncio.timeout(seconds), contextlib.aclosing(past) as messages:
             async for message, epoch in messages:
-                letter = read_dead_letter(message, epoch)
-                item = dead_letter_item(letter)
-                fits = wanted.wants(item) and reason in {"", letter.reason.lower()}
+                dead_letter = read_dead_letter(message, epoch)
+                item = dead_letter_item(dead_letter)
+                fits = wanted.wants(item) and reason in {"", dead_letter.reason.lower()}
                 if fits and await permissions.allowed(item.about.right):
                     shown.append(dict(item.document))
     except TimeoutError:
@@ -173,10 +173,10 @@ async def dead_letter_page(bus: BusConnection, permissions: ReviewedPermissions,
     return {"letter": full_document(found) | {"about": about.id}, "page": page}
 
 
-def _data(letter: DeadLetter) -> Mapping[str, Any]:
+def _data(dead_letter: DeadLetter) -> Mapping[str, Any]:
     """Return the data of the event in a dead letter, empty if it cannot be parsed."""
     with contextlib.suppress(orjson.JSONDecodeError):
-        body = orjson.loads(letter.body)
+        body = orjson.loads(dead_letter.body)
         data = body.get("data") if isinstance(body, dict) else None
         return data if isinstance(data, dict) else {}
     return {}

@@ -73,10 +73,10 @@ def list_dead_letters(  # noqa: PLR0913, PLR0917 - options of a command line
         settings, filters = _settings_and_filters(nats_url, _Filters(cluster, service, noun, reason, since, until))
         letters, looked_at = asyncio.run(_find(settings, filters))
         if output.structured:
-            print_document(output, {"letters": [letter_document(letter) for letter in letters], "looked_at": looked_at})
+            print_document(output, {"letters": [letter_document(dead_letter) for dead_letter in letters], "looked_at": looked_at})
             return
         if output is Format.NAME:
-            print_names(printed_name("deadletter", str(letter.sequence)) for letter in letters)
+            print_names(printed_name("deadletter", str(dead_letter.sequence)) for dead_letter in letters)
             return
         if letters:
             print_result(table_of(letters), no_headers=no_headers)
@@ -96,11 +96,11 @@ def show(
     `body_text`, else `body_base64`.
     """
     with exit_on_error():
-        letter = asyncio.run(_get(_quiet(nats_url), sequence))
+        dead_letter = asyncio.run(_get(_quiet(nats_url), sequence))
         if output.structured:
-            print_document(output, full_document(letter))
+            print_document(output, full_document(dead_letter))
         else:
-            print_text(page_of(letter))
+            print_text(page_of(dead_letter))
 
 
 @app.command()
@@ -182,18 +182,18 @@ def _settings_and_filters(nats_url: str | None, given: _Filters) -> tuple[Client
 
 async def _find(settings: ClientSettings, filters: Wanted) -> tuple[list[DeadLetter], int]:
     async with dead_letters(settings.nats_url, credentials=settings.nats_credentials) as box:
-        letters = [letter async for letter in box.find(filters)]
+        letters = [dead_letter async for dead_letter in box.find(filters)]
         return letters, box.looked_at
 
 
 async def _get(settings: ClientSettings, sequence: int) -> DeadLetter:
     async with dead_letters(settings.nats_url, credentials=settings.nats_credentials) as box:
-        letter = await box.get(sequence)
-    if letter is None:
+        dead_letter = await box.get(sequence)
+    if dead_letter is None:
         raise CommandError(
             f"dead letter {sequence} not found: it was replayed or has expired; see `trellis dead-letters list`"
         )
-    return letter
+    return dead_letter
 
 
 def _print_report(report: ReplayReport, output: Format) -> None:

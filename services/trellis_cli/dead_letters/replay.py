@@ -105,8 +105,8 @@ async def replay_dead_letters(url: str, choice: Choice, credentials: Credentials
     async with dead_letters(url, credentials=credentials) as box:
         try:
             async with aclosing(_chosen(box, choice)) as chosen:
-                async for sequence, letter in chosen:
-                    report.lines.append(await _line(box, sequence, letter, dry_run=choice.dry_run))
+                async for sequence, dead_letter in chosen:
+                    report.lines.append(await _line(box, sequence, dead_letter, dry_run=choice.dry_run))
         except BusError as error:
             report.ended_by = describe_error(error)
     return report
@@ -117,22 +117,22 @@ async def _chosen(box: DeadLetters, choice: Choice) -> AsyncGenerator[tuple[int,
         yield sequence, await box.get(sequence)
     if not choice.sequences:
         async with aclosing(box.find(choice.filters, bodies=True)) as letters:
-            async for letter in letters:
-                yield letter.sequence, letter
+            async for dead_letter in letters:
+                yield dead_letter.sequence, dead_letter
 
 
-async def _line(box: DeadLetters, sequence: int, letter: DeadLetter | None, *, dry_run: bool) -> ReplayLine:
-    if letter is None:
+async def _line(box: DeadLetters, sequence: int, dead_letter: DeadLetter | None, *, dry_run: bool) -> ReplayLine:
+    if dead_letter is None:
         return ReplayLine(sequence, Outcome.NOT_REPLAYED, "not found; see `trellis dead-letters list`")
-    if letter.obstacle:
-        return ReplayLine(sequence, Outcome.NOT_REPLAYED, one_line(letter.obstacle), letter.subject)
+    if dead_letter.obstacle:
+        return ReplayLine(sequence, Outcome.NOT_REPLAYED, one_line(dead_letter.obstacle), dead_letter.subject)
     if dry_run:
-        return ReplayLine(sequence, Outcome.WOULD_REPLAY, letter.subject, letter.subject)
+        return ReplayLine(sequence, Outcome.WOULD_REPLAY, dead_letter.subject, dead_letter.subject)
     try:
-        done = await box.replay(letter)
+        done = await box.replay(dead_letter)
     except ReplayRefused as error:
-        return ReplayLine(sequence, Outcome.NOT_REPLAYED, str(error), letter.subject)
+        return ReplayLine(sequence, Outcome.NOT_REPLAYED, str(error), dead_letter.subject)
     again = ", already stored" if done.again else ""
     return ReplayLine(
-        sequence, Outcome.REPLAYED, f"{letter.subject} as {done.sequence} in {done.stream}{again}", letter.subject
+        sequence, Outcome.REPLAYED, f"{dead_letter.subject} as {done.sequence} in {done.stream}{again}", dead_letter.subject
     )

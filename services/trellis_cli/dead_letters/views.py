@@ -33,15 +33,15 @@ def table_of(letters: Sequence[DeadLetter]) -> Table:
         "ERROR",
         fold={"SUBSCRIPTION", "REASON", "SUBJECT", "ERROR"},
     )
-    for letter in letters:
+    for dead_letter in letters:
         table.add_row(
-            str(letter.sequence),
-            letter.stored.astimezone().strftime("%Y-%m-%d %H:%M:%S"),
-            Text(_shown(letter.reader)),
-            Text(_shown(letter.reason), style="red"),
-            _number(letter.deliveries),
-            Text(_shown(letter.subject)),
-            Text(_shown(letter.error)),
+            str(dead_letter.sequence),
+            dead_letter.stored.astimezone().strftime("%Y-%m-%d %H:%M:%S"),
+            Text(_shown(dead_letter.reader)),
+            Text(_shown(dead_letter.reason), style="red"),
+            _number(dead_letter.deliveries),
+            Text(_shown(dead_letter.subject)),
+            Text(_shown(dead_letter.error)),
         )
     return table
 
@@ -50,34 +50,34 @@ def footer(letters: Sequence[DeadLetter], looked_at: int) -> str:
     """Return the number of dead letters by reason, and the next commands."""
     if not letters:
         return f"no match in {_count(looked_at)}" if looked_at else "no dead letters"
-    reasons = Counter(one_line(letter.reason) or "unknown reason" for letter in letters)
+    reasons = Counter(one_line(dead_letter.reason) or "unknown reason" for dead_letter in letters)
     tally = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
     return f"{_count(len(letters))} ({tally}); see `trellis dead-letters show SEQUENCE` and `… replay SEQUENCE`"
 
 
-def page_of(letter: DeadLetter) -> str:
+def page_of(dead_letter: DeadLetter) -> str:
     """Return all details of a dead letter, including its unchanged body; JSON is indented."""
     details = {
-        "sequence": str(letter.sequence),
-        "time": letter.stored.astimezone().isoformat(sep=" ", timespec="milliseconds"),
-        "cluster": _shown(letter.cluster),
-        "subscription": _shown(letter.reader),
-        "reason": _shown(letter.reason),
-        "error": _shown(letter.error),
-        "deliveries": _number(letter.deliveries),
-        "subject": _shown(letter.subject),
-        "about": _shown("/".join((letter.noun, *letter.key))),
-        "stored as": f"{_shown(letter.stream)} {_number(letter.original_sequence)}",
-        "trace": letter.trace_id or NONE,
-        "replay": f"impossible: {_shown(letter.obstacle)}"
-        if letter.obstacle
-        else f"trellis dead-letters replay {letter.sequence}",
+        "sequence": str(dead_letter.sequence),
+        "time": dead_letter.stored.astimezone().isoformat(sep=" ", timespec="milliseconds"),
+        "cluster": _shown(dead_letter.cluster),
+        "subscription": _shown(dead_letter.reader),
+        "reason": _shown(dead_letter.reason),
+        "error": _shown(dead_letter.error),
+        "deliveries": _number(dead_letter.deliveries),
+        "subject": _shown(dead_letter.subject),
+        "about": _shown("/".join((dead_letter.noun, *dead_letter.key))),
+        "stored as": f"{_shown(dead_letter.stream)} {_number(dead_letter.original_sequence)}",
+        "trace": dead_letter.trace_id or NONE,
+        "replay": f"impossible: {_shown(dead_letter.obstacle)}"
+        if dead_letter.obstacle
+        else f"trellis dead-letters replay {dead_letter.sequence}",
     }
     lines = [f"{name:<13}{value}" for name, value in details.items()]
-    lines.append("headers" if letter.original_headers else "headers      -")
-    lines += [f"  {one_line(name)}: {_shown(value)}" for name, value in (letter.original_headers or {}).items()]
-    cut = "" if letter.truncated is None else f", CUT: the original had {letter.truncated or 'more'}"
-    return "\n".join((*lines, f"body ({letter.size} bytes{cut})", "", _body_text(letter.body)))
+    lines.append("headers" if dead_letter.original_headers else "headers      -")
+    lines += [f"  {one_line(name)}: {_shown(value)}" for name, value in (dead_letter.original_headers or {}).items()]
+    cut = "" if dead_letter.truncated is None else f", CUT: the original had {dead_letter.truncated or 'more'}"
+    return "\n".join((*lines, f"body ({dead_letter.size} bytes{cut})", "", _body_text(dead_letter.body)))
 
 
 def _body_text(body: bytes) -> str:

@@ -161,10 +161,10 @@ async def _dead_letter_page(settings: ClientSettings, name: str) -> Explanation:
     if number is None:
         raise CommandError(f'"{name}" is not the SEQUENCE of a dead letter; see `trellis dead-letters list`')
     setup_logging(log_format="text", level="error")
-    letter: DeadLetter | None
+    dead_letter: DeadLetter | None
     async with dead_letters(settings.nats_url, credentials=settings.nats_credentials) as box:
-        letter = await box.get(number)
-    return explain_dead_letter(letter, name)
+        dead_letter = await box.get(number)
+    return explain_dead_letter(dead_letter, name)
 
 
 def _show(page: Explanation, output: Format) -> None:

@@ -218,13 +218,13 @@ def secrets_part(grants: Sequence[Manifest], groups: Sequence[Manifest] | None, 
 def bus_part(streams: list[StreamCount]) -> Part:
     """Return the row of the bus; a missing stream and dead letters are problems."""
     missing = [stream.name for stream in streams if stream.messages is None]
-    letters = next((stream for stream in streams if stream.name == STREAM_DEAD), None)
-    dead = (letters.messages if letters else 0) or 0
+    dead_letters = next((stream for stream in streams if stream.name == STREAM_DEAD), None)
+    dead = (dead_letters.messages if dead_letters else 0) or 0
     problems = []
     if missing:
         problems.append(f"missing streams: {', '.join(missing)}; a running service creates them within seconds")
     if dead:
-        see = f", of the oldest `trellis explain deadletter/{letters.first}`" if letters and letters.first else ""
+        see = f", of the oldest `trellis explain deadletter/{dead_letters.first}`" if dead_letters and dead_letters.first else ""
         problems.append(f"{dead} dead letters in {STREAM_DEAD}: see `trellis dead-letters list`{see}")
     text = ", ".join(
         f"{stream.name} {stream.messages} messages {(stream.size or 0) / _MIB:.1f} MiB"

@@ -243,8 +243,8 @@ class Bus:
         broker = self._connection.broker
         return client_of(broker).max_payload if broker is not None else 0
 
-    async def _publish_dead_letter(self, letter: DeadLetterMessage) -> None:
-        await self._publisher.send(STREAM_DEAD, letter.subject, letter.body, letter.headers)
+    async def _publish_dead_letter(self, dead_letter: DeadLetterMessage) -> None:
+        await self._publisher.send(STREAM_DEAD, dead_letter.subject, dead_letter.body, dead_letter.headers)
 
     def _wake(self) -> None:
         self._supervisor.wake()

@@ -96,14 +96,14 @@ async def test_of_clusters_that_come_together_one_owns_the_lattice(server: NatsS
         clusters = [await stack.enter_async_context(cluster(server, lattice, f"c{number}")) for number in range(6)]
         await until(lambda: all(item.claim.owner is not None for item in clusters))
         (owner,) = {item.claim.owner for item in clusters}
-        assert [item.claim.owner for item in clusters if item.claim.ours] == [owner]
+        assert [item.claim.owner for item in clusters if item.claim.owned] == [owner]
         for item in clusters:
             assert set(item.owners) <= {None, owner}, "nobody ever saw another owner"
 
 
 async def test_each_lattice_is_claimed_by_itself(server: NatsServer, lattice: str) -> None:
     async with cluster(server, lattice, "one") as item, cluster(server, f"{lattice}-b", "two") as two:
-        await until(lambda: item.claim.ours and two.claim.ours)
+        await until(lambda: item.claim.owned and two.claim.owned)
 
 
 async def test_a_cluster_that_comes_back_goes_on(server: NatsServer, lattice: str) -> None:
@@ -111,25 +111,25 @@ async def test_a_cluster_that_comes_back_goes_on(server: NatsServer, lattice: st
         await until(lambda: former.claim.owner == other.claim.owner is not None)
         owner = former.claim.owner
         assert owner is not None
-        holder = former if former.claim.ours else other
+        holder = former if former.claim.owned else other
         await holder.crash()
         async with cluster(server, lattice, owner) as again:
-            await until(lambda: again.claim.ours)
+            await until(lambda: again.claim.owned)
             assert set(again.owners) <= {None, owner}
 
 
 async def test_a_deleted_cluster_loses_the_lattice_after_the_lease_duration(server: NatsServer, lattice: str) -> None:
     async with cluster(server, lattice, "one", LIFETIME) as item, cluster(server, lattice, "two", LIFETIME) as two:
         await until(lambda: item.claim.owner == two.claim.owner is not None)
-        holder, other = (item, two) if item.claim.ours else (two, item)
+        holder, other = (item, two) if item.claim.owned else (two, item)
         await holder.crash()
-        await until(lambda: other.claim.ours)
-        assert not holder.claim.ours, "who cannot write again stopped before the server forgot"
+        await until(lambda: other.claim.owned)
+        assert not holder.claim.owned, "who cannot write again stopped before the server forgot"
 
 
 async def test_a_claim_is_written_again_before_it_ends(server: NatsServer, lattice: str) -> None:
     async with cluster(server, lattice, "one", LIFETIME) as item, client_of(server) as client:
-        await until(lambda: item.claim.ours)
+        await until(lambda: item.claim.owned)
 
         async def sequence() -> int:
             return (await client.jetstream().stream_info(STREAM)).state.last_seq
@@ -147,21 +147,21 @@ async def test_a_disconnected_holder_stops_before_another_starts(
     now = [1000.0]
     monkeypatch.setattr(lattice_claim, "_now", lambda: now[0])
     async with cluster(server, lattice, "one") as item:
-        await until(lambda: item.claim.ours)
+        await until(lambda: item.claim.owned)
         await asyncio.to_thread(server.stop)
         now[0] += 399.0
-        assert item.claim.ours
+        assert item.claim.owned
         now[0] += 2.0
-        assert not item.claim.ours
+        assert not item.claim.owned
         assert item.claim.owner is None
         await until(lambda: item.owners[-1] is None)
         await asyncio.to_thread(server.start)
-        await until(lambda: item.claim.ours)
+        await until(lambda: item.claim.owned)
 
 
 async def test_a_bucket_that_was_deleted_is_made_again(server: NatsServer, lattice: str) -> None:
     async with cluster(server, lattice, "one") as item, client_of(server) as client:
-        await until(lambda: item.claim.ours)
+        await until(lambda: item.claim.owned)
         await client.jetstream().delete_stream(STREAM)
 
         async def claimed() -> bool:
@@ -177,12 +177,12 @@ async def test_a_bucket_that_was_deleted_is_made_again(server: NatsServer, latti
 
 async def test_a_claim_written_and_deleted_by_a_user_counts(server: NatsServer, lattice: str) -> None:
     async with cluster(server, lattice, "one") as item, client_of(server) as client:
-        await until(lambda: item.claim.ours)
+        await until(lambda: item.claim.owned)
         bucket = await client.jetstream().key_value(BUCKET)
         await bucket.put(lattice, b"maintenance")
         await until(lambda: item.claim.owner == "maintenance")
         await bucket.delete(lattice)
-        await until(lambda: item.claim.ours)
+        await until(lambda: item.claim.owned)
 
 
 NO_RIGHTS = """
@@ -202,7 +202,7 @@ async def test_a_cluster_without_permission_to_claim_writes_unclaimed_and_report
     with NatsServer(directory / "server", config=directory / "nats.conf") as guarded:
         url = f"nats://none:secret@127.0.0.1:{guarded.port}"
         async with cluster(guarded, lattice, "one", url=url) as item:
-            await until(lambda: item.claim.ours)
+            await until(lambda: item.claim.owned)
             assert '"$JS.API.' in item.claim.unclaimed
     assert [record.levelname for record in caplog.records if lattice in record.getMessage()] == ["WARNING"]
     assert "secret" not in caplog.text

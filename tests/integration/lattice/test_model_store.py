@@ -270,7 +270,7 @@ async def test_without_permission_for_the_bucket_wadm_is_queried_and_no_deletion
         await seen.lacks("web", Proof.UNKNOWN)
         await seen.shows("api", "v1")
         # It may not claim the lattice either: then it is this cluster's.
-        await until(lambda: seen.followers.ours(seen.lattice_id))
+        await until(lambda: seen.followers.owns(seen.lattice_id))
 
 
 async def test_no_model_is_removed_while_wadm_does_not_answer(users_server: NatsServer, guarded: WadmStandIn) -> None:
@@ -328,8 +328,8 @@ async def test_all_lattices_of_a_nats_are_read_by_one_consumer(wadm: WadmStandIn
 
 
 async def test_a_lattice_that_is_not_needed_any_more_takes_nothing_from_the_others(wadm: WadmStandIn) -> None:
-    ours = LatticeAddress(NatsAddress(wadm.url), wadm.lattice)
-    async with WadmStandIn(wadm.url, f"l-{secrets.token_hex(4)}") as other, followed(ours) as seen:
+    owns = LatticeAddress(NatsAddress(wadm.url), wadm.lattice)
+    async with WadmStandIn(wadm.url, f"l-{secrets.token_hex(4)}") as other, followed(owns) as seen:
         beside = await joined(seen, LatticeAddress(NatsAddress(wadm.url), other.lattice))
         await seen.followers.follow(seen.lattice_id, None)
         await beside.wadm.put(manifest("web", "v1"))

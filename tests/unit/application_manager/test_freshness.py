@@ -57,7 +57,7 @@ SILENT = Store(1.0, silent="nobody answers")
 
 
 @pytest.mark.parametrize(
-    ("store", "owner", "ours", "expected"),
+    ("store", "owner", "owned", "expected"),
     [
         (None, None, False, ("Unknown", "NotFollowed")),
         (UNAVAILABLE, "here", True, ("Unknown", "WadmUnavailable")),
@@ -70,9 +70,9 @@ SILENT = Store(1.0, silent="nobody answers")
     ],
 )
 def test_each_state_of_a_lattice_has_its_status_and_reason(
-    store: ModelStore | None, owner: str, ours: bool, expected: tuple[str, str]
+    store: ModelStore | None, owner: str, owned: bool, expected: tuple[str, str]
 ) -> None:
-    found = verdict_of(store, owner, ours=ours)
+    found = verdict_of(store, owner, owned=owned)
     assert (found.status, found.reason) == expected
     for part in (store.reason or store.silent if store is not None else "", owner if expected[1] == "ReadOnly" else ""):
         assert part in found.message
@@ -106,7 +106,7 @@ def test_the_time_is_that_of_the_last_change_of_status() -> None:
 
 def telling(kube: FakeKube, health: Health, *, remove_finalizers: bool = False) -> GroupConditions:
     """Return what tells every group there is of a lattice that is there."""
-    followers = SimpleNamespace(store=lambda _: THERE, owner=lambda _: "here", ours=lambda _: True)
+    followers = SimpleNamespace(store=lambda _: THERE, owner=lambda _: "here", owns=lambda _: True)
     groups = [view_group(item) for item in kube.objects(HOST_CONFIGS)]
     cache = SimpleNamespace(
         followers=followers, groups_to_follow=lambda _: groups, means=lambda *_: True, end_outage=lambda _: None
@@ -166,7 +166,7 @@ async def test_a_lattice_that_comes_back_after_its_last_group_went_has_the_whole
     manifest = {"metadata": {"name": "group", "namespace": "default"}, "spec": {}}
     kube.put(HOST_CONFIGS, manifest | {"status": {"apps": [], "app_count": 0, "conditions": [READY]}})
     group = replace(view_group(kube.objects(HOST_CONFIGS)[0]), lattice=lattice_id)
-    followers = SimpleNamespace(store=lambda _: UNAVAILABLE, owner=lambda _: "here", ours=lambda _: True)
+    followers = SimpleNamespace(store=lambda _: UNAVAILABLE, owner=lambda _: "here", owns=lambda _: True)
     cache = Cache({}, cast("LatticeFollowers", followers))
     reconciler = GroupConditions(kube, cache, MissingPermissions(Health("application_manager"), remedy))
     monkeypatch.setattr(freshness, "time", SimpleNamespace(monotonic=lambda: now))

@@ -67,7 +67,7 @@ class Store:
 
 @dataclass
 class Lattice:
-    """The followed state of one lattice. ``owner``: the cluster that keeps its applications; ours is ``us``."""
+    """The followed state of one lattice. ``owner``: the cluster that owns its applications; this one is ``us``."""
 
     found: Store | None
     own: str | None = "us"
@@ -78,7 +78,7 @@ class Lattice:
     def owner(self, _mark: str) -> str | None:
         return self.own
 
-    def ours(self, _mark: str) -> bool:
+    def owns(self, _mark: str) -> bool:
         return self.own == "us"
 
 

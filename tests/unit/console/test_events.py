@@ -17,7 +17,7 @@ from console.domain.limits import EVENT_BYTES, EVENTS_BYTES, EVENTS_KEPT
 from console.domain.pieces import HEARTBEAT
 from console.http.refusals import RefusedError
 from console.live.feed import Feed, Filter, Item, dead_letter_item, item_of, read_filter
-from console.live.replays import dead_letter_page, letters, read_page_request, replay
+from console.live.replays import dead_letter_page, dead_letters, read_page_request, replay
 from console.timings import Timings
 from support.console.viewers import Message, Users, World, console, may, messages
 from trellis.bus.dead_letters.read import read_dead_letter
@@ -197,7 +197,7 @@ def test_an_oversized_body_is_omitted_and_marked() -> None:
     assert item.document["cut"] is True
 
 
-class SeenVersions:
+class StoredMessages:
     """A bus that has these messages."""
 
     def __init__(self, *found: Stored) -> None:
@@ -224,7 +224,7 @@ NODES = tuple(stored(f"trellis.evt.c.node.ready.n{number}", {}, number) for numb
 
 
 async def test_the_past_comes_in_pages_that_leave_nothing_out() -> None:
-    link, found, after = SeenVersions(*NODES), list[int](), ""
+    link, found, after = StoredMessages(*NODES), list[int](), ""
     while True:
         page = await replay(
             link, reviewed_permissions(may("dev")), read_page_request({"limit": "3", "after": after}), seconds=SECONDS
@@ -239,14 +239,14 @@ async def test_the_past_comes_in_pages_that_leave_nothing_out() -> None:
 
 async def test_history_contains_only_permitted_events() -> None:
     page = await replay(
-        SeenVersions(*NODES), reviewed_permissions(may("dev", "nodes", name="n4")), read_page_request({}), seconds=SECONDS
+        StoredMessages(*NODES), reviewed_permissions(may("dev", "nodes", name="n4")), read_page_request({}), seconds=SECONDS
     )  # type: ignore[arg-type]
     assert [event["name"] for event in page["events"]] == ["n4"]
 
 
 async def test_the_past_ends_where_it_was_asked_to() -> None:
     until = (BEGAN + timedelta(seconds=4)).isoformat()
-    page = await replay(SeenVersions(*NODES), reviewed_permissions(may("dev")), read_page_request({"until": until}), seconds=SECONDS)  # type: ignore[arg-type]
+    page = await replay(StoredMessages(*NODES), reviewed_permissions(may("dev")), read_page_request({"until": until}), seconds=SECONDS)  # type: ignore[arg-type]
     assert [event["sequence"] for event in page["events"]] == [1, 2, 3, 4]
     assert page["next"] is None
 
@@ -265,7 +265,7 @@ async def test_the_past_ends_where_it_was_asked_to() -> None:
     ],
 )
 async def test_no_more_is_read_than_can_be_meant(query: dict[str, str], stream: str, subjects: str) -> None:
-    link = SeenVersions()
+    link = StoredMessages()
     await replay(link, reviewed_permissions(), read_page_request(query), seconds=SECONDS)  # type: ignore[arg-type]
     assert link.requested[0][:2] == (stream, subjects)
 
@@ -295,22 +295,22 @@ DEAD_LETTERS = (
 
 
 async def test_dead_letters_go_to_viewers_who_may_see_their_objects() -> None:
-    page = await letters(SeenVersions(*DEAD_LETTERS), reviewed_permissions(may("dev", namespace="team")), {}, seconds=SECONDS)  # type: ignore[arg-type]
+    page = await dead_letters(StoredMessages(*DEAD_LETTERS), reviewed_permissions(may("dev", namespace="team")), {}, seconds=SECONDS)  # type: ignore[arg-type]
     assert [letter["about"] for letter in page["letters"]] == ["application/team/shop"]
     assert {"get nodes", "get messages.console.trellis.dev"} <= {*page["lacking"]}, "not that there are none"
-    both = await letters(SeenVersions(*DEAD_LETTERS), reviewed_permissions(may("dev")), {"reason": "unreadable"}, seconds=SECONDS)  # type: ignore[arg-type]
+    both = await dead_letters(StoredMessages(*DEAD_LETTERS), reviewed_permissions(may("dev")), {"reason": "unreadable"}, seconds=SECONDS)  # type: ignore[arg-type]
     assert ([letter["sequence"] for letter in both["letters"]], both["lacking"]) == ([1], [])
 
 
 async def test_a_letter_that_is_not_there_looks_as_one_that_may_not_be_seen() -> None:
     few = reviewed_permissions(may("dev", namespace="team"))
-    seen = await dead_letter_page(SeenVersions(*DEAD_LETTERS), few, 2)  # type: ignore[arg-type]
+    seen = await dead_letter_page(StoredMessages(*DEAD_LETTERS), few, 2)  # type: ignore[arg-type]
     assert seen["letter"]["about"] == "application/team/shop"
     assert seen["page"]["subject"] == "letter 2"
     errors = []
     for sequence in (1, 3):
         with pytest.raises(RefusedError) as refused:
-            await dead_letter_page(SeenVersions(*DEAD_LETTERS), few, sequence)  # type: ignore[arg-type]
+            await dead_letter_page(StoredMessages(*DEAD_LETTERS), few, sequence)  # type: ignore[arg-type]
         errors.append((refused.value.status, refused.value.what.replace(str(sequence), "N")))
     assert errors[0] == errors[1]
 

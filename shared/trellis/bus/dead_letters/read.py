@@ -1,6 +1,6 @@
 """Parses dead letters: the inverse of ``trellis.bus.dead_letters.write``, for any content of their stream.
 
-Pure. In: a stored message. Out: the letter, the obstacles to a replay, and the message that a replay publishes. Called
+Pure. In: a stored message. Out: the dead letter, the obstacles to a replay, and the message that a replay publishes. Called
 by ``trellis.bus.dead_letters.store`` and the command line. Invariant: invalid content yields an incomplete letter,
 never an error.
 """
@@ -102,15 +102,15 @@ class Wanted:
     since: datetime | None = None
     until: datetime | None = None
 
-    def wants(self, letter: DeadLetter) -> bool:
+    def wants(self, dead_letter: DeadLetter) -> bool:
         """Return True if the letter matches."""
         return (
-            self.cluster in {None, letter.cluster}
-            and self.service in {None, letter.service}
-            and self.noun in {None, letter.noun}
-            and (self.reason is None or self.reason.lower() == letter.reason.lower())
-            and (self.since is None or letter.stored >= self.since)
-            and (self.until is None or letter.stored <= self.until)
+            self.cluster in {None, dead_letter.cluster}
+            and self.service in {None, dead_letter.service}
+            and self.noun in {None, dead_letter.noun}
+            and (self.reason is None or self.reason.lower() == dead_letter.reason.lower())
+            and (self.since is None or dead_letter.stored >= self.since)
+            and (self.until is None or dead_letter.stored <= self.until)
         )
 
 
@@ -142,15 +142,15 @@ def read_dead_letter(message: Stored, epoch: str) -> DeadLetter:
     )
 
 
-def replayed_headers(letter: DeadLetter) -> dict[str, str]:
+def replayed_headers(dead_letter: DeadLetter) -> dict[str, str]:
     """Return the headers of a replay: those of the original, without those for the server, and with a new id.
 
     The id is derived from the letter, so that a replay that is repeated within the duplicate window of the stream is
     stored once, and is not a duplicate of the original.
     """
-    original = letter.original_headers or {}
+    original = dead_letter.original_headers or {}
     kept = {name: value for name, value in original.items() if not name.lower().startswith(_SERVERS_HEADERS)}
-    return kept | {HEADER_MSG_ID: f"replay/{letter.epoch}/{letter.sequence}"}
+    return kept | {HEADER_MSG_ID: f"replay/{dead_letter.epoch}/{dead_letter.sequence}"}
 
 
 def _headers(text: str | None) -> Mapping[str, str] | None:

@@ -65,8 +65,8 @@ class DeadLetters:
         async with contextlib.aclosing(reader.past()) as messages:
             async for message in messages:
                 self.looked_at += 1
-                if wanted.wants(letter := read_dead_letter(message, _epoch(reader))):
-                    yield letter
+                if wanted.wants(dead_letter := read_dead_letter(message, _epoch(reader))):
+                    yield dead_letter
 
     async def get(self, sequence: int) -> DeadLetter | None:
         """Return the letter of this sequence with its body, or None if it does not exist; raises as ``find``."""
@@ -77,7 +77,7 @@ class DeadLetters:
                 return read_dead_letter(message, _epoch(reader)) if message.sequence == sequence else None
         return None
 
-    async def replay(self, letter: DeadLetter) -> Replayed:
+    async def replay(self, dead_letter: DeadLetter) -> Replayed:
         """Republish the original of a letter, wait until it is stored, and then remove the letter.
 
         Args:
@@ -87,33 +87,33 @@ class DeadLetters:
             ReplayRefused: the letter cannot be replayed, or the server rejects the message.
             BusUnavailable: it was not stored within 10 s, or the letter could not be removed; repeat the replay.
         """
-        if letter.obstacle:
-            raise ReplayRefused(f"letter {letter.sequence} cannot be replayed: {letter.obstacle}")
-        stored = await self._publish(letter)
-        await self._remove(letter)
+        if dead_letter.obstacle:
+            raise ReplayRefused(f"letter {dead_letter.sequence} cannot be replayed: {dead_letter.obstacle}")
+        stored = await self._publish(dead_letter)
+        await self._remove(dead_letter)
         return stored
 
     def _reader(self, subject: str, start: Start, *, headers_only: bool = False) -> StreamReader:
         timings = self._timings.read
         return StreamReader(self._client, STREAM_DEAD, subject, start, headers_only=headers_only, timings=timings)
 
-    async def _publish(self, letter: DeadLetter) -> Replayed:
-        stream = STREAM_EVENTS if letter.subject.startswith(f"{ROOT_EVENTS}.") else STREAM_LATTICE
+    async def _publish(self, dead_letter: DeadLetter) -> Replayed:
+        stream = STREAM_EVENTS if dead_letter.subject.startswith(f"{ROOT_EVENTS}.") else STREAM_LATTICE
         met: Exception | None = None
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._timings.budget):
                 while True:
                     try:
                         ack = await self._client.jetstream().publish(
-                            letter.subject,
-                            letter.body,
+                            dead_letter.subject,
+                            dead_letter.body,
                             timeout=self._timings.attempt,
                             stream=stream,  # in any other stream it would have no readers
-                            headers=replayed_headers(letter),
+                            headers=replayed_headers(dead_letter),
                         )
                     except _REFUSALS as error:
-                        reason = f"{letter.subject} is refused: {describe(error)}"
-                        raise ReplayRefused(f"letter {letter.sequence} cannot be replayed: {reason}") from error
+                        reason = f"{dead_letter.subject} is refused: {describe(error)}"
+                        raise ReplayRefused(f"letter {dead_letter.sequence} cannot be replayed: {reason}") from error
                     except (nats.errors.Error, OSError) as error:
                         met = error
                         await asyncio.sleep(self._timings.again)
@@ -121,28 +121,28 @@ class DeadLetters:
                         return Replayed(ack.stream, ack.seq, again=bool(ack.duplicate))
         reason = describe(met) if met is not None else "no answer in time"
         raise BusUnavailable(
-            f"letter {letter.sequence} was not replayed, {letter.subject} could not be stored within "
+            f"letter {dead_letter.sequence} was not replayed, {dead_letter.subject} could not be stored within "
             f"{self._timings.budget:g} s: {reason}"
         )
 
-    async def _remove(self, letter: DeadLetter) -> None:
+    async def _remove(self, dead_letter: DeadLetter) -> None:
         jetstream = self._client.jetstream()
         try:
             info = await jetstream.stream_info(STREAM_DEAD)
-            if epoch_of(info).token != letter.epoch:
+            if epoch_of(info).token != dead_letter.epoch:
                 return  # the stream was re-created; another letter may have this sequence
-            await jetstream.delete_msg(STREAM_DEAD, letter.sequence)
+            await jetstream.delete_msg(STREAM_DEAD, dead_letter.sequence)
         except (nats.errors.Error, OSError) as error:
-            if isinstance(error, NotFoundError) or await self._is_deleted(letter):
+            if isinstance(error, NotFoundError) or await self._is_deleted(dead_letter):
                 return  # removed by another user, or expired
             raise BusUnavailable(
-                f"letter {letter.sequence} was replayed, but could not be removed: {describe(error)}; a replay "
+                f"letter {dead_letter.sequence} was replayed, but could not be removed: {describe(error)}; a replay "
                 f"within {DUPLICATE_WINDOW:g} s is not stored a second time"
             ) from error
 
-    async def _is_deleted(self, letter: DeadLetter) -> bool:
+    async def _is_deleted(self, dead_letter: DeadLetter) -> bool:
         try:
-            return await self.get(letter.sequence) is None
+            return await self.get(dead_letter.sequence) is None
         except BusError:
             return False
 

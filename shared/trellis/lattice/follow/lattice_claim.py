@@ -73,14 +73,14 @@ class LatticeClaim:
         self._look_now = asyncio.Event()
 
     @property
-    def ours(self) -> bool:
+    def owned(self) -> bool:
         """True if this cluster may write to the lattice; must be read before each write."""
         return bool(self.unclaimed) or _now() < self._held_until
 
     @property
     def owner(self) -> str | None:
         """Name of the cluster that owns the applications of the lattice, None if unknown."""
-        return self._cluster if self.ours else self._other or None
+        return self._cluster if self.owned else self._other or None
 
     def connection_changed(self) -> None:
         """Read the claim at once after a reconnect."""
@@ -127,7 +127,7 @@ class LatticeClaim:
             self._held_until, self._other = 0.0, owner
             return
         self._other = ""
-        if owner and self.ours and _now() < self._write_at:
+        if owner and self.owned and _now() < self._write_at:
             return
         began = _now()
         lifetime = (await jetstream.stream_info(STREAM)).config.max_age or self._timings.lifetime

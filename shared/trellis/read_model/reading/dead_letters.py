@@ -15,42 +15,42 @@ from trellis.bus.dead_letters.read import DeadLetter
 from trellis.installer_api.redaction import redact_url
 
 
-def document(letter: DeadLetter) -> dict[str, Any]:
+def document(dead_letter: DeadLetter) -> dict[str, Any]:
     """Return a dead letter as JSON, without its body."""
     return {
-        "sequence": letter.sequence,
-        "time": letter.stored.isoformat(),
-        "cluster": _safe(letter.cluster),
-        "service": _safe(letter.service),
-        "subscription": _safe(letter.subscription),
-        "noun": _safe(letter.noun),
-        "key": [_safe(name) for name in letter.key],
-        "reason": _safe(letter.reason),
-        "error": _safe(letter.error),
-        "deliveries": letter.deliveries,
-        "subject": _safe(letter.subject),
-        "stream": _safe(letter.stream),
-        "original_sequence": letter.original_sequence,
-        "trace_id": letter.trace_id,
-        "size": letter.size,
-        "truncated": letter.truncated is not None,
-        "obstacle": _safe(letter.obstacle),
+        "sequence": dead_letter.sequence,
+        "time": dead_letter.stored.isoformat(),
+        "cluster": _safe(dead_letter.cluster),
+        "service": _safe(dead_letter.service),
+        "subscription": _safe(dead_letter.subscription),
+        "noun": _safe(dead_letter.noun),
+        "key": [_safe(name) for name in dead_letter.key],
+        "reason": _safe(dead_letter.reason),
+        "error": _safe(dead_letter.error),
+        "deliveries": dead_letter.deliveries,
+        "subject": _safe(dead_letter.subject),
+        "stream": _safe(dead_letter.stream),
+        "original_sequence": dead_letter.original_sequence,
+        "trace_id": dead_letter.trace_id,
+        "size": dead_letter.size,
+        "truncated": dead_letter.truncated is not None,
+        "obstacle": _safe(dead_letter.obstacle),
     }
 
 
-def full_document(letter: DeadLetter) -> dict[str, Any]:
+def full_document(dead_letter: DeadLetter) -> dict[str, Any]:
     """Return a dead letter as JSON with the original's headers and the body: as JSON, else as text, else in Base64."""
-    headers = letter.original_headers
-    found = document(letter) | {
-        "original_size": letter.size if letter.truncated is None else letter.truncated,
+    headers = dead_letter.original_headers
+    found = document(dead_letter) | {
+        "original_size": dead_letter.size if dead_letter.truncated is None else dead_letter.truncated,
         "headers": None if headers is None else {_safe(name): _safe(value) for name, value in headers.items()},
     }
-    if (text := indented(letter.body)) is not None:
+    if (text := indented(dead_letter.body)) is not None:
         return found | {"body": orjson.loads(text)}
     try:
-        return found | {"body_text": letter.body.decode()}
+        return found | {"body_text": dead_letter.body.decode()}
     except UnicodeDecodeError:
-        return found | {"body_base64": base64.b64encode(letter.body).decode()}
+        return found | {"body_base64": base64.b64encode(dead_letter.body).decode()}
 
 
 def indented(body: bytes) -> bytes | None:
