@@ -18,7 +18,7 @@ from typer.core import TyperCommand
 from trellis.runtime import gc
 from trellis_cli.common import additions
 from trellis_cli.common.messages import EXIT_FAILED, print_error
-from trellis_cli.common.usage import CommandGroup, word_arguments
+from trellis_cli.common.usage import CommandGroup, usage_errors, word_arguments
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Commands(CommandGroup):
 
     def make_context(self, *args: Any, **extra: Any) -> Any:  # noqa: ANN401 (click's types in typer are private)
         """Read the options of the program: typer imports pydantic for it."""
-        with gc.importing():
+        with gc.importing(), usage_errors():
             return super().make_context(*args, **extra)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 (click's types in typer are private)
@@ -77,12 +77,9 @@ class Commands(CommandGroup):
         return name, load(name) if name in COMMANDS else command, rest
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 (as above)
-        """Run a command; an invalid value is reported without the prefix of pydantic, which typer uses."""
-        try:
+        """Run a command; its usage errors have the form of all errors."""
+        with usage_errors():
             return super().invoke(ctx)
-        except typer.BadParameter as error:
-            error.message = error.message.removeprefix("Value error, ")
-            raise
 
 
 def load(name: str) -> Any:  # noqa: ANN401 (as above)

@@ -1,14 +1,17 @@
-"""Usage and errors of commands as in kubectl: arguments without types of Python, unknown commands with their parent.
+"""Usage and errors of commands as in kubectl: arguments without types of Python, unknown words with their parent.
 
-In: commands of typer. Out: the same commands, worded so. Called when a command is loaded. Source: the usage lines of
-kubectl, such as ``rollout status (TYPE NAME | TYPE/NAME)``, and its error ``unknown command "x" for "kubectl"``.
+In: commands of typer. Out: the same commands, worded so. Called when a command is loaded and run. Source: the usage
+lines of kubectl, such as ``rollout status (TYPE NAME | TYPE/NAME)``, and its error ``unknown command "x" for "kubectl"``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any
 
+import typer
 from typer.core import TyperArgument, TyperGroup
 
 
@@ -47,15 +50,32 @@ class CommandGroup(TyperGroup):
         """Return the name, the command and its arguments."""
         name = args[0]
         if not ctx.resilient_parsing and not name.startswith("-") and self.get_command(ctx, name) is None:
-            ctx.fail(unknown_command(name, ctx.command_path, self.commands))
+            ctx.fail(_unknown("command", name, ctx, get_close_matches(name, list(self.commands))))
         return super().resolve_command(ctx, args)
 
 
-def unknown_command(name: str, parent: str, commands: Any) -> str:  # noqa: ANN401 (as above)
-    """Return the error for a command that does not exist; ``commands``: names of those that do."""
-    found = get_close_matches(name, list(commands))
-    similar = " or ".join(f'"{item}"' for item in found)
-    return f'unknown command "{name}" for "{parent}"' + (f"; did you mean {similar}?" if similar else "")
+@contextmanager
+def usage_errors() -> Iterator[None]:
+    """Raise the usage errors of typer in the form of all errors: in lower case, without a period.
+
+    The error keeps the usage line and the hint of its command, and exit status 2. An unknown option is worded like an
+    unknown command. An invalid value has no prefix of pydantic, which typer uses.
+    """
+    try:
+        yield
+    except typer.TyperException as error:
+        ctx: Any = getattr(error, "ctx", None)
+        if ctx is None or "\n" in error.message:  # no usage error, or the help of a group without a command
+            raise
+        if hasattr(error, "possibilities"):  # no such option; typer has escaped control characters in its name
+            ctx.fail(_unknown("option", error.message.partition(": ")[2], ctx, error.possibilities or ()))
+        text = error.format_message().replace("Value error, ", "", 1).removesuffix(".")
+        ctx.fail(text[:1].lower() + text[1:])
+
+
+def _unknown(kind: str, name: str, ctx: Any, similar: Sequence[str]) -> str:  # noqa: ANN401 (as above)
+    names = " or ".join(f'"{item}"' for item in similar)
+    return f'unknown {kind} "{name}" for "{ctx.command_path}"' + (f"; did you mean {names}?" if names else "")
 
 
 def word_arguments(command: Any) -> None:  # noqa: ANN401 (as above)

@@ -102,6 +102,31 @@ def test_an_unknown_command_is_an_error_that_names_its_parent(asked: tuple[str, 
     assert lacking(done.stderr, *named) == []
 
 
+@pytest.mark.parametrize(
+    ("asked", "path", "named"),
+    [
+        (("rollout", "history"), "trellis rollout history", ("missing argument", "NAME | shim/NAME")),
+        (("nodes", "--contexts", "a"), "trellis nodes", ('unknown option "--contexts" for "trellis nodes"', '"--context"')),
+        (("--verson",), "trellis", ('unknown option "--verson" for "trellis"', '"--version"')),
+        (("nodes", "--context"), "trellis nodes", ("option '--context'", "argument")),
+        (("version", "now"), "trellis version", ("unexpected extra argument", "now")),
+        (("nodes", "-o", "tables"), "trellis nodes", ("invalid value", "'tables'")),
+        (("nods",), "trellis", ('unknown command "nods" for "trellis"', '"nodes"')),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_all_usage_errors_have_one_form(asked: tuple[str, ...], path: str, named: tuple[str, ...]) -> None:
+    done = run(*asked)
+    assert (done.returncode, done.stdout) == (2, "")
+    usage, hint, blank, error = done.stderr.splitlines()
+    assert usage.startswith(f"Usage: {path} ")
+    assert (blank, lacking(hint, "-h")) == ("", [])
+    assert error.startswith("Error: ")
+    assert error.removeprefix("Error: ")[0].islower()
+    assert not error.endswith(".")
+    assert lacking(error, *named) == []
+
+
 def test_arguments_are_shown_as_in_kubectl_and_without_types_of_python() -> None:
     commands = [all_commands()]
     for command in commands:
