@@ -1,4 +1,4 @@
-"""How fast kubectl and wash agree on applications: ``python bench/applications.py [--applications N]``.
+"""The speed at which kubectl and wash agree on applications: ``python bench/applications.py [--applications N]``.
 
 In: nothing; it starts a control plane and a real wadm of its own, with application_manager in a process of its own.
 Out: figures and the machine they were measured on, on stdout; exit status 1 if a target is missed. Measured are
@@ -60,7 +60,7 @@ Manifest = dict[str, Any]
 
 @dataclass
 class Seen:
-    """What another client's watch shows: by name the base of an object, "" before there is one."""
+    """The watch of another client: by name the base of an object, "" before there is one."""
 
     bases: dict[str, str] = field(default_factory=dict)
 

@@ -1,4 +1,4 @@
-"""How many events a second go through the bus, with tracing on, and how long one takes.
+"""Events per second through the bus, with tracing on, and the time of one.
 
 In: nothing; it starts a nats-server of its own. Out: figures and the machine they were measured on, on stdout.
 The path is the whole one: publish (span, envelope, PubAck) → JetStream → validate, span, keyed queue → acknowledgement.

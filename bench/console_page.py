@@ -1,4 +1,4 @@
-"""How soon a change of a node is on the console's page, and whether a page of 1,000 nodes moves without stutter.
+"""The delay of a change of a node on the console's page, and the frames of a page of 1,000 nodes.
 
 In: a real API server with simulated nodes, the console, Debian's Chromium. Out: figures, and the machine. A change is
 timed from before the PATCH is sent to the frame after its words stand in the page; frames are those of the browser

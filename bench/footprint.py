@@ -66,7 +66,7 @@ runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
 
 @dataclass(frozen=True)
 class World:
-    """Where API server and NATS are, and how services are run; ``account``: files of the token and the authority."""
+    """The addresses of API server and NATS, and the settings of services; ``account``: files of token and CA."""
 
     python: str
     environment: dict[str, str]

@@ -1,4 +1,4 @@
-"""How fast groups of wasmCloud hosts become Deployments: ``python bench/hosts.py [--groups N]``.
+"""The time from groups of wasmCloud hosts to Deployments: ``python bench/hosts.py [--groups N]``.
 
 In: nothing; it starts a control plane of its own, with host_manager in a process of its own. Out: figures and the
 machine they were measured on, on stdout; exit status 1 if a target is missed. Groups have no replicas: what is measured

@@ -1,4 +1,4 @@
-"""What a default installation holds in memory on three real nodes: ``python bench/installation.py``.
+"""The memory of a default installation on three real nodes: ``python bench/installation.py``.
 
 In: nothing; it starts three real nodes on this machine (root, Linux), makes the images of this checkout and installs
 the chart by Helm, first as it is by default, then in one process (``mode: bundle``). Out: for each mode the resident

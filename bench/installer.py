@@ -1,4 +1,4 @@
-"""How long the installer works on a node, and how much memory it takes, without waiting for a network or a runtime.
+"""The time and the memory of the installer on a node, without waiting for a network or a runtime.
 
 In: ``--megabytes``, the size of the shim. Out: figures and the machine they were measured on, on stdout. Each run is a
 process of its own on a node with containerd 2 (a fixture tree) whose runtime is a stand-in that restarts in no time.

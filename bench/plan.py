@@ -1,4 +1,4 @@
-"""What a change of one node costs provisioner: ``python bench/plan.py [--nodes N]``.
+"""The cost of a change of one node for provisioner: ``python bench/plan.py [--nodes N]``.
 
 In: nothing; it plans in this process. Out: processor time of a plan after the change, the least of several, with and
 without a limit in percent, and while half of all nodes are in work, and that of the counts of a Shim's status; each

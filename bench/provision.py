@@ -1,4 +1,4 @@
-"""How fast annotated nodes get their Jobs, beside the peer: ``python bench/provision.py [--peer KWASM_OPERATOR]``.
+"""The time from annotated nodes to Jobs, beside the peer: ``python bench/provision.py [--peer KWASM_OPERATOR]``.
 
 Each part starts a control plane of its own on this machine with simulated nodes, annotates all of them as fast as the
 API server takes it, and watches what comes. ``--peer`` names a binary of the KWasm operator to be measured the same

@@ -1,4 +1,4 @@
-"""How long a real node takes from being asked to run Wasm to being ready for it: ``python bench/real_node.py``.
+"""The time from the opt-in of a real node until it is ready for Wasm: ``python bench/real_node.py``.
 
 One real node of its own on this machine (root, Linux), the services beside it, a Shim for nodes that opt in. In each
 round the node is annotated, and followed to the label that the RuntimeClass selects on; then the annotation goes, and

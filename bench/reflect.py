@@ -1,4 +1,4 @@
-"""How fast applications become Services, and endpoints follow hosts: ``python bench/reflect.py [--peer BINARY]``.
+"""The time from applications to Services, and from hosts to endpoints: ``python bench/reflect.py [--peer BINARY]``.
 
 In: nothing; it starts control planes and a NATS of its own, with service_reflector in a process of its own, and is the
 lattices' wadm. Out: figures and the machine they were measured on, on stdout; exit status 1 if a target is missed. What

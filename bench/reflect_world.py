@@ -1,4 +1,4 @@
-"""What the benchmark of Services acts on and looks at: wadm of every lattice on a NATS, groups, pods, what is seen.
+"""The world of the benchmark of Services: wadm of every lattice on a NATS, groups, pods, and watches of the results.
 
 In: a NATS, an API server. Out: events as wadm says them, objects, and when they were seen. Called by ``reflect``.
 """
@@ -97,7 +97,7 @@ class Wadm:
 
 @dataclass
 class Seen:
-    """What another client's watches show: Services by name, and when each slice was changed last."""
+    """The watches of another client: Services by name, and the time of the last change of each slice."""
 
     services: dict[str, float] = field(default_factory=dict)
     slices: dict[str, tuple[str, float]] = field(default_factory=dict)

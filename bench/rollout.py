@@ -1,4 +1,4 @@
-"""How a Shim's rollout keeps to its limit, and how near it comes to the ideal: ``python bench/rollout.py``.
+"""The limit of a Shim's rollout, and its distance from the ideal time: ``python bench/rollout.py``.
 
 Starts a control plane on this machine with simulated nodes whose installers take a fixed time (``--seconds``, what the
 whole of it takes on a real node), and rolls a Shim out to all of them, ``--max-update`` at a time: from nothing, and
@@ -58,7 +58,7 @@ spec:
 
 @dataclass(frozen=True)
 class Rollout:
-    """What the audit log tells of one rollout. Times in seconds.
+    """One rollout by the audit log. Times in seconds.
 
     ``jobs``: from creation to label, by node; ``labels``: of that, from the end of the Job on, which is all ours.
     """

@@ -1,4 +1,4 @@
-"""How fast components are given secrets: ``python bench/secret_requests.py [--peer BINARY] [--cases]``.
+"""The rate of answered secrets: ``python bench/secret_requests.py [--peer BINARY] [--cases]``.
 
 In: nothing; it starts control planes and NATS servers of its own, with secrets_backend in a process of its own, and
 asks as hosts do: each request sealed with a fresh key, 16 at once, every answer opened and compared. Every read is

@@ -1,4 +1,4 @@
-"""What following many lattices of one NATS costs: ``python bench/storage.py [--lattices N] [--applications N]``.
+"""The cost of following many lattices of one NATS: ``python bench/storage.py [--lattices N] [--applications N]``.
 
 In: nothing; it starts a NATS of its own and writes into it what wadm would. Out: messages and processor time until all
 lattices are known, for one change of one application, and of a second in which nothing changes, on stdout with the
@@ -56,7 +56,7 @@ def messages(port: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What was used and said up to a moment, or between two."""
+    """The use and the messages up to a moment, or between two."""
 
     at: float
     processor: float

@@ -1,4 +1,4 @@
-"""How long nobody works when a leader goes: ``python bench/takeover.py [--rounds N]``.
+"""The time without a leader after one ends: ``python bench/takeover.py [--rounds N]``.
 
 In: nothing; it starts a control plane of its own. Out: figures and the machine they were measured on, on stdout.
 A round: two replicas of a service in processes of their own (the runtime of every service: lease, bus, watch, keyed

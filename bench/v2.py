@@ -1,4 +1,4 @@
-"""What wasmCloud v2 costs host_manager: ``python bench/v2.py [--hosts N] [--deployments N] [--silence]``.
+"""The cost of wasmCloud v2 for host_manager: ``python bench/v2.py [--hosts N] [--deployments N] [--silence]``.
 
 In: nothing; it starts a control plane and a NATS of its own, with host_manager in a process of its own, and writes the
 objects of wasmCloud v2 as its runtime-operator does. Out: figures and the machine they were measured on, on stdout;
@@ -328,7 +328,7 @@ class Hosts:
 
 @dataclass(frozen=True)
 class World:
-    """What is measured, and with what; ``port``: of the metrics of host_manager."""
+    """The measured processes and their servers; ``port``: of the metrics of host_manager."""
 
     info: ClusterInfo
     v2_nats: str

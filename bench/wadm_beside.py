@@ -1,4 +1,4 @@
-"""What Trellis costs a real wadm: ``python bench/wadm_beside.py [--applications N] [--rounds N] [--peer BINARY]``.
+"""The cost of Trellis for a real wadm: ``python bench/wadm_beside.py [--applications N] [--rounds N] [--peer BINARY]``.
 
 In: nothing; for each measurement it starts a control plane, a NATS and a real wadm that are new. Out: figures and the
 machine they were measured on, on stdout; exit status 1 if a target is missed. N applications are put, then all

@@ -1,4 +1,4 @@
-"""What ``bench/watch.py`` is made of: Nodes as large as real ones, processes that answer, the peer's compilation."""
+"""The parts of ``bench/watch.py``: Nodes as large as real ones, processes that answer, the peer's compilation."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class Process:
         return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
     def processor_seconds(self) -> float:
-        """What it has used so far."""
+        """Return the processor time so far."""
         times = self._memory.cpu_times()
         return times.user + times.system
 

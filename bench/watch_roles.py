@@ -42,7 +42,7 @@ async def commands() -> AsyncIterator[list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What the services keep of a Node, and when it was written."""
+    """The view of a Node in the services, and the time of its write."""
 
     view: NodeView
     sent: str | None

@@ -1,4 +1,4 @@
-"""How soon a pod that fails is an event on the bus: ``python bench/workload_events.py [--pods N] [--changes N]``.
+"""The time from a failing pod to its event: ``python bench/workload_events.py [--pods N] [--changes N]``.
 
 In: nothing; it starts a control plane of its own, without controllers and scheduler, creates pods of ReplicaSets as the
 kubelet would report them, and runs provisioner in a process of its own. Out: figures, and the machine; exit status 1 if

@@ -1,4 +1,4 @@
-"""What one change costs that ten thousand controllers could be concerned by, and what an object costs that is held.
+"""The cost of one change that ten thousand controllers could be concerned by, and of an object in memory.
 
 Controllers are told apart by namespace, by a label, or not at all; the same changes go through the index of
 ``controller_host`` and, for comparison, past each controller one by one. No server: the time is this process' own.

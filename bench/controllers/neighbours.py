@@ -1,4 +1,4 @@
-"""What a controller feels of its neighbours.
+"""The effect of neighbours on a controller.
 
 ``python bench/controllers/neighbours.py [--changes N] [KIND…]``
 

@@ -77,7 +77,7 @@ class Silent:
 
 @dataclass
 class Intervals:
-    """How long a controller was idle between its events, in bins of a second."""
+    """The idle times of a controller between its events, in bins of a second."""
 
     bins: list[int] = field(default_factory=lambda: [0] * 1200)
     seen: int = 0
@@ -98,7 +98,7 @@ class Intervals:
 
 
 class Policy(Protocol):
-    """What becomes of an instance after a call: ``keep`` seconds in memory; ``again``: woken after so many."""
+    """The state of an instance after a call: ``keep`` seconds in memory; ``again``: woken after so many."""
 
     name: str
     budget: float

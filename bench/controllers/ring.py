@@ -66,7 +66,7 @@ Manifest = dict[str, Any]
 
 @dataclass
 class Seen:
-    """What a watch of its own shows of the ConfigMaps: by name and nonce when it came."""
+    """A watch of ConfigMaps: by name and nonce the time at which each came."""
 
     at: dict[tuple[str, str, str], float] = field(default_factory=dict)
 

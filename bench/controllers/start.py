@@ -1,4 +1,4 @@
-"""How long a host of controllers takes to begin: ``python bench/controllers/start.py [--controllers N]``.
+"""The time in which a host of controllers starts: ``python bench/controllers/start.py [--controllers N]``.
 
 In: nothing; it starts a control plane of its own. Out: how long N controllers take until each has run once and is
 put to disk, and until its status says so; how long the next process takes until it has all of them and nothing is left

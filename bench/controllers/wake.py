@@ -1,4 +1,4 @@
-"""How fast a suspended controller wakes, by the size of its state: ``python bench/controllers/wake.py [--rounds N]``.
+"""The time in which a suspended controller wakes, by its state: ``python bench/controllers/wake.py [--rounds N]``.
 
 In: nothing; it makes guests of the sizes that the paper measured, all of whose pages are in use, puts each to disk and
 wakes it, again and again, as controller_host does. Out: figures and the machine they were measured on, on stdout; exit

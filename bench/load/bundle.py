@@ -42,7 +42,7 @@ _PAUSE: Final = 0.05
 
 @dataclass(frozen=True)
 class Count:
-    """What was done up to a moment. ``writes``: by verb and resource; ``messages``: to and from both NATS servers."""
+    """The work up to a moment. ``writes``: by verb and resource; ``messages``: to and from both NATS servers."""
 
     at: float
     processor: float

@@ -1,4 +1,4 @@
-"""How a figure grows with the size: the exponent of a power that fits it best.
+"""The growth of a figure with the size: the exponent of a power that fits it best.
 
 Pure. In: sizes and figures. Out: an exponent: 0 is constant, 1 linear. Called by ``page``. A straight line is fitted to
 the logarithms by least squares, as is common; with four sizes it tells linear from quadratic, and no more.

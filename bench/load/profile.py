@@ -1,4 +1,4 @@
-"""Where a start's time goes: ``python bench/load/profile.py [--full N,A,L,C] [--separate] [--without]``.
+"""A profile of a start: ``python bench/load/profile.py [--full N,A,L,C] [--separate] [--without]``.
 
 In: nothing; it makes the world of ``run.py`` at one size. Out, on stdout with the machine: of a start with everything
 new, and of one with nothing left to do, when each part was ready, what the process took, and by ``py-spy`` the

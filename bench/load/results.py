@@ -1,4 +1,4 @@
-"""What was measured of one size: a line of JSON, added to the file of all and never changed.
+"""The measurements of one size: a line of JSON, added to the file of all and never changed.
 
 In: figures. Out: lines. Called by ``run``, ``page`` and ``profile``. Invariant: a line says what it was measured on,
 of which commit and when; ``alone`` is whether the machine did nothing else: only such lines are shown.

@@ -1,4 +1,4 @@
-"""What Trellis takes as a cluster grows: ``python bench/load/run.py [--share N …] [--separate] [--record]``.
+"""The resources of Trellis as a cluster grows: ``python bench/load/run.py [--share N …] [--separate] [--record]``.
 
 In: nothing; it starts a control plane with simulated nodes, two NATS servers and a real wadm of its own, and all
 services in one process. Out: figures of each size, on stdout with the machine; with ``--record`` as lines of

@@ -1,4 +1,4 @@
-"""What another client sees of a world: when a Job was there, a slice led somewhere, an application was stored.
+"""A world as seen by another client: the times of Jobs, of endpoints in slices and of stored applications.
 
 In: a control plane, the lattices' NATS. Out: what is there now, and when it came. Called by ``world`` and ``changes``.
 It only looks: by watches of its own, and by a subscription to the subjects of wadm's storage.

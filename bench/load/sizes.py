@@ -1,4 +1,4 @@
-"""How large a world is, and what stands where in it: the table that everything else of the load asks.
+"""The size and the layout of a world: the table that all other modules of the load read.
 
 Pure. In: a share of the planned sizes. Out: numbers and names. Invariants: what a share has, every larger share has
 under the same name, so that a world grows; what a change does concerns as much in a large world as in a small one.
@@ -17,7 +17,7 @@ SHARES: Final = tuple(Fraction(1, number) for number in (8, 4, 2, 1))
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much of everything there is."""
+    """The number of objects of each kind."""
 
     nodes: int
     applications: int

@@ -1,4 +1,4 @@
-"""What the page about scale says of the results: tables, and how each figure grows.
+"""The page about scale: tables of the results, and the growth of each figure.
 
 Pure. In: results. Out: Markdown. Called by ``page``. Shown is of each size the last result with all services in one
 process; one that was measured while the machine did nothing else goes before one that was not. Invariant: what a clock

@@ -18,7 +18,7 @@ _HEADER: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
 
 
 class Auth(StrEnum):
-    """How the console identifies viewers."""
+    """The method by which the console identifies viewers."""
 
     TOKEN = "token"  # noqa: S105 - a mode, not a password
     PROXY = "proxy"

@@ -22,7 +22,9 @@ class Side(StrEnum):
 
 
 class Absence(StrEnum):
-    """Why there is no model. ``DELETED``: its deletion is proved by wadm's storage; ``LOST``: the storage is new."""
+    """The reason for a missing model. ``DELETED``: its deletion is proved by wadm's storage; ``LOST``: the storage is
+    new.
+    """
 
     DELETED = "Deleted"
     LOST = "Lost"

@@ -72,7 +72,7 @@ class BusConnection:
 
     @property
     def unavailable(self) -> str:
-        """Why the bus is unavailable, "" if it is available."""
+        """The reason why the bus is unavailable, "" if it is available."""
         return self._unavailable[0]
 
     async def run(self) -> None:

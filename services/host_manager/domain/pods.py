@@ -22,7 +22,7 @@ _POD_VARIABLE: Final = LABEL_VARIABLE + POD_LABEL
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Why a pod does not become ready; ``container``: "" for the pod as a whole."""
+    """The reason why a pod does not become ready; ``container``: "" for the pod as a whole."""
 
     reason: str
     message: str

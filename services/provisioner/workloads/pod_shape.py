@@ -74,14 +74,14 @@ class Condition(TypedDict, total=False):
 
 
 class Waiting(TypedDict, total=False):
-    """Why a container waits."""
+    """The reason why a container waits."""
 
     reason: str
     message: str
 
 
 class Terminated(TypedDict, total=False):
-    """How a container ended."""
+    """The end of a container."""
 
     exitCode: int
     reason: str

@@ -43,7 +43,7 @@ WITH_MESSAGE: Final = frozenset(
 
 
 class Reason(StrEnum):
-    """Why the grant of a connection does not cover a policy."""
+    """The reason why the grant of a connection does not cover a policy."""
 
     NO_HOST_GROUPS = "NoHostGroups"
     NAMESPACE_NOT_GRANTED = "NamespaceNotGranted"

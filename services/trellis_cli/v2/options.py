@@ -92,7 +92,7 @@ class Flags:
 
 @dataclass(frozen=True, slots=True)
 class RegistryAccess:
-    """How registries are asked. ``tls``: None for the CAs of the system; ``insecure``: hosts for plain http."""
+    """The access to registries. ``tls``: None for the CAs of the system; ``insecure``: hosts for plain http."""
 
     tls: ssl.SSLContext | None = None
     insecure: frozenset[str] = frozenset()

@@ -32,7 +32,8 @@ class Baseline:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadHalt:
-    """Why a rollout is halted because of pods. ``at``: Unix seconds; ``pod``: ``namespace/name``, "" if none is known.
+    """The reason why a rollout is halted because of pods. ``at``: Unix seconds; ``pod``: ``namespace/name``, "" if none
+    is known.
 
     ``cause``: reason of the pod, as ``trellis explain`` names it.
     """

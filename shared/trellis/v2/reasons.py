@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Reason(StrEnum):
-    """Why an object is not healthy."""
+    """The reason why an object is not healthy."""
 
     # The operator and its connections.
     OPERATOR_UNAVAILABLE = "OperatorUnavailable"

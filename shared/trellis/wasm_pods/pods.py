@@ -39,7 +39,7 @@ class Toleration:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a container ended. ``message``: its termination message, or the error of the container runtime."""
+    """The end of a container. ``message``: its termination message, or the error of the container runtime."""
 
     code: int
     reason: str = ""
@@ -70,7 +70,7 @@ class Container:
 
     @property
     def last_end(self) -> Ended | None:
-        """How its newest run ended, None if none has ended."""
+        """The end of its newest run, None if none has ended."""
         return self.ended or self.before
 
     @property

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class Reason(StrEnum):
-    """Why a pod, or an owner of pods, does not work."""
+    """The reason why a pod, or an owner of pods, does not work."""
 
     # Before there is a pod.
     EXECUTOR_MISSING = "ExecutorMissing"

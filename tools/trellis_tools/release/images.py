@@ -50,7 +50,8 @@ class Images:
 
 @dataclass(frozen=True)
 class _Build:
-    """What all builds of a release share. ``source``: the checkout; ``python``: an interpreter as in the base."""
+    """The shared parts of all builds of a release. ``source``: the checkout; ``python``: an interpreter as in the base.
+    """
 
     release: Release
     source: Path

@@ -46,7 +46,7 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why a pod does not run, as ``trellis explain`` shows it."""
+    """The reason why a pod does not run, as ``trellis explain`` shows it."""
 
     reason: str
     message: str

@@ -29,7 +29,7 @@ M = TypeVar("M", bound=EventData)
 
 
 class Reason(StrEnum):
-    """Why a message was dead-lettered."""
+    """The reason for a dead letter."""
 
     UNPARSEABLE = "Unparseable"
     UNKNOWN_TYPE = "UnknownType"

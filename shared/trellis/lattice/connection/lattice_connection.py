@@ -96,7 +96,7 @@ class LatticeConnection:
 
     @property
     def reason(self) -> str:
-        """Why it is unreachable, or a subscription is denied; empty if neither applies."""
+        """The reason why it is unreachable, or a subscription is denied; empty if neither applies."""
         reason = self.subscription_denied if self.since is not None else self._outage.reason
         return f"{reason} ({redact_url(self._address.url)})" if reason else ""
 

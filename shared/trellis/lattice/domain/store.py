@@ -87,11 +87,11 @@ class ModelStore(Protocol):
 
     @property
     def reason(self) -> str:
-        """Why the data is incomplete, or deletions cannot be proved, for users; "" if neither applies."""
+        """The reason why the data is incomplete, or deletions cannot be proved, for users; "" if neither applies."""
 
     @property
     def silent(self) -> str:
-        """Why wadm does not answer, for users, "" if it does; its last statuses may then be outdated."""
+        """The reason why wadm does not answer, for users, "" if it does; its last statuses may then be outdated."""
 
     def find(self, name: str) -> StoredModel | None:
         """Return an application by name, None if it does not exist."""

@@ -57,7 +57,7 @@ class ModelWatch:
 
     @property
     def reason(self) -> str:
-        """Why wadm does not answer, for users; "" if it does."""
+        """The reason why wadm does not answer, for users; "" if it does."""
         return self._wadm.reason
 
     def models(self) -> tuple[Model, ...] | None:

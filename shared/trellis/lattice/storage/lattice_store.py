@@ -72,7 +72,7 @@ class LatticeStore:
 
     @property
     def reason(self) -> str:
-        """Why the data is incomplete, or deletions cannot be proved, for users; "" if neither applies."""
+        """The reason why the data is incomplete, or deletions cannot be proved, for users; "" if neither applies."""
         if self._connection.since is None:
             return self._connection.reason
         if self._portion.unreadable.is_set() and self._listing.reason:
@@ -83,7 +83,7 @@ class LatticeStore:
 
     @property
     def silent(self) -> str:
-        """Why wadm does not answer, for users, "" if it does."""
+        """The reason why wadm does not answer, for users, "" if it does."""
         return self._probe.reason
 
     def find(self, name: str) -> StoredModel | None:

@@ -1,4 +1,4 @@
-"""Why a Workload has no host, or no configuration.
+"""The cause of a Workload without a host, or without a configuration.
 
 Pure. In: a Workload whose condition Config, HostSelection or Placement is not True. Out: the step with the cause.
 Called by the page of a Workload. Invariant: the operator's text "no suitable host found" names no reason, so the rules

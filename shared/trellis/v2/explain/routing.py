@@ -1,4 +1,4 @@
-"""Why no request reaches a workload that is Ready: its Service, ports, EndpointSlices, names and connections.
+"""The cause of a Ready workload without requests: its Service, ports, EndpointSlices, names and connections.
 
 Pure. In: Services, slices, hosts. Out: steps. Called by the pages of Workloads, WorkloadDeployments and Services.
 Source: runtime-operator 2.7. It reports none of these problems: conditions are True. It does not watch Services, so it

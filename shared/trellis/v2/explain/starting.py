@@ -1,4 +1,4 @@
-"""Why a placed Workload does not run: its image, its links, or its host.
+"""The cause of a placed Workload that does not run: its image, its links, or its host.
 
 Pure. In: a Workload whose condition Sync is not True, replies of hosts, answers of registries. Out: the step with the
 cause. Called by the page of a Workload. Source: runtime-operator 2.7. ``NOT_FOUND`` means that the image could not be
