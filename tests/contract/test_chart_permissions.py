@@ -27,11 +27,11 @@ EVERYTHING = {
     },
     "controllers": {"accounts": [{"namespace": "shop", "serviceAccount": "ttl", "watch": ["jobs.batch"]}]},
 }
-RIGHTS = {"ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"}
+PERMISSIONS = {"ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"}
 
 
-def rights(found: list[Manifest]) -> dict[tuple[str, str, str], Manifest]:
-    return of([plain(item) for item in found if item["kind"] in RIGHTS])
+def permissions(found: list[Manifest]) -> dict[tuple[str, str, str], Manifest]:
+    return of([plain(item) for item in found if item["kind"] in PERMISSIONS])
 
 
 def printed(capsys: pytest.CaptureFixture[str]) -> dict[tuple[str, str, str], Manifest]:
@@ -44,7 +44,7 @@ def test_helm_lint_reports_nothing() -> None:
 
 @pytest.mark.parametrize("service", SERVICES.values(), ids=lambda item: item.name)
 def test_a_service_gets_what_deploy_rbac_gives(service: Service) -> None:
-    assert rights(rendered(services=only(service.chart_key))) == of(manifests(f"{service.name}.yaml"))
+    assert permissions(rendered(services=only(service.chart_key))) == of(manifests(f"{service.name}.yaml"))
 
 
 def test_without_reports_about_workloads_provisioner_may_not_watch_pods() -> None:
@@ -52,7 +52,7 @@ def test_without_reports_about_workloads_provisioner_may_not_watch_pods() -> Non
     services["provisioner"]["watchWorkloads"] = False
     found = rendered(services=services)
     wanted = [item for item in manifests("provisioner.yaml") if not item["metadata"]["name"].endswith("-workloads")]
-    assert rights(found) == of(wanted)
+    assert permissions(found) == of(wanted)
     [deployment] = [item for item in found if item["kind"] == "Deployment"]
     [container] = deployment["spec"]["template"]["spec"]["containers"]
     assert {"name": "TRELLIS_WATCH_WORKLOADS", "value": "false"} in container["env"]
@@ -64,7 +64,7 @@ def test_a_confined_host_manager_gets_roles_where_it_watches_and_nothing_everywh
     wanted = manifests("host-manager-confined.yaml")
     for namespace in ("shop", "lab"):
         wanted += manifests("host-manager-watched.yaml", namespace)
-    assert rights(rendered(services=services)) == of(wanted)
+    assert permissions(rendered(services=services)) == of(wanted)
 
 
 def test_in_another_namespace_nothing_is_left_of_the_default_one() -> None:
@@ -113,7 +113,7 @@ def test_a_user_of_two_namespaces_is_impersonated_by_one_cluster_role() -> None:
 
 
 def test_a_service_that_is_not_installed_gets_no_permissions() -> None:
-    found = rights(rendered(services=only("hostManager"), **EVERYTHING)).values()
+    found = permissions(rendered(services=only("hostManager"), **EVERYTHING)).values()
     assert {item["metadata"]["labels"]["app.kubernetes.io/component"] for item in found} == {"host-manager"}
 
 
@@ -135,7 +135,7 @@ def test_the_values_of_the_page_are_values() -> None:
         r"```yaml values\n(.*?)```", (CHART.parents[2] / "docs/installation/accounts.md").read_text(), re.DOTALL
     )
     assert block is not None
-    found = rights(rendered(**yaml.safe_load(block[1])))
+    found = permissions(rendered(**yaml.safe_load(block[1])))
     assert ("Role", "shop", "trellis-watcher-ttl") in found
     watched = found["ClusterRole", "", "trellis-controller-host-watches"]["rules"]
     assert [rule["resources"] for rule in watched] == [["configmaps"], ["jobs"], ["ingresses"]]
@@ -214,7 +214,7 @@ def test_values_that_cannot_be_are_refused_by_their_name(values: dict[str, Any],
 
 def added(**values: Any) -> dict[tuple[str, str, str], Manifest]:
     """Return the permissions that these values add to those of the chart."""
-    before, after = rights(rendered()), rights(rendered(**values))
+    before, after = permissions(rendered()), permissions(rendered(**values))
     assert {key: after[key] for key in before} == before
     return {key: item for key, item in after.items() if key not in before}
 

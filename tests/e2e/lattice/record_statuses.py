@@ -88,7 +88,7 @@ def _model(value: bytes) -> Manifest | None:
     return {"versions": digests, "deployed": found.get("deployed_version") or ""}
 
 
-async def whole_life(record: Recorder, wadm: Wadm) -> None:
+async def whole_lifetime(record: Recorder, wadm: Wadm) -> None:
     def web(version: str, image: str, instances: int = 1, **annotations: str) -> Manifest:
         return application("web", wasm_component("echo", image, instances), version=version, **annotations)
 
@@ -164,7 +164,7 @@ async def main() -> None:
             (directory / f"{name}.wasm").write_bytes(EMPTY_COMPONENT)
         rows = []
         with RealLattice(directory / "servers") as servers:
-            for life in (whole_life, every_scaler, failures, restart):
+            for life in (whole_lifetime, every_scaler, failures, restart):
                 record = Recorder(servers, life.__name__, directory)
                 async with record.listening() as wadm:
                     await life(record, wadm)

@@ -49,28 +49,28 @@ async def found(server: NatsServer, users: NatsUsers) -> list[DeadLetter]:
 
 
 async def test_they_read_the_events_and_replay_dead_letters(buses: Buses, server: NatsServer, users: NatsUsers) -> None:
-    people, listener = users.credentials(CLI), Listener()
+    cli_user, listener = users.credentials(CLI), Listener()
     provisioner = buses.new(PROVISIONER, credentials=users.credentials(f"{PROVISIONER}.c1"))
     provisioner.subscribe("nodes", [NodeOptedOut], listener)
     await provisioner.connect()
     await provisioner.start()
-    client = await dial(server.url, "test", people)
+    client = await dial(server.url, "test", cli_user)
     await client.jetstream().publish(event_subject("c1", opted_out("n")), b"poison")
     await client.close()
     await eventually_async(lambda: found(server, users))
-    async with dead_letters(server.url, credentials=people) as box:
+    async with dead_letters(server.url, credentials=cli_user) as box:
         for letter in await found(server, users):
             await box.replay(letter)
         assert await box.get(letter.sequence) is None
     tally = Tally()
-    assert [event.size async for event in replay(server.url, SELECTION, tally, credentials=people)] == [6, 6]
+    assert [event.size async for event in replay(server.url, SELECTION, tally, credentials=cli_user)] == [6, 6]
     watcher = buses.new(NODE_WATCHER, credentials=users.credentials(f"{NODE_WATCHER}.c1"))
     await watcher.connect()
     await watcher.publish(opted_out("healthy"), dedup="healthy")
     await eventually(lambda: listener.names == ["healthy"])
-    newest = await anext(tail(server.url, Selection(cluster="c1", last=1), credentials=people))
+    newest = await anext(tail(server.url, Selection(cluster="c1", last=1), credentials=cli_user))
     assert newest.key == ("healthy",)
-    assert {stream.name for stream in await stream_sizes(server.url, people)} >= {STREAM_EVENTS, STREAM_DEAD}
+    assert {stream.name for stream in await stream_sizes(server.url, cli_user)} >= {STREAM_EVENTS, STREAM_DEAD}
 
 
 async def test_a_services_user_is_informed_of_missing_permissions(

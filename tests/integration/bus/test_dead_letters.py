@@ -36,7 +36,7 @@ async def stored_dead_letters(buses: Buses, **wanted: Any) -> list[DeadLetter]:
         return [letter async for letter in box.find(Wanted(cluster=buses.cluster, **wanted))]
 
 
-async def one_dead_letter(buses: Buses) -> DeadLetter:
+async def stored_dead_letter(buses: Buses) -> DeadLetter:
     """Return the dead letter of this test, with its body, once there is one."""
     await eventually_async(lambda: stored_dead_letters(buses))
     (listed,) = await stored_dead_letters(buses)
@@ -54,7 +54,7 @@ async def a_poison(buses: Buses, jetstream: JetStreamContext, body: bytes = b"po
     """Return the dead letter of a message that the reader cannot decode."""
     await buses.consuming(Listener())
     await jetstream.publish(event_subject(buses.cluster, opted_out("poisoned.node")), body, headers=headers or None)
-    return await one_dead_letter(buses)
+    return await stored_dead_letter(buses)
 
 
 async def test_a_dead_letter_has_the_message_the_consumer_and_the_reason(
@@ -109,7 +109,7 @@ async def test_a_message_whose_handler_was_repaired_is_handled_once_by_replaying
     await bus.connect()
     await bus.start()
     await bus.publish(opted_out("hapless"), dedup=f"{buses.cluster}/1")
-    letter = await one_dead_letter(buses)
+    letter = await stored_dead_letter(buses)
     assert (letter.reason, letter.deliveries) == ("NoResult", 6)
     broken = False
     async with dead_letters(buses.url) as box:
@@ -135,7 +135,7 @@ async def test_a_message_an_old_reader_did_not_know_is_handled_by_its_successor(
     await old.connect()
     await old.start()
     await old.publish(opted_out("n"), dedup=f"{buses.cluster}/1")
-    letter = await one_dead_letter(buses)
+    letter = await stored_dead_letter(buses)
     assert letter.reason == "UnknownType"
     await old.close()
     new = await buses.consuming(listener)
@@ -257,7 +257,7 @@ async def test_a_stream_that_keeps_its_letters_is_reported_with_what_was_done(
         await jetstream.publish(
             f"trellis.dead.{buses.cluster}.s.node.x", b"x", headers={"Trellis-Subject": letter.subject}
         )
-        kept = await one_dead_letter(buses)
+        kept = await stored_dead_letter(buses)
         async with dead_letters(buses.url) as box:
             with pytest.raises(BusUnavailable, match=rf"letter {kept.sequence}\b"):
                 await box.replay(kept)

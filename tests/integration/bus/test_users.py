@@ -27,7 +27,7 @@ from trellis.bus.accounts.permissions import CLI, CLI_INBOX, OUTSIDE
 from trellis.bus.bus import Bus, BusTimings, BusUnavailable, NotAllowed
 from trellis.bus.connection.connection import REFUSED
 from trellis.bus.connection.user_client import PermissionDenied, UserClient
-from trellis.bus.publish.availability import HEALTH, RIGHTS
+from trellis.bus.publish.availability import HEALTH, PERMISSIONS
 from trellis.events.node import NodeOptedOut
 from trellis.events.provision import ProvisionRemoved
 from trellis.events.subjects import NODE_WATCHER, PROVISIONER, STREAM_DEAD, STREAM_EVENTS, event_subject
@@ -113,19 +113,19 @@ async def test_both_services_may_publish_receive_and_read_back_their_events(worl
 
 
 async def test_an_unreadable_event_becomes_a_dead_letter(world: World) -> None:
-    provisioner, people = world.bus(PROVISIONER), await world.client(CLI, CLI_INBOX)
+    provisioner, cli_user = world.bus(PROVISIONER), await world.client(CLI, CLI_INBOX)
     provisioner.subscribe("nodes", [NodeOptedOut], Listener())
     await provisioner.connect()
     await provisioner.start()
     node = key()
-    await people.jetstream().publish(event_subject("c1", opted_out(node)), b"poison")
+    await cli_user.jetstream().publish(event_subject("c1", opted_out(node)), b"poison")
 
     async def buried() -> bool:
-        subjects = (await people.jetstream().stream_info(STREAM_DEAD, subjects_filter=">")).state.subjects or {}
+        subjects = (await cli_user.jetstream().stream_info(STREAM_DEAD, subjects_filter=">")).state.subjects or {}
         return any(subject.endswith(f".node.{node}") for subject in subjects)
 
     await eventually_async(buried)
-    await people.close()
+    await cli_user.close()
 
 
 async def test_a_wiped_bus_is_made_again_by_the_services_alone(world: World) -> None:
@@ -181,7 +181,7 @@ async def test_a_revoked_permission_is_reported_once_and_after_its_return_nothin
         try:
             second = await publish_until(
                 watcher,
-                lambda: any(reason.startswith(RIGHTS) and is_reported(taken, reason) for reason in reasons(world)),
+                lambda: any(reason.startswith(PERMISSIONS) and is_reported(taken, reason) for reason in reasons(world)),
             )
         finally:
             world.users.reload(world.server, {})
@@ -223,8 +223,8 @@ async def publish_at_last(watcher: Bus, node: str) -> None:
 
 async def test_a_service_of_another_cluster_receives_no_answer_and_reports_it(world: World) -> None:
     """As when TRELLIS_CLUSTER is not the name that the users were made for."""
-    stranger = world.bus(PROVISIONER, user="provisioner.c2")
-    connecting = asyncio.create_task(stranger.connect())
+    other = world.bus(PROVISIONER, user="provisioner.c2")
+    connecting = asyncio.create_task(other.connect())
     await eventually(
         lambda: any("_inbox_provisioner.c1" in reason for reason in world.buses.healths[0].readiness().reasons)
     )
@@ -232,7 +232,7 @@ async def test_a_service_of_another_cluster_receives_no_answer_and_reports_it(wo
     connecting.cancel()
 
 
-def stranger_and_inbox() -> tuple[str, str]:
+def other_user_and_inbox() -> tuple[str, str]:
     return "node_watcher.c1", inbox_prefix(NODE_WATCHER, "c1")
 
 
@@ -241,7 +241,7 @@ async def test_streams_are_not_deleted_purged_or_changed_by_anyone(world: World)
     await watcher.connect()
     node = await publish_node(watcher)
     for user, inbox in (
-        stranger_and_inbox(),
+        other_user_and_inbox(),
         (CLI, CLI_INBOX),
         (OUTSIDE, "_INBOX"),
     ):
@@ -264,7 +264,7 @@ async def test_a_header_that_would_roll_a_stream_up_is_refused(world: World) -> 
     watcher = world.bus(NODE_WATCHER)
     await watcher.connect()
     node = await publish_node(watcher)
-    client = await world.client(*stranger_and_inbox())
+    client = await world.client(*other_user_and_inbox())
     for extent in ("all", "sub"):
         with pytest.raises(APIError, match="rollup"):
             await client.jetstream().publish(
@@ -277,7 +277,7 @@ async def test_a_header_that_would_roll_a_stream_up_is_refused(world: World) -> 
 async def test_making_a_stream_that_is_there_changes_nothing(world: World) -> None:
     watcher = world.bus(NODE_WATCHER)
     await watcher.connect()
-    client = await world.client(*stranger_and_inbox())
+    client = await world.client(*other_user_and_inbox())
     before = (await client.jetstream().stream_info(STREAM_EVENTS)).config
     with pytest.raises(nats.errors.Error):
         await client.jetstream().add_stream(name=STREAM_EVENTS, subjects=["trellis.evt.>"], max_msgs=1, max_bytes=1024)
@@ -298,11 +298,11 @@ async def test_making_a_stream_that_is_there_changes_nothing(world: World) -> No
 )
 async def test_a_consumer_that_pushes_elsewhere_gets_round_no_permission(world: World, target: str) -> None:
     """NATS checks no permission on the subject a consumer pushes to; a second one shows that the first had its time."""
-    client, people = await world.client(*stranger_and_inbox()), await world.client(CLI, CLI_INBOX)
+    client, cli_user = await world.client(*other_user_and_inbox()), await world.client(CLI, CLI_INBOX)
     outside, watcher, node = await world.client(OUTSIDE, "_INBOX"), world.bus(NODE_WATCHER), key()
     await watcher.connect()
     await client.jetstream().publish(event_subject("c1", opted_out(node)), b"")  # empty, as the API wants it
-    before = await contents(people.jetstream())
+    before = await contents(cli_user.jetstream())
     control = await outside.subscribe(f"_INBOX.{node}")
     own = consumer_name(NODE_WATCHER, LAST_EVENTS, "c1")
     await push(client, own, target)
@@ -310,8 +310,8 @@ async def test_a_consumer_that_pushes_elsewhere_gets_round_no_permission(world: 
     await control.next_msg(timeout=20)
     with contextlib.suppress(NotFoundError):  # some targets are refused when the consumer is made
         await client.jetstream().delete_consumer(STREAM_EVENTS, own)
-    assert await contents(people.jetstream()) == before
-    for each in (client, people, outside):
+    assert await contents(cli_user.jetstream()) == before
+    for each in (client, cli_user, outside):
         await each.close()
 
 
@@ -356,16 +356,16 @@ async def test_no_other_user_reads_changes_removes_or_acknowledges_a_durable(wor
     with pytest.raises(PermissionDenied):
         await client.request(received.ack._reply, b"")
     await client.close()
-    people = await world.client(CLI, CLI_INBOX)
+    cli_user = await world.client(CLI, CLI_INBOX)
 
     async def owed() -> int:
-        info = await people.jetstream().consumer_info(STREAM_EVENTS, consumer_name(PROVISIONER, "nodes", "c1"))
+        info = await cli_user.jetstream().consumer_info(STREAM_EVENTS, consumer_name(PROVISIONER, "nodes", "c1"))
         return info.num_ack_pending or 0
 
     assert await owed() == len(listener.received)
     await asyncio.gather(*(each.ack() for each in listener.received))
     await eventually_async(lambda: none(owed))
-    await people.close()
+    await cli_user.close()
 
 
 async def none(count: Callable[[], Awaitable[int]]) -> bool:
@@ -373,7 +373,7 @@ async def none(count: Callable[[], Awaitable[int]]) -> bool:
 
 
 async def test_another_users_answers_are_not_received(world: World) -> None:
-    client = await world.client(*stranger_and_inbox())
+    client = await world.client(*other_user_and_inbox())
     errors: list[Exception] = []
 
     async def note(error: Exception) -> None:

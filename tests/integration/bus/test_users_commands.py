@@ -51,15 +51,15 @@ async def commands(tmp_path: Path) -> AsyncIterator[Commands]:
             await bus.connect()
             await bus.start()
         await watcher.publish(opted_out("good"), dedup="good")
-        people = UserClient(users.credentials(CLI))
-        await people.connect(server.url, inbox_prefix=CLI_INBOX)
-        await people.jetstream().publish(event_subject("c1", opted_out("poison")), b"poison")
+        cli_user = UserClient(users.credentials(CLI))
+        await cli_user.connect(server.url, inbox_prefix=CLI_INBOX)
+        await cli_user.jetstream().publish(event_subject("c1", opted_out("poison")), b"poison")
 
         async def buried() -> bool:
-            return (await people.jetstream().stream_info(STREAM_DEAD)).state.messages == 1
+            return (await cli_user.jetstream().stream_info(STREAM_DEAD)).state.messages == 1
 
         await eventually_async(buried)
-        await people.close()
+        await cli_user.close()
         await buses.close()
         yield Commands(server, users)
 

@@ -70,18 +70,18 @@ async def test_a_service_publishes_its_own_events_in_its_cluster_and_no_others(b
 
 async def test_users_receive_published_events(bus: ChartBus) -> None:
     errors: list[str] = []
-    people, service = await bus.connected("cli", errors), await bus.connected("node_watcher.lab-1", errors)
-    listening = await people.subscribe("trellis.evt.>")
-    await settle(people)
+    cli_user, service = await bus.connected("cli", errors), await bus.connected("node_watcher.lab-1", errors)
+    listening = await cli_user.subscribe("trellis.evt.>")
+    await settle(cli_user)
     await service.publish("trellis.evt.lab-1.node.ready.n", b"{}")
     try:
         message = await listening.next_msg(30)
     except TimeoutError:
-        states = people.is_connected, service.is_connected, service.stats, people.stats
+        states = cli_user.is_connected, service.is_connected, service.stats, cli_user.stats
         pytest.fail(f"nothing was heard; errors: {errors}; connected, and statistics: {states}")
     assert message.subject == "trellis.evt.lab-1.node.ready.n"
     assert errors == []
-    await people.close()
+    await cli_user.close()
     await service.close()
 
 

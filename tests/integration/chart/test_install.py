@@ -47,7 +47,7 @@ NETWORK_POLICIES = Resource("networking.k8s.io", "v1", "networkpolicies", "Netwo
 KINDS = {item.kind: item for item in (*ALL, STATEFUL_SETS, NETWORK_POLICIES)}
 OBJECTS_ONLY = {"nats": {"enabled": False, "url": "nats://nats.example.com:4222"}, "crds": {"install": False}}
 """Without what the cluster of the tests has already, and no bus."""
-RIGHTS = (SERVICE_ACCOUNTS, ROLES, ROLE_BINDINGS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS)
+PERMISSIONS = (SERVICE_ACCOUNTS, ROLES, ROLE_BINDINGS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS)
 
 
 @dataclass
@@ -128,12 +128,12 @@ async def test_a_granted_account_is_read_as_and_no_other_until_it_is_granted_no_
 
 
 def test_an_uninstalled_chart_leaves_no_right(release: Release, cluster_api: Api) -> None:
-    before = {res: ours(cluster_api, res) for res in RIGHTS}
+    before = {res: ours(cluster_api, res) for res in PERMISSIONS}
     release.services = {}
     release.apply()
-    assert all(ours(cluster_api, res) - before[res] for res in RIGHTS)
+    assert all(ours(cluster_api, res) - before[res] for res in PERMISSIONS)
     release.uninstall()
-    for res in RIGHTS:
+    for res in PERMISSIONS:
         assert ours(cluster_api, res) <= before[res]
 
 

@@ -41,7 +41,7 @@ class World:
         for bus in (self.watcher, self.provisioner):
             await bus.connect()
             await bus.start()
-        self.people = await dial(self.servers.url(), "test", self.servers.credentials("cli"))
+        self.users = await dial(self.servers.url(), "test", self.servers.credentials("cli"))
 
     def bus(self, service: str) -> Bus:
         self.buses.url = self.servers.url()
@@ -69,20 +69,20 @@ class World:
         """Return how many servers have all of each stream."""
         found = {}
         for name in (*STREAM_SUBJECTS, CLAIM_STREAM):
-            info = (await self.people.jetstream().stream_info(name)).cluster
+            info = (await self.users.jetstream().stream_info(name)).cluster
             assert info is not None
             found[name] = sum(1 for replica in info.replicas or [] if replica.current) + bool(info.leader)
         return found
 
     async def leader(self) -> PodServer:
         """Return the server that leads the stream of events."""
-        info = (await self.people.jetstream().stream_info(STREAM_EVENTS)).cluster
+        info = (await self.users.jetstream().stream_info(STREAM_EVENTS)).cluster
         assert info is not None
         assert info.leader is not None
         return self.servers.pods[int(info.leader.rpartition("-")[2])]
 
     async def close(self) -> None:
-        await self.people.close()
+        await self.users.close()
         await self.buses.close()
 
 
@@ -105,7 +105,7 @@ async def complete(world: World) -> bool:
 @pytest.mark.thorough
 async def test_services_make_every_stream_with_a_copy_on_each_server(world: World) -> None:
     await eventually_async(lambda: complete(world), PATIENCE)
-    info = await world.people.jetstream().consumer_info(STREAM_EVENTS, f"provisioner-nodes-{CLUSTER}")
+    info = await world.users.jetstream().consumer_info(STREAM_EVENTS, f"provisioner-nodes-{CLUSTER}")
     assert info.cluster is not None
     assert len(info.cluster.replicas or []) == 2, "who reads keeps its place on all of them too"
 
@@ -122,7 +122,7 @@ async def test_published_events_survive_the_loss_of_the_leading_server_and_servi
     await lost.started()
     await world.publish(5)
     await world.all_received()
-    stored = (await world.people.jetstream().stream_info(STREAM_EVENTS)).state.messages
+    stored = (await world.users.jetstream().stream_info(STREAM_EVENTS)).state.messages
     assert stored == len(world.published), "each once"
 
 
@@ -160,7 +160,7 @@ async def test_a_rolling_restart_loses_nothing(world: World) -> None:
     await publishing
     await world.all_received()
     await world.all_ready()
-    stored = (await world.people.jetstream().stream_info(STREAM_EVENTS)).state.messages
+    stored = (await world.users.jetstream().stream_info(STREAM_EVENTS)).state.messages
     assert stored == len(world.published), "each once"
 
 
@@ -176,13 +176,13 @@ async def test_a_deleted_stream_is_recreated_with_three_replicas(world: World) -
         pod.server.start()
     await world.servers.ready()
     await eventually(lambda: listed, PATIENCE)
-    await eventually_async(lambda: made_again(world.people), PATIENCE)
+    await eventually_async(lambda: made_again(world.users), PATIENCE)
     await eventually_async(lambda: complete(world), PATIENCE)
 
 
-async def made_again(people: UserClient) -> bool:
+async def made_again(users: UserClient) -> bool:
     try:
-        await people.jetstream().stream_info(CLAIM_STREAM)
+        await users.jetstream().stream_info(CLAIM_STREAM)
     except (NotFoundError, TimeoutError):
         return False
     return True

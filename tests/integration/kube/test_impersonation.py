@@ -20,7 +20,7 @@ def account(namespace: str, name: str = "reader") -> str:
     return f"system:serviceaccount:{namespace}:{name}"
 
 
-async def until_known(ask: Callable[[], Awaitable[object]]) -> None:
+async def until_permitted(ask: Callable[[], Awaitable[object]]) -> None:
     """Wait until the API server's authorizer knows a Role that was created just now: its watch tells it."""
     async with asyncio.timeout(20):
         while True:
@@ -45,7 +45,7 @@ async def secret(kube: Kube, namespace: str) -> str:
     binding = {"roleRef": {"kind": "Role", "apiGroup": api, "name": "read"}, "subjects": [group]}
     await kube.create(ROLE_BINDINGS, {"metadata": {"name": "read", "namespace": namespace}} | binding)
     reader = kube.acting_as(account(namespace))
-    await until_known(lambda: reader.get(SECRETS, "db", namespace, metadata=True))
+    await until_permitted(lambda: reader.get(SECRETS, "db", namespace, metadata=True))
     return "db"
 
 
@@ -89,7 +89,7 @@ async def test_every_verb_is_executed_as_the_account_and_none_with_the_permissio
     await kube.create(ROLE_BINDINGS, {"metadata": {"name": "write", "namespace": namespace}} | binding)
     writer, other = kube.acting_as(account(namespace, "writer")), kube.acting_as(account(namespace, "other"))
     manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "made", "namespace": namespace}}
-    await until_known(lambda: writer.list(CONFIGMAPS, namespace))
+    await until_permitted(lambda: writer.list(CONFIGMAPS, namespace))
 
     made = await writer.create(CONFIGMAPS, manifest, field_manager="test")
     patch = {"data": {"a": "b"}}

@@ -185,7 +185,7 @@ async def test_a_claim_written_and_deleted_by_a_user_counts(server: NatsServer, 
         await until(lambda: item.claim.owned)
 
 
-NO_RIGHTS = """
+NO_PERMISSIONS = """
 jetstream: enabled
 authorization: { users: [
   { user: all, password: secret },
@@ -198,7 +198,7 @@ async def test_a_cluster_without_permission_to_claim_writes_unclaimed_and_report
     tmp_path_factory: pytest.TempPathFactory, lattice: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     directory = tmp_path_factory.mktemp("rights")
-    (directory / "nats.conf").write_text(NO_RIGHTS)
+    (directory / "nats.conf").write_text(NO_PERMISSIONS)
     with NatsServer(directory / "server", config=directory / "nats.conf") as guarded:
         url = f"nats://none:secret@127.0.0.1:{guarded.port}"
         async with cluster(guarded, lattice, "one", url=url) as item:

@@ -63,15 +63,15 @@ async def test_services_of_one_process_are_let_in_each_by_its_own_key_and_people
         await until_status(port, "/readyz", 200)
         await fleet.all_provisioned(fleet.add("node"))
         assert process.returncode is None
-        people = users.seed_file(CLI)
-        people_of = fleet.environment(nats_url=guarded.url, nats_nkey_file=people)
+        cli_user = users.seed_file(CLI)
+        users_of = fleet.environment(nats_url=guarded.url, nats_nkey_file=cli_user)
         # A node is labelled before its facts are on the bus.
         async with asyncio.timeout(60):
-            while events_of(await asyncio.to_thread(trellis, "status", "-o", "json", **people_of)) < 4:
+            while events_of(await asyncio.to_thread(trellis, "status", "-o", "json", **users_of)) < 4:
                 assert process.returncode is None
     assert not [line for line in lines(log) if line["level"] == "error"]
     assert not [line for line in lines(log) if line["logger"].startswith("trellis.bus.") and line["level"] == "warning"]
-    shown = trellis("status", "-o", "json", **people_of)
+    shown = trellis("status", "-o", "json", **users_of)
     streams = {each["name"]: each["messages"] for each in json.loads(shown.stdout)["bus"]["streams"]}
     assert streams[STREAM_EVENTS] >= 4, shown.stderr
     nobody = trellis("status", "-o", "json", **fleet.environment(nats_url=guarded.url))

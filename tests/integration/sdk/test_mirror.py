@@ -12,7 +12,7 @@ from support.guests.sdk_worlds import UNUSUAL, Boot, Start
 pytestmark = pytest.mark.timeout(900)
 
 MIRROR_OF = "examples.trellis.dev/mirror-of"
-MIRRORED_FROM = "examples.trellis.dev/mirrored-from"
+COPIED_FROM = "examples.trellis.dev/mirrored-from"
 
 
 def test_makes_changes_and_removes_a_mirror(start: Start) -> None:
@@ -22,7 +22,7 @@ def test_makes_changes_and_removes_a_mirror(start: Start) -> None:
     mirror = world.api.find("ConfigMap", "copies", "settings")
     assert mirror["data"] == source["data"]
     assert mirror["metadata"]["annotations"] == {MIRROR_OF: "team-a/settings"}
-    assert mirror["metadata"]["labels"] == {MIRRORED_FROM: "team-a"}
+    assert mirror["metadata"]["labels"] == {COPIED_FROM: "team-a"}
     assert world.changed(config_map("settings", data={"a": "2"})) == {}
     assert world.api.find("ConfigMap", "copies", "settings")["data"] == {"a": "2"}
     assert world.deleted(source) == {}

@@ -131,8 +131,8 @@ async def test_users_of_two_accounts_are_not_one_also_if_one_receives_the_other(
 async def test_another_server_with_the_same_account_name_is_a_different_account(
     server: NatsServer, another_server: NatsServer, links: Links
 ) -> None:
-    item, liar = await links.join(server, "one"), await links.join(another_server, "one")
-    assert not links.one_account(item, liar)
+    item, lying = await links.join(server, "one"), await links.join(another_server, "one")
+    assert not links.one_account(item, lying)
 
 
 async def test_a_connection_discloses_the_same_to_any_number_of_unknown_clients(

@@ -46,7 +46,7 @@ pytestmark = [
 SECRET = "no-span-may-have-this"
 NEWER = "nor-this-one"
 ROLL = {"annotations": {names.ANNOTATION_RESTART_ON: names.RESTART_ON_CHANGE}}
-RIGHTS = {
+PERMISSIONS = {
     "apiGroups": [""],
     "resources": ["configmaps"],
     "verbs": ["get", "list", "watch", "create", "update", "delete"],
@@ -255,7 +255,7 @@ async def test_a_controllers_call_is_one_trace_that_leads_to_what_its_object_nam
 ) -> None:
     tenant, target = tenants
     who = f"{tenant.name}/mirror"
-    tenant.account("mirror", RIGHTS, namespaces=(tenant.name, target.name))
+    tenant.account("mirror", PERMISSIONS, namespaces=(tenant.name, target.name))
     tenant.module("mirror", prebuilt("mirror"))
     tenant.controller("mirror", config={"targetNamespace": target.name})
     async with host.serving():

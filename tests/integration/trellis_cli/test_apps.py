@@ -93,7 +93,7 @@ class World:
         made: Manifest = found
         return made
 
-    def let_in(self, kubeconfig: Path) -> None:
+    def permit(self, kubeconfig: Path) -> None:
         """Run the command from now on as an account that may change Applications of this namespace alone."""
         rules = [
             {"apiGroups": [APPLICATIONS.group], "resources": ["applications"], "verbs": ["get", "list", "patch"]},
@@ -117,11 +117,11 @@ class World:
         applications = APPLICATIONS.path(self.namespace)
 
         def may() -> bool:
-            person = Api.of_kubeconfig(kubeconfig)
+            user = Api.of_kubeconfig(kubeconfig)
             try:
-                return person.ok(applications)
+                return user.ok(applications)
             finally:
-                person.close()
+                user.close()
 
         until(may, "its rights have arrived")
 
@@ -315,7 +315,7 @@ async def test_permissions_in_one_namespace_are_sufficient(world: World, wadm: A
     both(wadm)
     wadm.put(manifest("elsewhere", "v1"))
     world.apply(V2)
-    world.let_in(tmp_path / "kubeconfig")
+    world.permit(tmp_path / "kubeconfig")
     live = await world.document("--live", "-n", world.namespace)
     assert [app["application"] for app in live["apps"]] == ["shop"], "what else wadm has may be in another namespace"
     assert (await world.document("history", "shop", "-n", world.namespace, "--live"))["versions"]

@@ -39,9 +39,9 @@ Manifest = dict[str, Any]
 
 async def node_is_explained(fleet: Fleet, situation: str, node: str) -> Manifest:
     """See that a node's page and the row of the rollout name the cause."""
-    person = User.of(fleet)
-    page = await person.finds(situation, f"node/{node}")
-    await person.counts(situation, node, page)
+    user = User.of(fleet)
+    page = await user.finds(situation, f"node/{node}")
+    await user.counts(situation, node, page)
     return page
 
 
@@ -129,59 +129,59 @@ async def test_a_quota_that_refuses_the_job(fleet: Fleet) -> None:
 
 
 async def test_a_secret_that_is_missing(hosts: HostWorld) -> None:
-    person = User.of(hosts.fleet)
+    user = User.of(hosts.fleet)
     async with hosts.service():
         hosts.create("group", secretName="absent")
-        page = await person.finds("missing Secret", "whc/group", "-n", hosts.namespace)
-        await person.counts("missing Secret", f"{hosts.namespace}/group", page)
+        page = await user.finds("missing Secret", "whc/group", "-n", hosts.namespace)
+        await user.counts("missing Secret", f"{hosts.namespace}/group", page)
 
 
 @pytest.mark.thorough
 async def test_credentials_that_the_nats_of_a_lattice_refuses(hosts: HostWorld, tmp_path: Path) -> None:
     config = tmp_path / "nats.conf"
     config.write_text('authorization { users: [ { user: "somebody", password: "else" } ] }')
-    person = User.of(hosts.fleet)
+    user = User.of(hosts.fleet)
     with NatsServer(tmp_path / "nats", config=config) as server:
         async with hosts.service():
             address = "nats://somebody:mistaken@127.0.0.1"
             hosts.create("group", lattice="closed", natsAddress=address, natsClientPort=server.port)
-            page = await person.finds("NATS credentials wrong", "hostgroup/group", "-n", hosts.namespace)
-            await person.counts("NATS credentials wrong", f"{hosts.namespace}/group", page)
+            page = await user.finds("NATS credentials wrong", "hostgroup/group", "-n", hosts.namespace)
+            await user.counts("NATS credentials wrong", f"{hosts.namespace}/group", page)
             assert "mistaken" not in str(page)
 
 
 @pytest.mark.thorough
 async def test_an_application_that_listens_on_loopback(world: ReflectedWorld) -> None:
     world.group("group", "loop-lattice")
-    person = User.of(world.hosts.fleet)
+    user = User.of(world.hosts.fleet)
     async with world.wadm("loop-lattice") as wadm, world.reflector():
         await wadm.deploy(manifest("loop", capability("httpserver", link("127.0.0.1:80"), ANY_HOST)))
-        page = await person.finds("loopback address", "service/loop", "-n", world.namespace)
-        await person.counts("loopback address", f"{world.namespace}/loop", page)
+        page = await user.finds("loopback address", "service/loop", "-n", world.namespace)
+        await user.counts("loopback address", f"{world.namespace}/loop", page)
 
 
 @pytest.mark.thorough
 async def test_a_wadm_that_is_unavailable(apps_by_stand_in: ApplicationWorld, stand_in: WadmStandIn) -> None:
-    apps, person = apps_by_stand_in, User.of(apps_by_stand_in.hosts.fleet)
+    apps, user = apps_by_stand_in, User.of(apps_by_stand_in.hosts.fleet)
     apps.group()
     async with apps.manager():
         apps.apply("mine", spec(), annotations={"version": "v1"})
         await apps.synced("mine", version="v1")
         await stand_in.__aexit__()
-        page = await person.finds("wadm away", "application/mine", "-n", apps.namespace)
-        await person.counts("wadm away", f"{apps.namespace}/mine", page)
+        page = await user.finds("wadm away", "application/mine", "-n", apps.namespace)
+        await user.counts("wadm away", f"{apps.namespace}/mine", page)
         await stand_in.__aenter__()  # or it cannot be let go of
         await apps.synced("mine", version="v1")
 
 
 async def test_a_lattice_that_no_group_of_hosts_is_on(apps_by_stand_in: ApplicationWorld) -> None:
-    apps, person = apps_by_stand_in, User.of(apps_by_stand_in.hosts.fleet)
+    apps, user = apps_by_stand_in, User.of(apps_by_stand_in.hosts.fleet)
     apps.group()
     async with apps.manager():
         apps.apply("lost", spec(), labels={names.LABEL_LATTICE: "nowhere"}, annotations={"version": "v1"})
         await apps.condition("lost", "Synced", "False", "NoLattice")
-        page = await person.finds("unknown lattice", f"{APPLICATIONS.plural}/lost", "-n", apps.namespace)
-        await person.counts("unknown lattice", f"{apps.namespace}/lost", page)
+        page = await user.finds("unknown lattice", f"{APPLICATIONS.plural}/lost", "-n", apps.namespace)
+        await user.counts("unknown lattice", f"{apps.namespace}/lost", page)
 
 
 @pytest.fixture
@@ -204,16 +204,16 @@ async def test_a_controller_that_traps(
     tenant.module("traps", guest("traps"))
     tenant.controller("traps", "traps", serviceAccountName="any")
     tenant.config_map("x")
-    person = User.at(cluster, nats_server.url, host.name)
+    user = User.at(cluster, nats_server.url, host.name)
     async with host.serving():
         await until(lambda: (tenant.status("traps").get("lastFault") or {}).get("kind") == "Trapped", "it traps")
-        page = await person.finds("trap in a controller", "wasmctl/traps", "-n", tenant.name)
-        await person.counts("trap in a controller", f"{tenant.name}/traps", page)
+        page = await user.finds("trap in a controller", "wasmctl/traps", "-n", tenant.name)
+        await user.counts("trap in a controller", f"{tenant.name}/traps", page)
 
 
 @pytest.mark.thorough
 async def test_an_undecodable_message(fleet: Fleet) -> None:
-    person = User.of(fleet)
+    user = User.of(fleet)
     async with fleet.services():
         await fleet.both_listen()
         client = await nats.connect(fleet.info.nats_url)
@@ -222,9 +222,9 @@ async def test_an_undecodable_message(fleet: Fleet) -> None:
         letters: list[Manifest] = []
         async with asyncio.timeout(PATIENCE):
             while not letters:
-                letters = (await person.document("dead-letters", "list", "--cluster", fleet.id))[1]["letters"]
-        await person.finds("dead letter", f"deadletter/{letters[0]['sequence']}")
-        _, status = await person.document("status")
+                letters = (await user.document("dead-letters", "list", "--cluster", fleet.id))[1]["letters"]
+        await user.finds("dead letter", f"deadletter/{letters[0]['sequence']}")
+        _, status = await user.document("status")
         assert status["bus"]["dead_letters"] >= 1
         assert "trellis explain deadletter/" in status["bus"]["problem"]
 
@@ -247,12 +247,12 @@ async def test_permissions_that_are_lacking_are_named_and_hide_nothing_else(
                 "roleRef": reference,
             }
             account.apply([{"kind": "ServiceAccount", "metadata": {"namespace": SYSTEM, "name": "looks"}}, role, bound])
-            person = User(account.kubeconfig, str(fleet.info.nats_url), fleet.system, fleet.installers)
-            code, page = await person.document("explain", f"node/{node}")
+            user = User(account.kubeconfig, str(fleet.info.nats_url), fleet.system, fleet.installers)
+            code, page = await user.document("explain", f"node/{node}")
             permissions = [line["text"] for line in page["lines"] if line["about"] == "permissions"]
             assert code == 1
             assert any(f"list jobs.batch in namespace {fleet.installers}" in text for text in permissions), page
-            code, status = await person.document("status")
+            code, status = await user.document("status")
             assert code == int(status["ok"] is False), "what may not be read is no problem"
             assert status["kubernetes"]["ok"]
             assert status["rollout"]["counts"] is not None, "the nodes may be read"

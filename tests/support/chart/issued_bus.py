@@ -89,7 +89,7 @@ class IssuedBus:
 
         def there() -> bool:
             certificate = self.secret(secret).get("tls.crt")
-            return certificate not in {None, before.get("tls.crt")} and self._says(name) == {"Ready": "True"}
+            return certificate not in {None, before.get("tls.crt")} and self._published(name) == {"Ready": "True"}
 
         try:
             await eventually(there, ISSUE_SECONDS)
@@ -97,7 +97,7 @@ class IssuedBus:
             raise AssertionError(f"not issued: {self.certificate(name)}") from None
         return self.secret(secret)
 
-    def _says(self, name: str) -> dict[str, str]:
+    def _published(self, name: str) -> dict[str, str]:
         """Return what its conditions say; no condition is of a former generation."""
         found = self.certificate(name)
         return {

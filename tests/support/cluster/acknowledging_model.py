@@ -19,7 +19,7 @@ from trellis.telemetry import Metrics, Telemetry, TraceContext, setup
 
 KEY = "object"
 AT_ONCE = "two runs of one key at once"
-UNDONE = "a former leader's write undid its successor's"
+UNFINISHED = "a former leader's write undid its successor's"
 NOT_DONE = "a message was acknowledged and what it tells of is not done"
 _TURNS = 5
 
@@ -121,7 +121,7 @@ class World:
         if self.model.compares and run.version != self.version:
             return False
         if run.wanted < self.has:
-            self.broken = UNDONE
+            self.broken = UNFINISHED
         self.has, self.version = run.wanted, self.version + 1
         return True
 

@@ -201,13 +201,13 @@ class Fleet:
 
     async def all_provisioned(self, nodes: Iterable[str], *, seconds: float = 25) -> None:
         """Wait until each of the nodes carries KWasm's label and nothing is left to do."""
-        todo = set(nodes)
+        open_ = set(nodes)
 
         def done() -> bool:
-            todo.difference_update([name for name in todo if self.provisioned(name)])
-            return not todo
+            open_.difference_update([name for name in open_ if self.provisioned(name)])
+            return not open_
 
-        await eventually(done, _Unfinished(self, todo), seconds=seconds)
+        await eventually(done, _Unfinished(self, open_), seconds=seconds)
 
     async def quiet(self) -> None:
         """Wait until no Job and no slot is left."""

@@ -270,15 +270,15 @@ class Rollout:
             yield "the leader reads the ledger", _with(state, knows)
 
     def _write_ledger(self, state: State, replica: Replica, book: Book) -> Iterator[tuple[str, State]]:
-        doubts = replace(replica, ledger=None, current=False, writes=None)
+        unconfirmed = replace(replica, ledger=None, current=False, writes=None)
         if not replica.current:
-            yield "the leader finds another ledger", _with(state, doubts)
+            yield "the leader finds another ledger", _with(state, unconfirmed)
             return
         written = _written(state, book)
-        accepted = replace(doubts, ledger=book, current=True, certain=replica.certain & book.tries())
+        accepted = replace(unconfirmed, ledger=book, current=True, certain=replica.certain & book.tries())
         yield "the leader writes the ledger", _with(written, accepted)
         if rest := state.left.less("lost_answers"):
-            lost = _with(replace(written, left=rest), doubts)
+            lost = _with(replace(written, left=rest), unconfirmed)
             yield "the leader writes the ledger and hears no answer", lost
 
     def _decided(self, replica: Replica, node: NodeView) -> tuple[Action, ...]:

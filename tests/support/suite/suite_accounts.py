@@ -114,7 +114,7 @@ class SuiteAccounts:
             wanted += [
                 _placed(manifest, account, {HOME: home}, namespace) for manifest in manifests(CONFINED[1], namespace)
             ]
-        wanted += _given_by_people(service.name, account, resources)
+        wanted += _given_by_users(service.name, account, resources)
         for item in wanted:
             self._ensure(api, item)
         path = f"{SERVICE_ACCOUNTS.path(HOME, account)}/token"
@@ -142,7 +142,7 @@ class SuiteAccounts:
         assert status in {http.HTTPStatus.CREATED, http.HTTPStatus.CONFLICT}, answer
 
 
-def _given_by_people(service: str, account: str, resources: tuple[str, ...]) -> list[Manifest]:
+def _given_by_users(service: str, account: str, resources: tuple[str, ...]) -> list[Manifest]:
     """Return what values of the chart give: whom to act as, what controllers may watch."""
     rules = [*_GRANTED_BY_USERS.get(service, ())]
     for resource in resources:

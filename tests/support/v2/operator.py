@@ -80,8 +80,8 @@ def set_conditions(status: Json, now: str, **wanted: tuple[str, str]) -> Json:
         former = found.get(kind, {})
         time = former["lastTransitionTime"] if former.get("status") == value else now
         reason = "Available" if value == "True" else "Reconcile"
-        said = {"message": message} if message else {}
-        found[kind] = {"type": kind, "status": value, "reason": reason, "lastTransitionTime": time, **said}
+        text = {"message": message} if message else {}
+        found[kind] = {"type": kind, "status": value, "reason": reason, "lastTransitionTime": time, **text}
     return {**status, "conditions": list(found.values())}
 
 
@@ -128,8 +128,8 @@ class StandInOperator:
             try:
                 beat = await self._ask(host["hostId"], "heartbeat", {})
             except NatsError as error:
-                said = _describe(error)
-                status = set_conditions(status, self._now(), Reporting=("False", said))
+                text = _describe(error)
+                status = set_conditions(status, self._now(), Reporting=("False", text))
                 status = set_conditions(status, self._now(), Ready=("Unknown", "host is not reporting"))
             else:
                 status = {**status, **make_host_status(beat, self._now())}

@@ -121,7 +121,7 @@ class Notified:
         self.notified.append(f"{what}: {phase}")
 
 
-LIVES: dict[tuple[str, str], list[str]] = {
+LIFETIMES: dict[tuple[str, str], list[str]] = {
     ("whole_life", "web"): [
         "* deployed where there is no host",
         "stored, deployed none: Undeployed",
@@ -193,14 +193,14 @@ LIVES: dict[tuple[str, str], list[str]] = {
 }
 
 
-@pytest.mark.parametrize(("life", "name"), LIVES, ids=lambda part: part)
+@pytest.mark.parametrize(("life", "name"), LIFETIMES, ids=lambda part: part)
 def test_an_object_states_the_identity_of_its_application(life: str, name: str) -> None:
-    assert Notified(name).replay(life) == LIVES[life, name]
+    assert Notified(name).replay(life) == LIFETIMES[life, name]
 
 
 def test_every_scaler_is_reported_in_wadms_own_words() -> None:
     kinds = set()
-    for life, name in LIVES:
+    for life, name in LIFETIMES:
         notified = Notified(name)
         for row in rows(life, name):
             notified.take(row)
@@ -220,7 +220,7 @@ def test_every_scaler_is_reported_in_wadms_own_words() -> None:
 
 
 def test_a_message_that_is_received_twice_changes_nothing() -> None:
-    for life, name in LIVES:
+    for life, name in LIFETIMES:
         notified = Notified(name)
         for row in rows(life, name):
             notified.take(row)
@@ -231,7 +231,7 @@ def test_a_message_that_is_received_twice_changes_nothing() -> None:
 
 
 def test_answers_are_the_last_published_statuses() -> None:
-    for life, name in LIVES:
+    for life, name in LIFETIMES:
         published: Row = {"status": {"type": "undeployed"}}
         for row in rows(life, name):
             published = row.get("said", published)

@@ -23,9 +23,9 @@ class Clock:
 
 def world(*rules: object) -> tuple[ReviewedPermissions, Users, FakeKube, Clock]:
     kube, clock = FakeKube(), Clock()
-    people = Users({"t": ("dev", ())}, list(rules))  # type: ignore[arg-type]
-    kube.api.fault = people
-    return ReviewedPermissions(kube.with_token("t"), clock=clock), people, kube, clock
+    users = Users({"t": ("dev", ())}, list(rules))  # type: ignore[arg-type]
+    kube.api.fault = users
+    return ReviewedPermissions(kube.with_token("t"), clock=clock), users, kube, clock
 
 
 NODE, POD = Right("", "nodes", "", "n1"), Right("", "pods", "team", "p")
@@ -54,36 +54,36 @@ async def test_a_viewer_may_see_objects_that_they_may_get(rule: object, right: R
 
 
 async def test_a_viewer_with_cluster_wide_permission_is_reviewed_once() -> None:
-    permissions, people, *_ = world(may("dev"))
+    permissions, users, *_ = world(may("dev"))
     assert all([await permissions.allowed(Right("", "pods", "team", f"p{number}")) for number in range(50)])
-    assert len(people.seen) == 1
+    assert len(users.seen) == 1
 
 
 async def test_an_answer_is_believed_for_some_seconds_and_no_longer() -> None:
-    permissions, people, _, clock = world(may("dev"))
+    permissions, users, _, clock = world(may("dev"))
     assert await permissions.allowed(NODE)
-    people.rules.clear()
+    users.rules.clear()
     clock.now += Timings().permissions - 0.1
     assert await permissions.allowed(NODE)
     clock.now += 0.2
     assert not await permissions.allowed(NODE)
-    people.rules.append(may("dev"))
+    users.rules.append(may("dev"))
     clock.now += Timings().permissions
     assert await permissions.allowed(NODE)
 
 
 async def test_an_api_server_that_does_not_answer_allows_nothing_and_is_asked_again() -> None:
-    permissions, people, kube, _ = world(may("dev"))
+    permissions, users, kube, _ = world(may("dev"))
     kube.fail_next(100)
     assert not await permissions.allowed(NODE)
-    kube.api.fault = people
+    kube.api.fault = users
     assert await permissions.allowed(NODE)
 
 
 async def test_concurrent_reviews_share_a_request() -> None:
-    permissions, people, *_ = world(may("dev"))
+    permissions, users, *_ = world(may("dev"))
     assert all(await asyncio.gather(*(permissions.allowed(NODE) for _ in range(20))))
-    assert len(people.seen) == 1
+    assert len(users.seen) == 1
 
 
 async def test_cached_permissions_are_bounded() -> None:

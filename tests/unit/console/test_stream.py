@@ -37,11 +37,11 @@ ADMIN, DEV, STRANGER = "t-admin", "t-dev", "t-stranger"
 
 @pytest.fixture
 async def world() -> AsyncIterator[World]:
-    people = Users(
+    users = Users(
         {ADMIN: ("admin", ("admins",)), DEV: ("dev", ()), STRANGER: ("stranger", ())},
         [may("admins"), may("dev", namespace="team")],
     )
-    async with console(people) as found:
+    async with console(users) as found:
         fill(found.kube)
         yield found
 
@@ -241,16 +241,16 @@ async def test_a_viewer_of_one_namespace_sees_nothing_of_others(world: World) ->
 
 
 async def test_every_request_is_made_as_the_viewer(world: World) -> None:
-    world.people.seen.clear()
+    world.users.seen.clear()
     async with world.logged_in(DEV) as browser, tab(browser, "?namespaces=team") as open_tab:
         await open_tab.read()
-    assert {who for who, *_ in world.people.seen} == {"dev"}
+    assert {who for who, *_ in world.users.seen} == {"dev"}
 
 
 async def test_a_revoked_permission_hides_its_objects(world: World) -> None:
     async with world.logged_in(ADMIN) as browser, tab(browser) as open_tab:
         await open_tab.until(lambda page: things(page) == EVERYTHING)
-        world.people.rules.clear()
+        world.users.rules.clear()
         world.kube.cut_watches()  # as the API server ends each after a minute
         await open_tab.until(lambda page: not things(page))
         assert all(part["lacking"] for part in parts(open_tab.page) if part["defined"])
@@ -283,7 +283,7 @@ async def test_two_tabs_of_a_viewer_share_their_watches(world: World) -> None:
     async with world.logged_in(ADMIN) as browser, tab(browser) as first, tab(browser) as second:
         await first.read()
         await second.read()
-        lists = [path for _, method, path in world.people.seen if method == "GET" and path.endswith("/nodes")]
+        lists = [path for _, method, path in world.users.seen if method == "GET" and path.endswith("/nodes")]
         assert len(lists) == 2  # one list and one watch
 
 
@@ -300,7 +300,7 @@ async def test_logout_ends_the_users_streams(world: World) -> None:
 async def test_a_token_that_is_known_no_more_ends_what_it_opened(world: World) -> None:
     async with world.logged_in(ADMIN) as browser, tab(browser) as open_tab:
         await open_tab.read()
-        del world.people.tokens[ADMIN]
+        del world.users.tokens[ADMIN]
         world.kube.cut_watches()
         assert (await open_tab.next("bye")).data == {"reason": "login"}
         await eventually(lambda: not len(world.authentication.sessions))

@@ -29,9 +29,9 @@ V2 = f"/apis/{WORKLOADS.group}/"
 
 @asynccontextmanager
 async def viewed(*rules: Any, heartbeats: Heartbeats | None = None) -> AsyncIterator[World]:
-    people = Users({ADMIN: ("admin", ("admins",)), DEV: ("dev", ())}, [may("admins"), *rules])
+    users = Users({ADMIN: ("admin", ("admins",)), DEV: ("dev", ())}, [may("admins"), *rules])
     timings = Timings(watch=WatchTimings(watch=(40, 60), absent=0.1, refused=0.1))
-    async with console(people, timings=timings, heartbeats=heartbeats) as found:
+    async with console(users, timings=timings, heartbeats=heartbeats) as found:
         yield found
 
 
@@ -61,7 +61,7 @@ async def test_a_cluster_without_wasmcloud_v2_has_no_watch_and_no_row_for_it() -
         installed = page.entities[f"part/{INSTALLED}"]
         assert (installed["defined"], installed["lacking"], installed["health"]) == (False, [], "Healthy")
         assert not {id_ for id_ in page.entities if id_.removeprefix("part/") in PARTS}
-        assert not [path for _, _, path in world.people.seen if path.startswith(V2)]
+        assert not [path for _, _, path in world.users.seen if path.startswith(V2)]
 
 
 async def test_its_objects_are_shown_with_their_relations_and_the_identity_of_the_viewer() -> None:
@@ -71,30 +71,30 @@ async def test_its_objects_are_shown_with_their_relations_and_the_identity_of_th
         deployment = page.entities["workloaddeployment/apps/hello"]
         assert deployment["hosts"]
         assert {*deployment["hosts"]} <= {id_ for id_ in page.entities if id_.startswith("whost/")}
-        assert {user for user, _, path in world.people.seen if path.startswith(V2)} == {"admin"}
+        assert {user for user, _, path in world.users.seen if path.startswith(V2)} == {"admin"}
 
 
 async def test_it_is_shown_once_it_is_installed_and_goes_with_it() -> None:
     async with viewed() as world, world.logged_in(ADMIN) as browser:
         page = Page()
         async with browser.get("/api/stream") as response:
-            said = messages(response)
+            stream = messages(response)
             while not page.entities.get(f"part/{INSTALLED}", {}).get("synced"):
-                page.take(await anext(said))
+                page.take(await anext(stream))
             fill(world.kube, "03", 2.2)
             while not kinds(page) >= KINDS:
-                page.take(await anext(said))
-            world.kube.api.fault = without_group(world.people)
+                page.take(await anext(stream))
+            world.kube.api.fault = without_group(world.users)
             while kinds(page) & KINDS or page.entities[f"part/{INSTALLED}"]["defined"]:
-                page.take(await anext(said))
+                page.take(await anext(stream))
         assert not {id_ for id_ in page.entities if id_.removeprefix("part/") in PARTS}
 
 
-def without_group(people: Users) -> Any:
+def without_group(users: Users) -> Any:
     def answer(request: HttpRequest) -> Reply | None:
         if request.path == V2.removesuffix("/"):
             return status_reply(404, "NotFound", "the server could not find the requested resource")
-        return people(request)
+        return users(request)
 
     return answer
 
@@ -128,12 +128,12 @@ async def test_a_viewer_without_pods_sees_an_unknown_host_group_and_one_with_the
 
 async def test_an_answer_of_another_version_is_unknown_and_not_absent() -> None:
     async with viewed() as world, world.logged_in(ADMIN) as browser:
-        people = world.people
+        users = world.users
 
         def other(request: HttpRequest) -> Reply | None:
             if request.path == V2.removesuffix("/"):
                 return Reply(200, b'{"versions": [{"version": "v1"}]}', {})
-            return people(request)
+            return users(request)
 
         world.kube.api.fault = other
         page = await read_until(browser, lambda page: page.entities.get(f"part/{INSTALLED}", {}).get("synced"))
@@ -144,12 +144,12 @@ async def test_an_answer_of_another_version_is_unknown_and_not_absent() -> None:
 
 async def test_a_refused_request_for_the_group_is_unknown_and_not_absent() -> None:
     async with viewed() as world, world.logged_in(ADMIN) as browser:
-        people = world.people
+        users = world.users
 
         def refused(request: HttpRequest) -> Reply | None:
             if request.path == V2.removesuffix("/"):
                 return status_reply(403, "Forbidden", "not allowed")
-            return people(request)
+            return users(request)
 
         world.kube.api.fault = refused
         page = await read_until(browser, lambda page: page.entities.get(f"part/{INSTALLED}", {}).get("synced"))
@@ -226,13 +226,13 @@ async def test_a_workload_that_was_just_deleted_is_no_unknown_one_on_the_page_of
         fill(world.kube, "03", 2.2)
         page = Page()
         async with browser.get("/api/stream") as response:
-            said = messages(response)
+            stream = messages(response)
             while seen and not kinds(page) >= KINDS:
-                page.take(await anext(said))
+                page.take(await anext(stream))
             for found in world.kube.objects(WORKLOADS):
                 world.kube.remove(WORKLOADS, found["metadata"]["name"], "apps")
             while "workload" in kinds(page):
-                page.take(await anext(said))
+                page.take(await anext(stream))
             async with browser.get("/api/explain/whost/wasmcloud-system/uppity-son-5573") as answer:
                 page_of_host = await answer.json()
         assert (page_of_host["reason"] == "UnknownWorkloads") is not seen
@@ -266,6 +266,6 @@ async def test_all_tabs_share_its_watches() -> None:
             await read_until(browser, is_read)
 
         def lists() -> int:
-            return sum(path == WORKLOADS.path() for _, _, path in world.people.seen)
+            return sum(path == WORKLOADS.path() for _, _, path in world.users.seen)
 
         assert lists() <= 2, "one list and one watch"

@@ -34,9 +34,9 @@ HELLO = "deployment/shop/hello"
 
 @asynccontextmanager
 async def viewed(*rules: Any) -> AsyncIterator[World]:
-    people = Users({ADMIN: ("admin", ("admins",)), DEV: ("dev", ())}, [may("admins"), *rules])
+    users = Users({ADMIN: ("admin", ("admins",)), DEV: ("dev", ())}, [may("admins"), *rules])
     timings = Timings(watch=WatchTimings(watch=(40, 60), absent=0.1, refused=0.1))
-    async with console(people, timings=timings) as found:
+    async with console(users, timings=timings) as found:
         found.kube.put(NAMESPACES, {"metadata": {"name": SPACE}})
         yield found
 
@@ -83,7 +83,7 @@ async def test_an_owner_of_wasm_pods_is_shown_with_its_shim_and_its_nodes_and_th
         assert {"shim/spin", "node/n1"} <= {*page.entities}
         assert hello["reason"] == Reason.NO_NODE_WITH_LABEL
         assert not [id_ for id_ in page.entities if id_.startswith("pod/")], "an owner is one entity"
-        asked = {user for user, _, path in world.people.seen if "/deployments" in path}
+        asked = {user for user, _, path in world.users.seen if "/deployments" in path}
         assert asked == {"admin"}
 
 
@@ -103,17 +103,17 @@ async def test_without_a_shim_nothing_is_watched_and_the_first_shim_starts_the_w
         fill(world, shims=False)
         page = Page()
         async with browser.get("/api/stream") as response:
-            said = messages(response)
+            stream = messages(response)
             while not page.entities.get(f"part/{WASM_PODS}", {}).get("synced"):
-                page.take(await anext(said))
+                page.take(await anext(stream))
             assert {id_ for id_ in page.entities if id_.removeprefix("part/") in PARTS} == {f"part/{WASM_PODS}"}
-            assert not [path for _, _, path in world.people.seen if path.endswith("/deployments")]
+            assert not [path for _, _, path in world.users.seen if path.endswith("/deployments")]
             world.kube.put(SHIMS, clean(shim()))
             while HELLO not in page.entities:
-                page.take(await anext(said))
+                page.take(await anext(stream))
             world.kube.remove(SHIMS, "spin")
             while HELLO in page.entities or "part/deployments" in page.entities:
-                page.take(await anext(said))
+                page.take(await anext(stream))
 
 
 async def test_a_cluster_without_spinkube_shows_no_error_and_one_with_it_its_apps() -> None:

@@ -97,7 +97,7 @@ async def kube(
 
 
 @pytest.fixture
-def person() -> Iterator[None]:
+def user() -> Iterator[None]:
     """A user who types a line at this process."""
     reading, writing = os.pipe()
     os.write(writing, b"yes\n")
@@ -173,7 +173,7 @@ async def test_a_plugin_that_hangs_is_ended_with_what_it_started(plugin: Plugin,
     await until(lambda: not child.exists() or child.read_text().split()[2] == "Z", "its child is gone")
 
 
-@pytest.mark.usefixtures("person")
+@pytest.mark.usefixtures("user")
 async def test_the_plugin_gets_its_arguments_and_variables_and_no_terminal(plugin: Plugin) -> None:
     plugin.does(
         'read line && exit 9\nprintf \'{"apiVersion":"%s","kind":"ExecCredential","status":{"token":"%s-%s"}}\' '

@@ -153,8 +153,8 @@ def recorded() -> list[Published]:
         Published(message["data"]["time"], message["data"]["data"]["name"])
         for message in messages("manifest_unpublished")
     ]
-    lives: list[Application | str] = [app(), "other", app("other"), app(version="v2", port=9), "shop", "shop", app()]
-    return found + [Published(at(second), what) for second, what in enumerate(lives)]
+    lifetimes: list[Application | str] = [app(), "other", app("other"), app(version="v2", port=9), "shop", "shop", app()]
+    return found + [Published(at(second), what) for second, what in enumerate(lifetimes)]
 
 
 def final(events: list[Published]) -> dict[str, Application]:

@@ -39,12 +39,12 @@ def test_an_archive_has_the_program_and_claims_with_its_hash_and_a_valid_signatu
     target = program.name.removesuffix(".bin")
     assert (claims.name, files[program.name]) == ("claims.jwt", PROGRAM)
     head, body, signature = (decoded(part) for part in files["claims.jwt"].decode().split("."))
-    told = json.loads(body)
+    requests = json.loads(body)
     assert json.loads(head) == {"typ": "jwt", "alg": "Ed25519"}
-    assert told["wascap"]["target_hashes"] == {target: hashlib.sha256(PROGRAM).hexdigest().upper()}
-    issuer = VerifyKey(decode_public(told["iss"], Prefix.ACCOUNT))
+    assert requests["wascap"]["target_hashes"] == {target: hashlib.sha256(PROGRAM).hexdigest().upper()}
+    issuer = VerifyKey(decode_public(requests["iss"], Prefix.ACCOUNT))
     assert issuer.verify(files["claims.jwt"].rpartition(b".")[0], signature)
-    assert decode_public(told["sub"], Prefix.PROVIDER)
+    assert decode_public(requests["sub"], Prefix.PROVIDER)
 
 
 def decoded(part: str) -> bytes:

@@ -56,9 +56,9 @@ def program(directory: Path, *commands: str) -> Path:
 
 
 def test_host_has_its_identity_and_options_from_start_to_end(tmp_path: Path) -> None:
-    said = STARTED.format("id-$$")
+    text = STARTED.format("id-$$")
     fake = program(
-        tmp_path, f'echo "$@" >{tmp_path}/options', f"echo {said.replace(chr(34), chr(92) + chr(34))}", "exec sleep 60"
+        tmp_path, f'echo "$@" >{tmp_path}/options', f"echo {text.replace(chr(34), chr(92) + chr(34))}", "exec sleep 60"
     )
     with V2Host(fake, tmp_path / "host-0", OPTIONS) as host:
         options = (tmp_path / "options").read_text().split(" --")

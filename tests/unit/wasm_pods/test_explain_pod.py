@@ -85,9 +85,9 @@ PULL = (
 
 
 def not_pulled(words: str, code: str = "NotFound") -> Case:
-    said = PULL.format(image=IMAGE, code=code, words=words)
+    message = PULL.format(image=IMAGE, code=code, words=words)
     back_off = container(waiting("ImagePullBackOff", f'Back-off pulling image "{IMAGE}"'))
-    return Case(pod("hello", back_off), [event("Failed", said), event("Failed", "Error: ErrImagePull")])
+    return Case(pod("hello", back_off), [event("Failed", message), event("Failed", "Error: ErrImagePull")])
 
 
 def not_started(words: str, reason: str = "StartError") -> Case:
@@ -957,9 +957,9 @@ def test_credentials_and_the_environment_are_in_no_page() -> None:
 
 def test_credentials_in_the_events_of_a_page_are_hidden() -> None:
     words = "Get https://user:s3cret@registry.test/v2/: 500"
-    said = [event("Failed", words)]
-    case = Case(pod("hello", CREATING), said)
-    page = explain_pod(case.snapshot(), view_pod(case.pod), case.pod, Beside(events=said))
+    events = [event("Failed", words)]
+    case = Case(pod("hello", CREATING), events)
+    page = explain_pod(case.snapshot(), view_pod(case.pod), case.pod, Beside(events=events))
     assert any(line.about == "event" for line in page.lines)
     assert "s3cret" not in str(page.document())
 
@@ -992,5 +992,5 @@ def test_objects_of_any_content_have_a_page(found: Any, about: Any, of_class: An
 
 
 def test_a_ready_pod_has_no_cause_whatever_its_events_are() -> None:
-    said = [event(reason, "Readiness probe failed") for reason in ("Unhealthy", "Failed", "Killing", "FailedMount")]
-    assert outcome(Case(pod("hello", READY), said).page()) == (None, Health.HEALTHY)
+    events = [event(reason, "Readiness probe failed") for reason in ("Unhealthy", "Failed", "Killing", "FailedMount")]
+    assert outcome(Case(pod("hello", READY), events).page()) == (None, Health.HEALTHY)

@@ -33,7 +33,7 @@ def _part(number: int, change: Callable[[str], str]) -> Make:
     return make
 
 
-def _other_letter(text: str) -> str:
+def _other_character(text: str) -> str:
     """Change a letter in the middle: the last one may stand for bits that are not read."""
     at = len(text) // 2
     return text[:at] + ("A" if text[at] != "A" else "B") + text[at + 1 :]
@@ -70,7 +70,7 @@ REFUSED: Final[Mapping[str, Make]] = {
     "says no algorithm": lambda forge: forge.headed('{"typ":"jwt"}'),
     "says an algorithm that is a number": lambda forge: forge.headed('{"typ":"jwt","alg":7}'),
     "is signed by another": lambda forge: forge.signed(forge.world.client.make_key("account")),
-    "has another signature": _part(2, _other_letter),
+    "has another signature": _part(2, _other_character),
     "has half a signature": _part(2, lambda text: text[: len(text) // 2]),
     "has a longer signature": _part(2, lambda text: text + "AAAA"),
     "was changed": _foreign_claims,
@@ -79,7 +79,7 @@ REFUSED: Final[Mapping[str, Make]] = {
     "has a null issuer": lambda forge: forge.signed(iss=None),
     "has an issuer that is a word": lambda forge: forge.signed(iss="me"),
     "has an issuer that is a number": lambda forge: forge.signed(iss=7),
-    "has an issuer with a wrong checksum": lambda forge: forge.signed(iss=_other_letter(str(forge.claims["iss"]))),
+    "has an issuer with a wrong checksum": lambda forge: forge.signed(iss=_other_character(str(forge.claims["iss"]))),
     "has an issuer in small letters": lambda forge: forge.signed(iss=str(forge.claims["iss"]).lower()),
     "has a seed as issuer": lambda forge: forge.signed(iss=forge.world.client.make_key("account").seed),
     "has an issuer of 31 bytes": lambda forge: forge.signed(iss=nkey(_ACCOUNT, bytes(31))),
