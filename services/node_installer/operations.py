@@ -32,7 +32,7 @@ from node_installer.node.effects import Effects
 from node_installer.node.runtime import NodeRuntime, Runtime
 from node_installer.session import Session
 from node_installer.settings import Settings
-from node_installer.verify import prove, verify
+from node_installer.verify import check_runs, verify
 from trellis.installer_api.result import FailureReason, InstallResult, Outcome, ShimResult
 from trellis.installer_api.spec import InstallSpec, SpecError, parse_spec
 
@@ -217,7 +217,7 @@ def _executor(session: Session, node: Node) -> Executor:
         with session.tracer.span(name):
             yield
 
-    effects = Effects(node.disk, node.runtime, lambda path: prove(node.run, path), session.timings.ending)
+    effects = Effects(node.disk, node.runtime, lambda path: check_runs(node.run, path), session.timings.ending)
     return Executor(effects, step, session.interruption)
 
 

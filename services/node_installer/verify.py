@@ -24,7 +24,7 @@ ANSWER_SECONDS: Final = 5.0
 _VERSION = re.compile(r"version:?\s*v?(\d[\w.+-]*)", re.IGNORECASE)
 
 
-def prove(run: Run, path: str, clock: Callable[[], float] = time.monotonic) -> str:
+def check_runs(run: Run, path: str, clock: Callable[[], float] = time.monotonic) -> str:
     """Return the version that a shim reports, "" if it reports none.
 
     Every shim of containerd answers ``-v``, or ``-info`` (containerd 2's), without any other effect. Both must end:
@@ -83,7 +83,7 @@ def _verified(
     version, problem = "", _disk_problem(found, shim)
     if not problem:
         try:
-            version = prove(run, shim.path)
+            version = check_runs(run, shim.path)
         except InstallError as error:
             problem = error.message
     if not problem and not any(runtimes.get(handler) == shim.path for runtimes in defined.values()):

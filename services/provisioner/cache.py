@@ -209,7 +209,7 @@ class Cache:
         self._certain &= {entry.tried(uid) for uid, entry in ledger.entries.items()}
         return ledger
 
-    def ledger_doubted(self) -> None:
+    def invalidate_ledger(self) -> None:
         """Invalidate the ledger: another client wrote it, or the response to a write was lost."""
         self.ledger = None
 

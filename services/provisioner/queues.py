@@ -46,7 +46,7 @@ class Queues:
 
     def list_all(self) -> None:
         """Enqueue all keys, and invalidate the ledger."""
-        self.cache.ledger_doubted()
+        self.cache.invalidate_ledger()
         for name in {*self.cache.nodes, *self.cache.jobs.names()}:
             self.nodes.add(name)
         self.plans.add(PLAN)

@@ -49,7 +49,7 @@ class RolloutEffects:
                 else:
                     written = await self.kube.replace(CONFIGMAPS, manifest)
             except KubeError:
-                self.cache.ledger_doubted()
+                self.cache.invalidate_ledger()
                 raise
         return self.cache.ledger_accepted(written)
 

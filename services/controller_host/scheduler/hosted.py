@@ -93,7 +93,7 @@ class Hosted:
         self.failed_writes = 0 if written else self.failed_writes + 1
         self.not_to_disk_before = 0.0 if written else now + backoff.bound(self.failed_writes)
 
-    def untold(self, now: float, seconds: float) -> float | None:
+    def unreported(self, now: float, seconds: float) -> float | None:
         """Return the seconds until the fetch is reported, ``seconds`` after its start; None: now."""
         left = (now if self.fetching is None else self.fetching) + seconds - now
         return left if left > 0 else None

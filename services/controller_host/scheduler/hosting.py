@@ -113,7 +113,7 @@ class Hosting:
             if not self.closing:
                 self.memory.count(item)
                 # A short fetch is not reported.
-                if item.fetching is None or self._untold(item, time.monotonic()) is None:
+                if item.fetching is None or self._unreported(item, time.monotonic()) is None:
                     self.outcomes.callbacks.changed(item)
 
     async def close(self, seconds: float) -> None:
@@ -145,9 +145,9 @@ class Hosting:
         for item in self.hosted.values():
             item.lifecycle.interrupt()
 
-    def _untold(self, hosted: Hosted, now: float) -> float | None:
+    def _unreported(self, hosted: Hosted, now: float) -> float | None:
         """Return the seconds until the fetch of its module is reported; None: now."""
-        return hosted.untold(now, self.parts.timings.turns.fetching)
+        return hosted.unreported(now, self.parts.timings.turns.fetching)
 
     def _wake_all(self, keys: Iterable[str]) -> None:
         for key in keys:
@@ -183,7 +183,7 @@ class Hosting:
             return self.outcomes.wait(hosted)
         try:
             if not await self._prepare(hosted, now):
-                return self._untold(hosted, now)
+                return self._unreported(hosted, now)
             return await self._serve(hosted)
         except NotAccepted as refused:
             hosted.refused = Trouble(refused.reason, refused.message)

@@ -27,7 +27,7 @@ from node_installer.node.processes import Ending
 from node_installer.node.runtime import Runtime
 from node_installer.timings import EndingTimings
 
-Prove = Callable[[str], str]
+CheckRuns = Callable[[str], str]
 """Returns the version that a shim at a path of the node reports. Raises InstallError ``ShimNotExecutable``."""
 
 
@@ -37,7 +37,7 @@ class Effects:
 
     disk: Disk
     runtime: Runtime
-    prove: Prove
+    check_runs: CheckRuns
     timings: EndingTimings = EndingTimings()
     ending: Ending = field(default_factory=Ending)
 
@@ -56,7 +56,7 @@ class Effects:
                 self.disk.put(path, staged)
             case ProbeShim(path=path, handler=handler):
                 with about(handler):
-                    self.prove(path)
+                    self.check_runs(path)
             case WriteFile(path=path, content=content, private=private):
                 self.disk.write(path, content, private=private)
             case RemoveFile(path=path):

@@ -276,7 +276,7 @@ def _kept(snapshot: FleetSnapshot) -> dict[str, Entry]:
         node = nodes.get(uid)
         jobs = snapshot.jobs.get(uid, ())
         if node is not None and (unconfirmed := snapshot.unconfirmed.get(uid)) is not None:
-            kept[uid] = _doubtful(snapshot, node, entry, unconfirmed)
+            kept[uid] = _unconfirmed_entry(snapshot, node, entry, unconfirmed)
             continue
         if node is None or _recorded(node, entry, jobs):
             continue
@@ -299,7 +299,7 @@ def _kept(snapshot: FleetSnapshot) -> dict[str, Entry]:
     return kept
 
 
-def _doubtful(snapshot: FleetSnapshot, node: NodeView, entry: Entry, unconfirmed: frozenset[str]) -> Entry:
+def _unconfirmed_entry(snapshot: FleetSnapshot, node: NodeView, entry: Entry, unconfirmed: frozenset[str]) -> Entry:
     """Return the slot of an attempt whose Job was deleted, for the present target: it is not released in between.
 
     Shims that it may have left are reinstalled if they are still wanted, otherwise removed.

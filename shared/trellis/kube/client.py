@@ -148,7 +148,7 @@ class Kube(ClientViews):
         write = _Write.of("PATCH", res, manifest, **query)
         return await self._write(dataclasses.replace(write, content_type=_APPLY_PATCH), manifest, timeout)
 
-    async def apply_unless_taken(self, res: Resource, manifest: Manifest, *, field_manager: str) -> Manifest:
+    async def apply_unless_owned(self, res: Resource, manifest: Manifest, *, field_manager: str) -> Manifest:
         """Apply fields server-side, without force, and create a missing object.
 
         Raises Conflict, and changes nothing, if another manager set one of the fields to another value.

@@ -144,7 +144,7 @@ class Informer(Generic[T]):
             forgets.append(telemetry.metrics.object_states(labels[0], labels[1:], reads))
         self._progressed = time.monotonic()
         self.kube.health.expect(self._what)
-        self.kube.health.add_liveness(self._what, self._deafness)
+        self.kube.health.add_liveness(self._what, self._stall_reason)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._keep_contact(), name=f"probe for {self._what}")
@@ -380,7 +380,7 @@ class Informer(Generic[T]):
             log.info("watch recovered", resource=self.resource.plural)
         self.failing = None
 
-    def _deafness(self) -> str | None:
+    def _stall_reason(self) -> str | None:
         """Return the liveness error: no progress although the API server answers other calls; None in an outage."""
         silence = time.monotonic() - self._progressed
         if silence < self._timings.idle + self._timings.stalled_after:

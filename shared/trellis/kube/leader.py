@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 
 from trellis.kube.client import Kube
 from trellis.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, NotLeading
-from trellis.kube.lease import LeaseRecord, new_lease, read_lease, released, taken
+from trellis.kube.lease import LeaseRecord, new_lease, read_lease, released, with_holder
 from trellis.kube.resources import LEASES, Manifest, older
 from trellis.kube.timings import LeaderTimings
 from trellis.limits.backoff import Attempts, Backoff
@@ -308,7 +308,7 @@ class Leader:
 
     async def _write(self, lease: Manifest, timeout: float) -> None:  # noqa: ASYNC109 - the client's time budget
         now = datetime.now(UTC)
-        manifest = taken(lease, identity=self._identity, duration=self._timings.duration, now=now)
+        manifest = with_holder(lease, identity=self._identity, duration=self._timings.duration, now=now)
         if manifest["metadata"].get("resourceVersion"):
             self._lease = await self._kube.replace(LEASES, manifest, timeout=timeout)
         else:
@@ -336,7 +336,7 @@ class Leader:
     def _given_back(self, lease: Manifest) -> Manifest:
         now, seconds = datetime.now(UTC), self._timings.handover
         if seconds:
-            return taken(lease, identity=self._identity, duration=seconds, now=now)
+            return with_holder(lease, identity=self._identity, duration=seconds, now=now)
         return released(lease, now=now)
 
     @property

@@ -60,7 +60,7 @@ def new_lease(name: str, namespace: str) -> Manifest:
     }
 
 
-def taken(lease: Manifest, *, identity: str, duration: int, now: datetime) -> Manifest:
+def with_holder(lease: Manifest, *, identity: str, duration: int, now: datetime) -> Manifest:
     """Return the lease acquired or renewed by ``identity``, marked as held by Trellis; count a change of holder.
 
     Consecutive renewals always have different times, regardless of the holder's clock: other candidates and the API

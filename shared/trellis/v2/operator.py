@@ -41,7 +41,7 @@ class Judgement:
     age: float | None = None
 
     @property
-    def away(self) -> bool:
+    def unavailable(self) -> bool:
         """True if nothing updates conditions, or if it is not known that something does: heartbeats are missing."""
         return self.state in {State.UNAVAILABLE, State.CUT_OFF, State.HEARTBEATS_MISSING}
 

@@ -81,14 +81,14 @@ async def test_an_object_that_appears_after_the_check_is_not_changed(
     foreign = copy.deepcopy(wanted.manifest)
     foreign["metadata"]["labels"] = {"team": "other"}
     made: list[Manifest] = []
-    write = kube.apply_unless_taken
+    write = kube.apply_unless_owned
 
     async def after_another(res_: Resource, item: Manifest, *, field_manager: str) -> Manifest:
         if res_ is res:
             made.append(await kube.create(res, foreign))
         return await write(res_, item, field_manager=field_manager)
 
-    monkeypatch.setattr(kube, "apply_unless_taken", after_another)
+    monkeypatch.setattr(kube, "apply_unless_owned", after_another)
     with pytest.raises(CommandError) as refused:
         await apply(kube, [conversion(namespace, A="1")], namespace, complete=True)
     assert wanted.key in str(refused.value)
@@ -104,7 +104,7 @@ async def test_of_many_that_create_an_object_at_once_one_does(kube: Kube, namesp
     for at in range(10):
         wanted["metadata"]["name"] = f"shop-{at}"
         found = await asyncio.gather(
-            *(kube.apply_unless_taken(res, wanted, field_manager=f"m{number}") for number in range(MANAGERS)),
+            *(kube.apply_unless_owned(res, wanted, field_manager=f"m{number}") for number in range(MANAGERS)),
             return_exceptions=True,
         )
         [written] = [item for item in found if isinstance(item, dict)]

@@ -114,7 +114,7 @@ INFORMERS: Final = (
         "an informer counts as stalled while no client gets a response",
         "ADR 90: an unavailable API server does not affect liveness",
         "trellis",
-        "Informer._deafness",
+        "Informer._stall_reason",
         "self.kube.answering_for() < self._timings.stalled_after",
         "self.kube.answering_for() < 0",
         "tests/unit/kube/test_informer.py::test_a_stalled_watch_is_fatal_only_while_the_server_answers_others",

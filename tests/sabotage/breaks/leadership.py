@@ -47,7 +47,7 @@ LEADERSHIP: Final = (
         "two renewals may have the same time",
         "ADR 10: clocks of machines are never compared",
         "trellis",
-        "taken",
+        "with_holder",
         "_micro_time(now) == record.renewed",
         "now == record.renewed",
         "tests/unit/kube/test_leader.py::test_two_consecutive_renewals_differ_for_any_clock",

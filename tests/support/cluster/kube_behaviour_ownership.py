@@ -57,17 +57,17 @@ class ManagerBehaviour:
         made = await self._made_by(kube, "one", namespace, x="1")
         wanted = reference(made) | {"data": {"x": "2", "y": "2"}}
         with pytest.raises(Conflict):
-            await kube.apply_unless_taken(CONFIGMAPS, wanted, field_manager="two")
+            await kube.apply_unless_owned(CONFIGMAPS, wanted, field_manager="two")
         assert (await kube.get(CONFIGMAPS, "a", namespace))["data"] == {"x": "1"}
         agreed = reference(made) | {"data": {"x": "1", "y": "2"}}
-        assert (await kube.apply_unless_taken(CONFIGMAPS, agreed, field_manager="two"))["data"] == {"x": "1", "y": "2"}
+        assert (await kube.apply_unless_owned(CONFIGMAPS, agreed, field_manager="two"))["data"] == {"x": "1", "y": "2"}
 
     async def test_an_apply_without_force_changes_the_fields_of_its_own_manager(
         self, kube: Kube, namespace: str
     ) -> None:
         made = await self._made_by(kube, "one", namespace, x="1", y="1")
         wanted = reference(made) | {"data": {"x": "2"}}
-        assert (await kube.apply_unless_taken(CONFIGMAPS, wanted, field_manager="one"))["data"] == {"x": "2"}
+        assert (await kube.apply_unless_owned(CONFIGMAPS, wanted, field_manager="one"))["data"] == {"x": "2"}
 
     async def test_an_apply_of_the_first_version_creates_and_changes_no_object(
         self, kube: Kube, namespace: str
@@ -75,12 +75,12 @@ class ManagerBehaviour:
         """No object has the first revision of etcd: a missing object is created by its manager, any other refused."""
         wanted = configmap(namespace, "a", x="1", y="1")
         wanted["metadata"]["resourceVersion"] = "1"
-        made = await kube.apply_unless_taken(CONFIGMAPS, wanted, field_manager="one")
+        made = await kube.apply_unless_owned(CONFIGMAPS, wanted, field_manager="one")
         assert made["data"] == {"x": "1", "y": "1"}
         with pytest.raises(Conflict):
-            await kube.apply_unless_taken(CONFIGMAPS, wanted, field_manager="one")
+            await kube.apply_unless_owned(CONFIGMAPS, wanted, field_manager="one")
         with pytest.raises(Conflict):
-            await kube.apply_unless_taken(CONFIGMAPS, wanted, field_manager="two")
+            await kube.apply_unless_owned(CONFIGMAPS, wanted, field_manager="two")
         assert await self._apply(kube, made, "one", x="1") == {"x": "1"}, "its fields belong to applies of its manager"
 
     async def test_a_refused_apply_changes_no_ownership(self, kube: Kube, namespace: str) -> None:

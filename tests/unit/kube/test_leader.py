@@ -10,7 +10,7 @@ import pytest
 from support.cluster.kube_world import configmap, until
 from trellis.kube.errors import NotLeading
 from trellis.kube.leader import Leader, StillRunning
-from trellis.kube.lease import new_lease, read_lease, taken
+from trellis.kube.lease import new_lease, read_lease, with_holder
 from trellis.kube.resources import CONFIGMAPS, LEASES, Manifest
 from trellis.kube.timings import LeaderTimings
 from trellis.kube.transport import HttpRequest, Reply
@@ -152,7 +152,7 @@ async def test_a_foreign_lease_with_a_duration_of_days_expires_after_a_minute(ku
 
 async def test_a_stranger_that_renews_for_ever_makes_the_candidate_not_ready(kube: FakeKube) -> None:
     """Taken from one of Trellis: the lease still names that one as its last holder of Trellis."""
-    lease = taken(new_lease("trellis-test", "default"), identity="fellow", duration=2, now=datetime.now(UTC))
+    lease = with_holder(new_lease("trellis-test", "default"), identity="fellow", duration=2, now=datetime.now(UTC))
     kube.put(LEASES, lease)
     task = asyncio.create_task(candidate(kube).run(wait_for_ever, asyncio.Event()))
     await until(lambda: kube.health.parts().get("lease trellis-test") is True, "ready beside a fellow")
@@ -163,7 +163,7 @@ async def test_a_stranger_that_renews_for_ever_makes_the_candidate_not_ready(kub
         before = len(kube.api.requests)
         await until(lambda before=before: len(kube.api.requests) > before + 1, "another look")  # type: ignore[misc]
         assert "stranger" in " ".join(kube.health.readiness().reasons)
-    kube.put(LEASES, taken(lease, identity="fellow", duration=2, now=datetime.now(UTC)))
+    kube.put(LEASES, with_holder(lease, identity="fellow", duration=2, now=datetime.now(UTC)))
     await until(lambda: kube.health.readiness().ok, "ready once a fellow has it again")
     await end(task)
 
@@ -393,7 +393,7 @@ async def test_a_renewal_answered_too_late_ends_the_term_all_the_same(
 def test_two_consecutive_renewals_differ_for_any_clock() -> None:
     """A lease that is written as it was is not written at all, and looks to the others as if it was not renewed."""
     stuck = datetime(2026, 1, 1, tzinfo=UTC)
-    first = taken(new_lease("trellis-test", "default"), identity="me", duration=2, now=stuck)
-    again = taken(first, identity="me", duration=2, now=stuck)
+    first = with_holder(new_lease("trellis-test", "default"), identity="me", duration=2, now=stuck)
+    again = with_holder(first, identity="me", duration=2, now=stuck)
     assert read_lease(first) != read_lease(again)
-    assert read_lease(again) != read_lease(taken(again, identity="me", duration=2, now=stuck))
+    assert read_lease(again) != read_lease(with_holder(again, identity="me", duration=2, now=stuck))

@@ -27,7 +27,7 @@ from node_installer.node.disk import Disk
 from node_installer.node.runtime import NodeRuntime
 from node_installer.spans import Tracer
 from node_installer.timings import RuntimeTimings
-from node_installer.verify import prove
+from node_installer.verify import check_runs
 from trellis.installer_api.result import FailureReason, Outcome, parse_result
 from unit.node_installer.servers import Answer as WebAnswer
 from unit.node_installer.servers import serving
@@ -220,7 +220,7 @@ def test_a_shim_is_asked_in_both_ways_within_its_time() -> None:
         requested.append((tuple(command), seconds))
         return Answer(0 if command[1] == "-info" else 2, "usage")
 
-    assert prove(run, "/x", iter([0.0, 1.0, 4.0]).__next__) == ""
+    assert check_runs(run, "/x", iter([0.0, 1.0, 4.0]).__next__) == ""
     assert requested == [(("/x", "-v"), 4.0), (("/x", "-info"), 1.0)]
 
 
@@ -230,7 +230,7 @@ def test_a_shim_that_does_not_end_for_containerd_either_is_refused(hangs: str) -
         return Answer(TIMED_OUT, f"no end after {seconds:g} s") if command[1] == hangs else Answer(0, "Version: 1.2.3")
 
     with pytest.raises(InstallError, match=f"`{hangs}`") as caught:
-        prove(run, "/x")
+        check_runs(run, "/x")
     assert caught.value.reason is FailureReason.SHIM_NOT_EXECUTABLE
 
 

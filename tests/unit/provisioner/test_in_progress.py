@@ -113,7 +113,7 @@ async def test_no_job_is_made_when_the_ledger(provisioner: Provisioner, slots: t
     """The decision was made before: the ledger is asked again at the last moment."""
     uid = provisioner.node.uid
     if slots is None:
-        provisioner.cache.ledger_doubted()
+        provisioner.cache.invalidate_ledger()
     else:
         show_ledger(provisioner.cache, Ledger({uid: slots[0]} if slots else {}))
     await provisioner.make()

@@ -275,14 +275,14 @@ async def test_an_object_that_appears_after_the_check_is_not_changed(
 ) -> None:
     kube.put(APPLICATIONS, application())
     foreign = {"metadata": {"name": "shop", "namespace": "shop", "labels": {"team": "other"}}, "spec": {"replicas": 3}}
-    write = kube.apply_unless_taken
+    write = kube.apply_unless_owned
 
     async def after_another(res: Resource, manifest: Manifest, *, field_manager: str) -> Manifest:
         if res is WORKLOAD_DEPLOYMENTS:
             kube.put(WORKLOAD_DEPLOYMENTS, foreign)
         return await write(res, manifest, field_manager=field_manager)
 
-    monkeypatch.setattr(kube, "apply_unless_taken", after_another)
+    monkeypatch.setattr(kube, "apply_unless_owned", after_another)
     with pytest.raises(CommandError) as refused:
         await applied(kube)
     assert "WorkloadDeployment shop/shop" in str(refused.value)

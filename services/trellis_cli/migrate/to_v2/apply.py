@@ -106,7 +106,7 @@ async def _apply(kube: Kube, target: Target, found: Manifest | None, before: int
     same_object = _NO_OBJECT if found is None else {"uid": found["metadata"]["uid"]}
     manifest = target.manifest | {"metadata": {**target.manifest["metadata"], **same_object}}
     try:
-        after = await kube.apply_unless_taken(target.res, manifest, field_manager=names.FIELD_MANAGER_TO_V2)
+        after = await kube.apply_unless_owned(target.res, manifest, field_manager=names.FIELD_MANAGER_TO_V2)
     except Conflict as error:
         reason = (
             "an object of this name was created meanwhile: repeat the command"

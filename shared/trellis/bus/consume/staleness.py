@@ -59,7 +59,7 @@ class Staleness:
             self._round = self._received_at = self._clock()
             telemetry = self._listeners.telemetry
             self._forget = telemetry.metrics.subscription_staleness(telemetry.service, self._name, self.staleness)
-            self._listeners.health.add_liveness(self._what, self.deafness)
+            self._listeners.health.add_liveness(self._what, self.stall_reason)
 
     def end(self) -> None:
         """Stop reporting: the service no longer consumes."""
@@ -90,7 +90,7 @@ class Staleness:
         since_made = self._clock() - self._made
         return min(self.staleness(), since_made) > self._listeners.stalled_after / _REPAIRS
 
-    def deafness(self) -> str | None:
+    def stall_reason(self) -> str | None:
         """Return the reason of a liveness failure: no progress although NATS answers; None during an outage."""
         silence, stalled_after = self.staleness(), self._listeners.stalled_after
         if silence < stalled_after or self._listeners.answering() < stalled_after:

@@ -40,7 +40,7 @@ from trellis.lattice.domain.errors import (
     NoLatticeRespondersError,
     SilenceError,
     TooLargeError,
-    require_room,
+    require_payload_limit,
 )
 from trellis.lattice.domain.outage import Outage
 from trellis.lattice.timings import ConnectionTimings
@@ -157,7 +157,7 @@ class LatticeConnection:
             TooLargeError: the message exceeds the limit of the server.
         """
         client = self._there()
-        require_room(client.max_payload, subject, payload, headers)
+        require_payload_limit(client.max_payload, subject, payload, headers)
         try:
             answer = await client.request(subject, payload, timeout=seconds, headers=headers)
         except nats.errors.NoRespondersError:

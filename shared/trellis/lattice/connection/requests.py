@@ -19,7 +19,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from trellis.bus.connection.user_client import UserClient
-from trellis.lattice.domain.errors import require_room
+from trellis.lattice.domain.errors import require_payload_limit
 
 _PENDING_BYTES: Final = 16 * 2**20
 _PENDING_MESSAGES: Final = 20_000
@@ -56,7 +56,7 @@ class IncomingRequest:
             return
         if self.reply.startswith(_SYSTEM):
             raise AnswerLost("the reply subject is reserved by NATS")
-        require_room(self.client.max_payload, self.reply, body, headers)
+        require_payload_limit(self.client.max_payload, self.reply, body, headers)
         try:
             await self.client.publish(self.reply, body, headers=headers)
         except _TROUBLE as error:

@@ -31,7 +31,7 @@ class TooLargeError(Exception):
         )
 
 
-def require_room(limit: int, subject: str, payload: bytes, headers: Mapping[str, str] | None) -> None:
+def require_payload_limit(limit: int, subject: str, payload: bytes, headers: Mapping[str, str] | None) -> None:
     """Raise TooLargeError for a message that exceeds the limit of the server.
 
     The library does not count headers, and the server closes the connection if they exceed the limit. Source: ADR-4 of

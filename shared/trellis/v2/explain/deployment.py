@@ -163,7 +163,7 @@ def _observed(cluster: Cluster, deployment: DeploymentView, current: ReplicaSetV
 
 def _not_observed(cluster: Cluster, text: str) -> Line:
     do = "check that the runtime-operator runs and watches this namespace: it acts on a change within a second"
-    rank = Rank.SYMPTOM if cluster.operator.away else Rank.CAUSE
+    rank = Rank.SYMPTOM if cluster.operator.unavailable else Rank.CAUSE
     return Line("observed", text, False, do, rank, Reason.NOT_OBSERVED, Health.PROGRESSING)
 
 

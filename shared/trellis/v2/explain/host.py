@@ -96,7 +96,7 @@ def _not_evaluated(cluster: Cluster, host: HostView, kind: str) -> Line:
     if age is None or age <= timings.host_look + timings.slack:
         return Line(kind.lower(), f"{text} yet", ok=False, reason=Reason.WAITING)
     do = "check that the runtime-operator runs, and read its log"
-    rank = Rank.SYMPTOM if cluster.operator.away else Rank.CAUSE
+    rank = Rank.SYMPTOM if cluster.operator.unavailable else Rank.CAUSE
     return Line(kind.lower(), f"{text} for {in_seconds(age)}", False, do, rank, Reason.NOT_OBSERVED, Health.UNKNOWN)
 
 

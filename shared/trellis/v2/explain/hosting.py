@@ -88,7 +88,7 @@ def deletion_of(cluster: Cluster, host: HostView) -> str:
 
 def outdated(cluster: Cluster, workload: WorkloadView) -> str:
     """Return why the conditions of a placed Workload can be outdated, "" if nothing shows that they are."""
-    if cluster.operator.away:
+    if cluster.operator.unavailable:
         return "the runtime-operator records no heartbeats, so this can be outdated"
     host = cluster.host(workload.host_id)
     return without_heartbeat(cluster, host) if host is not None and cluster.silence(host) is Silence.OWN else ""
@@ -112,7 +112,7 @@ def placed(cluster: Cluster, workload: WorkloadView) -> Line:
         f"that it runs; hosts: {hosts_there(cluster)}"
     )
     do = "check that the runtime-operator runs: it deletes the Workloads of a deleted Host, and places their successors"
-    rank = Rank.SYMPTOM if cluster.operator.away else Rank.CAUSE
+    rank = Rank.SYMPTOM if cluster.operator.unavailable else Rank.CAUSE
     return Line("host", text, False, do, rank, Reason.HOST_NOT_FOUND, Health.UNKNOWN)
 
 
@@ -205,12 +205,12 @@ def waiting(cluster: Cluster, workload: WorkloadView, reported: Condition) -> Li
     if age is None or age <= timings.start + timings.workload_look + timings.slack:
         return Line(about, f"{named} is {reported.status}{message}", ok=False, reason=Reason.WAITING)
     text = f"{named} has been {reported.status} for {in_seconds(age)}{message}"
-    rank = Rank.SYMPTOM if cluster.operator.away else Rank.CAUSE
+    rank = Rank.SYMPTOM if cluster.operator.unavailable else Rank.CAUSE
     return Line(about, text, False, _CHECK_OPERATOR, rank, Reason.NOT_READY, Health.UNKNOWN)
 
 
 def _not_observed(cluster: Cluster, about: str, text: str) -> Line:
-    rank = Rank.SYMPTOM if cluster.operator.away else Rank.CAUSE
+    rank = Rank.SYMPTOM if cluster.operator.unavailable else Rank.CAUSE
     return Line(about, text, False, _CHECK_OPERATOR, rank, Reason.NOT_OBSERVED, Health.UNKNOWN)
 
 

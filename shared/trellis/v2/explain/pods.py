@@ -72,7 +72,7 @@ def _without_host(cluster: Cluster, pod: HostPod) -> Line | None:
         f"check in its log that it reaches the NATS of the runtime-operator: `kubectl logs -n {pod.meta.namespace} "
         f"{pod.meta.name} --all-containers`; --host-name has to be the IP address of the pod"
     )
-    if cluster.operator.away:
+    if cluster.operator.unavailable:
         # Nothing registers hosts then.
         return Line("pod", text, False, do, Rank.SYMPTOM, Reason.POD_WITHOUT_HOST, Health.UNKNOWN)
     return _cause(text, do, Reason.POD_WITHOUT_HOST)

@@ -114,15 +114,15 @@ def _none_ready(cluster: Cluster, service: RoutedService, workloads: Sequence[Wo
     name = name or next((item.meta.name for item in workloads), "")
     do = f"`trellis explain {kind}/{name} -n {namespace}` shows the cause" if name else ""
     text = f"none of its Workloads is ready ({len(workloads)})" if workloads else "it has no Workload"
-    away = cluster.operator.away
-    rank = Rank.SYMPTOM if away else Rank.CAUSE
+    unavailable = cluster.operator.unavailable
+    rank = Rank.SYMPTOM if unavailable else Rank.CAUSE
     if not cluster.snapshot.knows(Part.SLICES):
-        return Line("workloads", text, False, do, rank, Reason.NOT_READY, Health.UNKNOWN if away else Health.DEGRADED)
+        return Line("workloads", text, False, do, rank, Reason.NOT_READY, Health.UNKNOWN if unavailable else Health.DEGRADED)
     if not cluster.addresses_of(service):
         return Line(
             "workloads", f"{text}, so it has no endpoints", False, do, rank, Reason.NO_ENDPOINTS, Health.DEGRADED
         )
-    if away:
+    if unavailable:
         text = f"{text} by their conditions, which nothing updates; its endpoints receive requests"
         return Line("workloads", text, False, do, rank, Reason.NOT_READY, Health.UNKNOWN)
     text = f"{text}; the endpoints of former ones receive its requests"
