@@ -193,7 +193,7 @@ async def test_a_crash_between_publishing_and_removal_repeats_harmlessly(
     assert len(await published_events(buses)) == 2
 
 
-async def test_a_letter_is_kept_until_its_message_is_stored(buses: Buses, jetstream: JetStreamContext) -> None:
+async def test_a_dead_letter_is_kept_until_its_message_is_stored(buses: Buses, jetstream: JetStreamContext) -> None:
     letter = await a_poison(buses, jetstream)
     for bus in buses.made:
         await bus.close()
@@ -221,7 +221,7 @@ async def test_a_message_is_never_stored_in_a_stream_of_another_owner(
         await jetstream.delete_stream("FOREIGN")
 
 
-async def test_the_letter_of_a_recreated_stream_does_not_remove_another_letter(
+async def test_the_dead_letter_of_a_recreated_stream_does_not_remove_another_one(
     buses: Buses, jetstream: JetStreamContext
 ) -> None:
     letter = await a_poison(buses, jetstream)
@@ -237,7 +237,7 @@ async def test_the_letter_of_a_recreated_stream_does_not_remove_another_letter(
     assert other.body == b"another letter"
 
 
-async def test_a_letter_that_another_hand_has_removed_is_no_error(buses: Buses, jetstream: JetStreamContext) -> None:
+async def test_a_dead_letter_that_another_user_has_removed_is_no_error(buses: Buses, jetstream: JetStreamContext) -> None:
     letter = await a_poison(buses, jetstream)
     await jetstream.delete_msg(STREAM_DEAD, letter.sequence)
     async with dead_letters(buses.url) as box:
@@ -245,7 +245,7 @@ async def test_a_letter_that_another_hand_has_removed_is_no_error(buses: Buses, 
         assert await box.get(letter.sequence) is None
 
 
-async def test_a_stream_that_keeps_its_letters_is_reported_with_what_was_done(
+async def test_a_stream_that_keeps_its_dead_letters_is_reported_with_the_outcome(
     buses: Buses, jetstream: JetStreamContext
 ) -> None:
     letter = await a_poison(buses, jetstream)
@@ -267,7 +267,7 @@ async def test_a_stream_that_keeps_its_letters_is_reported_with_what_was_done(
         await jetstream.delete_stream(STREAM_DEAD)
 
 
-async def test_letters_that_cannot_be_replayed_are_refused_by_name(buses: Buses, jetstream: JetStreamContext) -> None:
+async def test_dead_letters_that_cannot_be_replayed_are_refused_by_name(buses: Buses, jetstream: JetStreamContext) -> None:
     bus = buses.new()
     await bus.connect()
     subject = f"trellis.dead.{buses.cluster}.s.node.x"
@@ -292,7 +292,7 @@ async def test_letters_that_cannot_be_replayed_are_refused_by_name(buses: Buses,
     assert await published_events(buses) == []
 
 
-async def test_the_largest_letter_comes_back_whole(buses: Buses, client: Client, jetstream: JetStreamContext) -> None:
+async def test_the_largest_dead_letter_comes_back_whole(buses: Buses, client: Client, jetstream: JetStreamContext) -> None:
     body = b"x" * (client.max_payload - 2000)
     letter = await a_poison(buses, jetstream, body)
     assert letter.body == body
@@ -335,7 +335,7 @@ async def test_reading_waits_out_a_restart(buses: Buses, jetstream: JetStreamCon
 
 
 @pytest.mark.thorough
-async def test_letters_that_come_into_being_meanwhile_are_left_for_the_next_time(
+async def test_dead_letters_that_are_created_meanwhile_are_left_for_the_next_time(
     buses: Buses, jetstream: JetStreamContext
 ) -> None:
     bus = buses.new()

@@ -98,7 +98,7 @@ def test_if_both_are_unavailable_each_is_reported(night: Night) -> None:
     assert found["bus"]["streams"] is None
 
 
-def test_without_a_bus_the_cluster_is_shown_and_a_letter_is_not(night: Night) -> None:
+def test_without_a_bus_the_cluster_is_shown_and_a_dead_letter_is_not(night: Night) -> None:
     night.environment["TRELLIS_NATS_URL"] = NOWHERE
     found = night.status()
     assert found["kubernetes"]["ok"]

@@ -93,7 +93,7 @@ async def two_poisons_and_an_event(commands: Commands) -> None:
     await buses.close()
 
 
-async def test_letters_are_listed_shown_and_replayed(commands: Commands) -> None:
+async def test_dead_letters_are_listed_shown_and_replayed(commands: Commands) -> None:
     await two_poisons_and_an_event(commands)
     found = commands.json("dead-letters", "list")
     assert [(letter["sequence"], letter["key"], letter["obstacle"] == "") for letter in found["letters"]] == [

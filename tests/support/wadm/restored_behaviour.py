@@ -35,7 +35,7 @@ class Restored:
 class RestoredBehaviour:
     """With each wadm: ``apps`` and ``wadm`` are on the NATS that is restored."""
 
-    async def test_an_older_state_takes_nothing_away_and_what_it_lacks_is_put_again(
+    async def test_an_older_state_removes_nothing_and_missing_models_are_put_again(
         self, apps: ApplicationWorld, wadm: Wadm, restored: Restored
     ) -> None:
         apps.group()

@@ -56,7 +56,7 @@ def written(**changes: Any) -> DeadLetter:
     return read_dead_letter(stored(made.subject, made.headers, made.body), "abc")
 
 
-def test_a_letter_is_read_back_as_it_was_written() -> None:
+def test_a_dead_letter_is_read_back_unchanged() -> None:
     found = written()
     assert (found.cluster, found.reader, found.noun, found.key) == ("c", "provisioner/nodes", "node", ("n.1",))
     assert (found.reason, found.error, found.deliveries) == ("NoResult", "why", 6)

@@ -25,7 +25,7 @@ ACKNOWLEDGED = b"$JS.ACK.TRELLIS_EVENTS.c.1.7.7.0.0"
     ],
     ids=["plain", "a number behind the version", "words behind the version"],
 )
-async def test_a_letter_has_the_headers_of_its_message(raw: bytes, headers: dict[str, str]) -> None:
+async def test_a_dead_letter_has_the_headers_of_its_message(raw: bytes, headers: dict[str, str]) -> None:
     client = RobustNatsClient()
     message = client._build_message(1, b"trellis.evt.c", ACKNOWLEDGED, b"", await client._process_headers(raw))
     delivered = Delivered("trellis.evt.c", "TRELLIS_EVENTS", "e", 7, 6, b"", message.headers or {})

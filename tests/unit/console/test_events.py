@@ -302,7 +302,7 @@ async def test_dead_letters_go_to_viewers_who_may_see_their_objects() -> None:
     assert ([letter["sequence"] for letter in both["letters"]], both["lacking"]) == ([1], [])
 
 
-async def test_a_letter_that_is_not_there_looks_as_one_that_may_not_be_seen() -> None:
+async def test_a_missing_dead_letter_looks_like_a_forbidden_one() -> None:
     few = reviewed_permissions(may("dev", namespace="team"))
     seen = await dead_letter_page(StoredMessages(*DEAD_LETTERS), few, 2)  # type: ignore[arg-type]
     assert seen["letter"]["about"] == "application/team/shop"

@@ -205,7 +205,7 @@ async def test_a_kind_whose_crd_is_not_there_is_not_defined(world: World) -> Non
     assert page.entities["part/shims"]["lacking"] == []
 
 
-async def test_a_viewer_without_permission_for_crds_is_not_told_that_a_kind_is_undefined(world: World) -> None:
+async def test_a_viewer_without_permission_for_crds_does_not_learn_that_a_kind_is_undefined(world: World) -> None:
     let_answer(world, "applications", 404)
     async with world.logged_in(DEV) as browser, tab(browser, "?namespaces=team") as open_tab:
         page = await open_tab.read()

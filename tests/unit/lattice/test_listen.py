@@ -147,7 +147,7 @@ async def test_a_server_without_tls_gets_nothing_if_the_address_requires_it() ->
     assert not any(line.startswith("CONNECT") for line in server.lines)
 
 
-async def test_a_certificate_of_another_ca_is_told_from_other_errors(tmp_path: Path) -> None:
+async def test_a_certificate_of_another_ca_is_distinguished_from_other_errors(tmp_path: Path) -> None:
     """The client has a valid CA, which did not sign the certificate of the server."""
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     tls.load_cert_chain(certificates(tmp_path / "server") / "server.pem")

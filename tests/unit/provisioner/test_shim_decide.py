@@ -280,7 +280,7 @@ def test_a_handler_of_another_shim_is_reported_with_both_names() -> None:
     assert lacking(found.message, "Shim spin-old", "'spin'", "node-1") == []
 
 
-def test_a_label_by_which_another_shim_selects_is_said_with_both_names() -> None:
+def test_a_label_by_which_another_shim_selects_is_reported_with_both_names() -> None:
     found = degraded(deciding(a_node("node-1"), refusal=Refusal.LABEL_CONFLICT, rival="spin-v2"))
     assert (found.status, found.reason) == ("True", "LabelConflict")
     assert lacking(found.message, "Shim spin-v2", "label 'spin'", "node-1") == []

@@ -52,7 +52,7 @@ def test_the_account_may_read_the_secrets_that_are_named_each_once() -> None:
     assert binding["roleRef"]["name"] == role["metadata"]["name"] == "trellis-reader-reader"
 
 
-def test_a_user_belongs_to_no_namespace_but_what_it_reads_does() -> None:
+def test_a_user_belongs_to_no_namespace_unlike_the_secrets_that_it_reads() -> None:
     role, binding = make_impersonation(JANE, "trellis-system")
     assert (role["kind"], binding["kind"]) == ("ClusterRole", "ClusterRoleBinding")
     assert "namespace" not in role["metadata"]

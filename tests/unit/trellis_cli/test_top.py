@@ -363,7 +363,7 @@ def test_a_selection_moves_stays_inside_and_follows_its_line() -> None:
     assert pressed(Screen(selected="gone"), "down").selected == ""
 
 
-def test_letters_are_of_the_filter_while_it_is_typed() -> None:
+def test_dead_letters_match_the_filter_while_it_is_typed() -> None:
     screen = pressed(Screen(), "/", "q", "1", "x", "backspace", "up")
     assert (screen.typing, screen.wanted.terms, screen.kind) == (True, "q1", Kind.NODES)
     kept = pressed(screen, "enter")

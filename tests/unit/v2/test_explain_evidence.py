@@ -188,7 +188,7 @@ def without_evidence(seen: float) -> Manifest:
 @pytest.mark.parametrize(
     ("seen", "reason"), [(2 * HOUR, Reason.OPERATOR_UNAVAILABLE), (70.0, Reason.HEARTBEATS_STOPPED)]
 )
-def test_an_outage_that_another_clock_can_explain_is_not_told_apart(seen: float, reason: Reason) -> None:
+def test_an_outage_that_another_clock_can_explain_is_not_distinguished(seen: float, reason: Reason) -> None:
     waits = make_workload(conditions=[condition("Config", "Unknown", age=10)], age=9000)
     doubtful = make_snapshot([without_evidence(seen)], [waits])
     page = explain_host(doubtful, doubtful.hosts[0], Beside())

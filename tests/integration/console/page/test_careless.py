@@ -35,7 +35,7 @@ def letter(index: int) -> Item:
 
 
 @pytest.mark.thorough
-async def test_letters_that_come_by_the_hundred_neither_wipe_a_field_nor_ask_for_all_of_them_each_time(
+async def test_hundreds_of_new_dead_letters_neither_clear_a_field_nor_reload_all_of_them(
     world: World, chrome: Chrome
 ) -> None:
     async with chrome.window(world.url, TOKEN) as window:
