@@ -28,12 +28,12 @@ from provisioner.settings import Settings
 from provisioner.timings import WorkloadTimings
 from provisioner.workloads.evidence import Evidence
 from provisioner.workloads.gather import Gather
-from provisioner.workloads.pod_shape import POD_SHAPE
 from provisioner.workloads.pods import WorkloadPods
 from trellis.kube.changes import Change, ChangeKind
 from trellis.kube.client import Kube
 from trellis.provisioning.nodes_and_jobs import view_node
 from trellis.provisioning.shims import view_shim
+from trellis.wasm_pods.pod_shape import POD_SHAPE
 
 CLASS: Final = "spin-v2"
 STATES: Final = ("running", "pending", "failing", "other")

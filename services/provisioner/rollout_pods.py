@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from provisioner.domain.pod_readiness import RolloutPod, Workloads
 from provisioner.domain.rollout_pods import view_rollout_pod
 from provisioner.timings import RolloutPodTimings
-from provisioner.workloads.pod_shape import POD_SHAPE
 from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError
 from trellis.kube.reader import Selection
 from trellis.kube.resources import PODS
+from trellis.wasm_pods.pod_shape import POD_SHAPE
 
 
 @dataclass(eq=False)

@@ -13,12 +13,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-from provisioner.workloads.pod_shape import POD_SHAPE
 from provisioner.workloads.pods import WorkloadPod, WorkloadPods
 from trellis.kube.changes import Change, ChangeKind
 from trellis.kube.client import Kube
 from trellis.kube.informer import Informer
 from trellis.kube.resources import PODS
+from trellis.wasm_pods.pod_shape import POD_SHAPE
 
 
 @dataclass(eq=False)

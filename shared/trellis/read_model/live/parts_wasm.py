@@ -24,7 +24,9 @@ from trellis.kube.resources import (
     STATEFUL_SETS,
 )
 from trellis.read_model.live.watching import Part
+from trellis.v2.fields import mapping, text
 from trellis.wasm_pods.owners import OwnerView, view_executor, view_owner, view_runtime_class
+from trellis.wasm_pods.pod_shape import POD_SHAPE
 from trellis.wasm_pods.pods import WasmPod, view_pod
 from trellis.wasm_pods.workloads import view_cause
 
@@ -34,7 +36,7 @@ _NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 def wasm_parts() -> tuple[Part, ...]:
     """Return the parts, by the names in ``composing_wasm``."""
     return (
-        Part("wasmpods", PODS, view_wasm_pod),
+        Part("wasmpods", PODS, view_wasm_pod, shape=POD_SHAPE),
         Part("deployments", DEPLOYMENTS, _owner("Deployment")),
         Part("statefulsets", STATEFUL_SETS, _owner("StatefulSet")),
         Part("daemonsets", DAEMON_SETS, _owner("DaemonSet")),
@@ -49,8 +51,10 @@ def wasm_parts() -> tuple[Part, ...]:
 
 def view_wasm_pod(manifest: Mapping[str, Any]) -> WasmPod | None:
     """Return the view of a pod, None if it has no RuntimeClass."""
+    if not text(mapping(manifest, "spec"), "runtimeClassName"):
+        return None
     pod = view_pod(manifest)
-    return replace(pod, meta=replace(pod.meta, labels=_NO_LABELS)) if pod.runtime_class else None
+    return replace(pod, meta=replace(pod.meta, labels=_NO_LABELS))
 
 
 def _owner(kind: str) -> Callable[[Mapping[str, Any]], OwnerView]:

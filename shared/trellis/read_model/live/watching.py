@@ -33,6 +33,7 @@ from trellis.kube.resources import (
     Manifest,
     Resource,
 )
+from trellis.kube.shapes import Shape
 from trellis.kube.watch_timings import WatchTimings
 from trellis.lattice.domain.service_views import POD_SELECTOR, SLICE_SELECTOR, view_pod
 from trellis.provisioning.nodes_and_jobs import view_job, view_node
@@ -83,7 +84,8 @@ class Place:
 class Part:
     """One watched kind. ``own``: the only namespace that is watched, "" for those of the viewer.
 
-    ``everywhere``: all namespaces are watched, also if the viewer selected some; ``fields``: a field selector.
+    ``everywhere``: all namespaces are watched, also if the viewer selected some; ``fields``: a field selector;
+    ``shape``: the decoded keys.
     """
 
     name: str
@@ -94,6 +96,7 @@ class Part:
     optional: bool = False
     everywhere: bool = False
     fields: str | None = None
+    shape: Shape | None = None
 
     def places(self, namespaces: Sequence[str]) -> tuple[str | None, ...]:
         """Return the namespaces with a watch each; None is all of them."""
@@ -292,6 +295,7 @@ def _informer(kube: Kube, part: Part, where: str | None, take: Take, timings: Wa
         namespace=where,
         label_selector=part.selector,
         field_selector=part.fields,
+        shape=part.shape,
         optional=part.optional,
         refusable=True,
         quiet=True,

@@ -1,6 +1,7 @@
-"""The decoded keys of a pod: those that ``view_pod`` reads, and those that distinguish changes.
+"""The decoded keys of a pod: those that ``view_pod`` reads except labels, and those that distinguish changes.
 
-Pure. Environment variables, arguments, volumes and annotations of a pod are never decoded.
+Pure. Used by the watches of Wasm pods. Environment variables, arguments, volumes, labels and annotations of a pod are
+never decoded.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ class Metadata(TypedDict, total=False):
     generation: int
     creationTimestamp: str | None
     deletionTimestamp: str | None
+    finalizers: list[str] | None
     ownerReferences: list[Owner] | None
     managedFields: list[ManagedFields] | None
 
@@ -44,11 +46,31 @@ class Toleration(TypedDict, total=False):
     effect: str
 
 
+class Limits(TypedDict, total=False):
+    """Limits of a container."""
+
+    memory: str
+
+
+class Resources(TypedDict, total=False):
+    """Resources of a container."""
+
+    limits: Limits | None
+
+
 class Container(TypedDict, total=False):
     """One container of the spec."""
 
     name: str
     image: str
+    restartPolicy: str | None
+    resources: Resources | None
+
+
+class SchedulingGate(TypedDict, total=False):
+    """One gate of the scheduling."""
+
+    name: str
 
 
 class Spec(TypedDict, total=False):
@@ -56,6 +78,8 @@ class Spec(TypedDict, total=False):
 
     runtimeClassName: str | None
     nodeName: str
+    schedulerName: str
+    schedulingGates: list[SchedulingGate] | None
     nodeSelector: dict[str, str] | None
     tolerations: list[Toleration] | None
     restartPolicy: str
