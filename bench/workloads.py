@@ -28,7 +28,10 @@ from provisioner.settings import Settings
 from provisioner.timings import WorkloadTimings
 from provisioner.workloads.evidence import Evidence
 from provisioner.workloads.gather import Gather
+from provisioner.workloads.owners import Owners
 from provisioner.workloads.pods import WorkloadPods
+from provisioner.workloads.refused_creations import RefusedCreations
+from provisioner.workloads.refused_owners import RefusedOwners
 from trellis.kube.changes import Change, ChangeKind
 from trellis.kube.client import Kube
 from trellis.provisioning.nodes_and_jobs import view_node
@@ -153,7 +156,9 @@ async def measure(count: int, state: str) -> dict[str, float]:
     scheduling = {"nodeSelector": {CLASS: "provisioned"}}
     classes = {CLASS: view_runtime_class({"metadata": metadata, "handler": "spin", "scheduling": scheduling})}
     evidence = Evidence(_kube(), WorkloadTimings(), unread="not read")
-    gather = Gather(cache, classes, lambda: True, evidence, WorkloadTimings())
+    creations = RefusedCreations(time.time, WorkloadTimings().refused_for)
+    refused = RefusedOwners(_kube(), Owners(_kube()), creations, lambda: {CLASS}, WorkloadTimings())
+    gather = Gather(cache, classes, lambda: True, evidence, refused, WorkloadTimings())
     body = msgspec.json.encode({"items": [pod(number, state) for number in range(PAGE)]})
     POD_SHAPE.listing(body)  # what the first page allocates for good does not belong to the pods
     gc.collect()

@@ -61,6 +61,12 @@ class WorkloadTimings:
     """Interval of the reads of the Events of a pod that does not run."""
     events_wait: float = 1.0
     """Delay of a workload whose Events are not read because of the rate limit."""
+    refused_again: float = 30.0
+    """Interval of the reads of a controller whose pods the API server refuses."""
+    refused_for: float = 1200.0
+    """Age of an Event from which it is no evidence of refused pods: controllers retry within 1,000 s."""
+    other_class: float = 3600.0
+    """Time for which the Events of a controller whose RuntimeClass no Shim provides are not evaluated."""
     steady: float = 30.0
     """Time for which all pods work until a workload has recovered: a crashing container is ready in between."""
     warn_again: float = 600.0

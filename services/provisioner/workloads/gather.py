@@ -1,6 +1,6 @@
 """Gathers the input of the decision about workloads: RuntimeClasses, Nodes, Shims, and the causes of pods.
 
-In: the cache of provisioner, pods, their Events. Out: the snapshot of ``trellis.wasm_pods``, and pods with their cause.
+In: the cache of provisioner, pods, their Events, refused pods. Out: the snapshot of ``trellis.wasm_pods``, and pods with their cause.
 Called by the reconciler of workloads. Invariants: a cause is the one of ``trellis explain`` without logs; it is not
 concluded before the Events of the pod were read, if these can show another one.
 """
@@ -18,6 +18,7 @@ from provisioner.domain.workloads.decide import Cause, Observed
 from provisioner.timings import WorkloadTimings
 from provisioner.workloads.evidence import Evidence, shown_pods
 from provisioner.workloads.pods import WorkloadPod
+from provisioner.workloads.refused_owners import RefusedOwners
 from trellis.read_model.explain.page import Rank
 from trellis.wasm_pods.explain.pod import pod_cause
 from trellis.wasm_pods.owners import RuntimeClassView
@@ -48,6 +49,7 @@ class Gather:
     classes: Mapping[str, OwnView]
     classes_known: Callable[[], bool]
     evidence: Evidence
+    refused: RefusedOwners
     timings: WorkloadTimings
     _verdicts: dict[str, _Verdict] = field(default_factory=dict)
 
@@ -61,7 +63,7 @@ class Gather:
         if self.evidence.unread:
             unread[Part.EVENTS] = self.evidence.unread
         return Snapshot(
-            events=[*self.evidence.events()],
+            events=[*self.evidence.events(), *self.refused.events()],
             classes=[*map(_as_explained, self.classes.values())],
             nodes=[*self.cache.nodes.values()],
             shims=[*self.cache.shims.values()],

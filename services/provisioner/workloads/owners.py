@@ -1,7 +1,8 @@
 """Finds the owner of pods: the Deployment of a ReplicaSet, the SpinApp of a Deployment, the CronJob of a Job.
 
-In: the controller of a pod. Out: its topmost known controller. Called by the reconciler of workloads. Invariants: one
-read per controller and level, as long as it has pods; a controller that cannot be read is the owner itself.
+In: the controller of pods. Out: its topmost known controller. Called by the reconciler of workloads and by
+``refused_owners``. Invariants: one read per controller and level, as long as it is kept; a controller that cannot be read
+is the owner itself.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from provisioner.domain.workloads.decide import Workload
 from provisioner.workloads.pods import Controller
 from trellis.kube.client import Kube
 from trellis.kube.errors import Forbidden, NotFound
-from trellis.kube.resources import DEPLOYMENTS, JOBS, REPLICA_SETS
+from trellis.kube.resources import DEPLOYMENTS, JOBS, REPLICA_SETS, Manifest
 from trellis.telemetry import get_logger
 from trellis.v2.fields import items, mapping, text
 
@@ -33,34 +34,36 @@ class Owners:
     _found: dict[str, Workload] = field(default_factory=dict)
     _denied: bool = False
 
-    async def of(self, controller: Controller, namespace: str) -> Workload:
-        """Return the owner of the pods of a controller.
+    async def of(self, controller: Controller, namespace: str, manifest: Manifest | None = None) -> Workload:
+        """Return the owner of the pods of a controller; ``manifest``: of the controller, if it was read.
 
         Raises:
             KubeError: the API server did not answer.
         """
         if controller.uid not in self._found:
-            self._found[controller.uid] = await self._read(controller, namespace)
+            self._found[controller.uid] = await self._read(controller, namespace, manifest)
         return self._found[controller.uid]
 
     def keep(self, controllers: Container[str]) -> None:
-        """Drop the owners of controllers that have no pods."""
+        """Drop the owners of other controllers."""
         self._found = {uid: owner for uid, owner in self._found.items() if uid in controllers}
 
-    async def _read(self, controller: Controller, namespace: str) -> Workload:
+    async def _read(self, controller: Controller, namespace: str, manifest: Manifest | None) -> Workload:
         for _ in range(_MOST):
-            above = await self._controller_of(controller, namespace)
+            above = await self._controller_of(controller, namespace, manifest)
             if above is None:
                 break
-            controller = above
+            controller, manifest = above, None
         return Workload(namespace, controller.api_version, controller.kind, controller.name, controller.uid)
 
-    async def _controller_of(self, controller: Controller, namespace: str) -> Controller | None:
+    async def _controller_of(
+        self, controller: Controller, namespace: str, manifest: Manifest | None
+    ) -> Controller | None:
         resource = _OWNED.get((controller.api_version, controller.kind))
         if resource is None:
             return None
         try:
-            manifest = await self.kube.get(resource, controller.name, namespace)
+            manifest = manifest or await self.kube.get(resource, controller.name, namespace)
         except NotFound:
             return None
         except Forbidden as error:

@@ -1,9 +1,10 @@
 """Publishes what changed in workloads: gather, decide, publish, warn.
 
-In: the one key of its queue, and the controllers whose pods changed. Out: events, Warning Events, metrics. Called by
-the queue of ``wiring``: soon after a change, and regularly, because Nodes and Shims change causes. Invariants: nothing
-is decided before all pods and the published events are known; an event counts as published once the bus has stored it;
-a run evaluates a bounded number of controllers, then other work gets its turn.
+In: the one key of its queue, and the controllers whose pods, or refusals, changed. Out: events, Warning Events,
+metrics. Called by the queue of ``wiring``: soon after a change, and regularly, because Nodes and Shims change causes.
+Invariants: nothing is decided before all pods, the Events about refused pods and the published events are known; an
+event counts as published once the bus has stored it; a run evaluates a bounded number of controllers, then other work
+gets its turn.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from provisioner.workloads.gather import Gather
 from provisioner.workloads.metrics import PodNumbers
 from provisioner.workloads.owners import Owners
 from provisioner.workloads.pods import WorkloadPod
+from provisioner.workloads.refused_creations import RefusedCreation
 from provisioner.workloads.warnings import Warnings
 from provisioner.workloads.watches import PodWatch
 from trellis.bus.bus import Bus, BusUnavailable, EventRefused
@@ -49,6 +51,7 @@ class WorkloadReconciler:
     bus: Bus
     telemetry: Telemetry
     watch: PodWatch
+    owners: Owners
     gather: Gather
     warnings: Warnings
     numbers: PodNumbers
@@ -69,10 +72,6 @@ class WorkloadReconciler:
     _looked_at: float = -math.inf
     _measured_at: float = -math.inf
 
-    def __post_init__(self) -> None:
-        """Create the reader of owners."""
-        self.owners = Owners(self.kube)
-
     def take(self, change: Change[WorkloadPod]) -> None:
         """Record a change of a pod."""
         self.numbers.take(change)
@@ -82,6 +81,10 @@ class WorkloadReconciler:
         for pod in (old, new):
             if pod is not None:
                 self._changed[pod.controller.uid] = None
+
+    def take_refusal(self, change: Change[RefusedCreation]) -> None:
+        """Record a change of an Event about refused pods."""
+        self._evaluate_again(self.gather.refused.take(change))
 
     def forget_published(self) -> None:
         """Have the published events re-read: another stream has other ones."""
@@ -95,7 +98,7 @@ class WorkloadReconciler:
         """Publish the events that are due; return seconds until the next run.
 
         Raises:
-            KubeError: owners or Events cannot be read, because the API server does not answer.
+            KubeError: controllers or Events cannot be read, because the API server does not answer.
         """
         del key, trace
         if not self.watch.known:
@@ -104,6 +107,7 @@ class WorkloadReconciler:
         now = time.monotonic()
         self._look(now)
         self._measure(now)
+        self._changed.update(dict.fromkeys(await self.gather.refused.read()))
         for uid in [uid for uid, at in self._later.items() if at <= now]:
             del self._later[uid]
             self._changed[uid] = None
@@ -121,16 +125,19 @@ class WorkloadReconciler:
             raise
         if self._changed:
             return self.timings.settle
-        return max(0.0, min([self.timings.measure, *(at - now for at in self._later.values())]))
+        wait = self.timings.events_wait if self.gather.refused.waiting else self.timings.measure
+        return max(0.0, min([wait, *(at - now for at in self._later.values())]))
 
     def _look(self, now: float) -> None:
         """Add the controllers with pods that do not work, regularly; drop what belongs to deleted ones."""
         if now - self._looked_at < self.timings.look:
             return
         self._looked_at = now
-        pods = self.watch.pods
+        pods, refused = self.watch.pods, self.gather.refused
         self._changed.update(dict.fromkeys(pod.controller.uid for pod in pods.objects.values() if not pod.works))
-        there = {item.uid for item in pods.controllers()}
+        for owner in refused.expire():
+            self._evaluate_again(owner)
+        there = {*(item.uid for item in pods.controllers()), *refused.uids()}
         self.owners.keep(there)
         self.gather.keep(pods.objects)
         self._members = {owner: kept for owner, found in self._members.items() if (kept := found & there)}
@@ -147,7 +154,7 @@ class WorkloadReconciler:
             if not self.bus.connected.is_set():
                 raise BusUnavailable("the published events cannot be read")
             number, published = self.streams, Published()
-            there = {item.uid for item in self.watch.pods.controllers()}
+            there = {*(item.uid for item in self.watch.pods.controllers()), *self.watch.refused.uids()}
             events: AsyncIterator[WasmWorkloadEventData] = self.bus.last_events(EVENTS)
             async for event in events:
                 published.restore(event, there)
@@ -165,19 +172,22 @@ class WorkloadReconciler:
         unavailable: BusUnavailable | None = None
         owners: dict[Workload, None] = {}
         for uid in uids:
-            if found := self.watch.pods.of_controller(uid):
-                owner = await self.owners.of(found[0].controller, found[0].namespace)
+            if (owner := await self._owner_of(uid)) is not None:
                 self._members.setdefault(owner, set()).add(uid)
                 owners[owner] = None
         snapshot = self.gather.snapshot()
         for owner in owners:
-            pods = [pod for uid in sorted(self._members[owner]) for pod in self.watch.pods.of_controller(uid)]
+            members = {uid: self.watch.pods.of_controller(uid) for uid in sorted(self._members[owner])}
+            pods = [pod for those in members.values() for pod in those]
             now = self.kube.now()
             observed = await self.gather.observe(snapshot, pods, now)
             if await self._read(owner, pods, now):
                 snapshot = self.gather.snapshot()
                 observed = await self.gather.observe(snapshot, pods, now)
-            decision = decide(owner, observed, self.published.states.get(owner.key), now, self.timings.steady)
+            published = self.published.states.get(owner.key)
+            missing = self.gather.refused.observe(snapshot, members, published.failing if published is not None else ())
+            observed += missing
+            decision = decide(owner, observed, published, now, self.timings.steady)
             for event in decision.events if unavailable is None else ():
                 try:
                     await self._publish(owner, event, pods)
@@ -187,6 +197,8 @@ class WorkloadReconciler:
             await self.warnings.warn(owner, observed)
             if decision.look_in is not None:
                 self._evaluate_in(owner, decision.look_in)
+            elif missing:
+                self._evaluate_in(owner, self.timings.look)
             await asyncio.sleep(0)
         if unavailable is not None:
             raise unavailable
@@ -202,26 +214,43 @@ class WorkloadReconciler:
             read = True
         return read
 
+    async def _owner_of(self, uid: str) -> Workload | None:
+        """Return the owner of a controller that has pods, or whose pods are refused."""
+        if found := self.watch.pods.of_controller(uid):
+            return await self.owners.of(found[0].controller, found[0].namespace)
+        return self.gather.refused.owner_of(uid)
+
+    def _evaluate_again(self, owner: Workload | None) -> None:
+        """Evaluate an owner in the next run."""
+        if owner is not None:
+            self._changed.update(dict.fromkeys(self._members.get(owner, ())))
+
     def _evaluate_in(self, owner: Workload, seconds: float) -> None:
         at = time.monotonic() + seconds
         for uid in self._members[owner]:
             self._later[uid] = min(at, self._later.get(uid, at))
 
     async def _publish(self, owner: Workload, event: WasmWorkloadEventData, pods: Sequence[WorkloadPod]) -> None:
-        """Publish an event in the trace that the creation of its pod starts.
+        """Publish an event in the trace that the creation of its pod, or the first refusal of its pods, starts.
 
         Raises:
             BusUnavailable: it is not stored.
         """
-        cause, former = f"{event.pod_uid}/created", self.published.states.get(owner.key)
-        known = former is not None and former.uid == event.uid and event.pod_uid in former.pods
-        attributes = {"k8s.pod.name": event.pod, "k8s.namespace.name": event.namespace, "trellis.object": owner.text}
+        subject, cause = f"pod {event.pod}", f"{event.pod_uid}/created"
+        attributes = {"k8s.namespace.name": event.namespace, "trellis.object": owner.text}
+        if event.pod_uid:
+            attributes["k8s.pod.name"] = event.pod
+        else:
+            subject, cause = f"refused pods of {owner.kind} {owner.name}", f"{event.uid}/refused"
+        former = self.published.states.get(owner.key)
+        uid = event.pod_uid or event.uid
+        known = former is not None and former.uid == event.uid and uid in former.pods
         with ExitStack() as spans:
             if not known:
                 created = next((pod.created_at for pod in pods if pod.uid == event.pod_uid), 0.0)
                 start_ns = int(created * 1e9) or None
                 spans.enter_context(
-                    self.telemetry.begin(f"pod {event.pod}", cause, start_ns=start_ns, attributes=attributes)
+                    self.telemetry.begin(subject, cause, start_ns=start_ns, attributes=attributes)
                 )
             context = context_from(self.telemetry.trace_of(cause)) if known else None
             spans.enter_context(

@@ -45,7 +45,7 @@ class Warnings:
         if not self.enabled:
             return
         for reason, failing in by_reason(relevant_pods(workload.kind, [*pods])).items():
-            pod = min(failing, key=lambda pod: pod.name)
+            pod = failing[0]
             if pod.cause is not None and self._is_due(workload, reason):
                 place = ObjectRef(workload.api_version, workload.kind, workload.name, workload.uid, workload.namespace)
                 await self.recorder.record(regarding=place, type="Warning", reason=reason, message=pod.cause.message)

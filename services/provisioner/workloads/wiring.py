@@ -15,8 +15,11 @@ from provisioner.domain.workloads.classes import provided_classes
 from provisioner.workloads.evidence import Evidence
 from provisioner.workloads.gather import Gather
 from provisioner.workloads.metrics import PodNumbers
+from provisioner.workloads.owners import Owners
 from provisioner.workloads.pods import WorkloadPod, WorkloadPods
 from provisioner.workloads.reconciler import KEY, WorkloadReconciler
+from provisioner.workloads.refused_creations import RefusedCreation, RefusedCreations
+from provisioner.workloads.refused_owners import RefusedOwners
 from provisioner.workloads.warnings import Warnings
 from provisioner.workloads.watches import PodWatch
 from trellis.bus.consume.queue import KeyedQueue
@@ -40,14 +43,20 @@ class Workloads:
         kube: Kube = base.kube
         self._classes, self._cache, timings = classes, cache, cache.timings.workloads
         self.queue = KeyedQueue[str](workers=1, name="workloads", telemetry=base.telemetry)
-        self.watch = PodWatch(kube, self._provided, self._take, self.list_all, timings.classes)
-        gather = Gather(cache, classes, classes_known, Evidence(kube, timings), timings)
+        creations = RefusedCreations(kube.now, timings.refused_for)
+        self.watch = PodWatch(
+            *(kube, self._provided, self._take, self._take_refusal, self.list_all, timings.classes, creations)
+        )
+        owners = Owners(kube)
+        self._refused = RefusedOwners(kube, owners, creations, self._provided, timings)
+        gather = Gather(cache, classes, classes_known, Evidence(kube, timings), self._refused, timings)
         self._numbers = PodNumbers(base.telemetry, self._handler_of, gather.cause_of)
         self.reconciler = WorkloadReconciler(
             kube,
             base.bus,
             base.telemetry,
             self.watch,
+            owners,
             gather,
             Warnings(recorder, timings, enabled=cache.settings.workload_warnings),
             self._numbers,
@@ -60,11 +69,12 @@ class Workloads:
         return self.watch.pods
 
     async def run(self) -> None:
-        """Watch pods until cancelled; the metrics end with the leadership term."""
+        """Watch pods until cancelled; metrics and notes end with the leadership term."""
         try:
             await self.watch.run()
         finally:
             self._numbers.show(())
+            self._refused.end()
 
     def followed(self, handle: Callable[[Change[Any]], None]) -> Callable[[Change[Any]], None]:
         """Return a handler of Shims or RuntimeClasses that also compares the RuntimeClasses that Shims provide."""
@@ -82,6 +92,10 @@ class Workloads:
 
     def _take(self, change: Change[WorkloadPod]) -> None:
         self.reconciler.take(change)
+        self.queue.add_after(KEY, self._cache.timings.workloads.settle)
+
+    def _take_refusal(self, change: Change[RefusedCreation]) -> None:
+        self.reconciler.take_refusal(change)
         self.queue.add_after(KEY, self._cache.timings.workloads.settle)
 
     def _provided(self) -> frozenset[str]:

@@ -48,9 +48,16 @@ class WasmWorkloadFailed(WasmWorkloadEventData):
 
     event_name: ClassVar[str] = "failed"
 
+    pod: str = Field(description="metadata.name of a pod with this reason, empty if the API server refuses the pods")
+    pod_uid: str = Field(
+        description="metadata.uid of this pod, whose creation starts the trace, empty if the API server refuses the pods"
+    )
+    pods: int = Field(ge=0, description="number of the pods of the owner")
     reason: str = Field(min_length=1, description="cause in CamelCase, as `trellis explain` shows it: NoNodeWithLabel")
     message: str = Field(description="cause and resolution for users")
-    failing: int = Field(ge=1, description="number of pods with this reason when it was detected")
+    failing: int = Field(
+        ge=0, description="number of pods with this reason when it was detected, 0 if the API server refuses the pods"
+    )
 
     def key(self) -> tuple[str, ...]:
         """Return namespace, kind and name of the owner, and the reason."""

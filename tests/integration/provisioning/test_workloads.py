@@ -1,4 +1,4 @@
-"""Workloads of Wasm pods on a real API server and bus: running, failed, recovered, Warning Events, traces, restarts."""
+"""Workloads of Wasm pods on a real API server and bus: running, failed, refused, recovered, traces, restarts."""
 
 from __future__ import annotations
 
@@ -10,17 +10,22 @@ from typing import Any
 import pytest
 
 from provisioner.timings import WorkloadTimings
+from support.cluster.validating_policies import refusing, rule
 from support.nodes.fleet import SHORT, Fleet, Manifest, eventually
 from support.nodes.kubelets import kubelets
-from support.nodes.shims import Shim
+from support.nodes.shims import CLASSES, Shim
 from trellis.bus.streams.tail import TailedEvent
-from trellis.kube.resources import DEPLOYMENTS, EVENTS, JOBS, PODS
+from trellis.kube.resources import DEPLOYMENTS, EVENTS, JOBS, NAMESPACES, PODS
 
 pytestmark = pytest.mark.cluster
 
 QUICK = replace(
-    SHORT, workloads=WorkloadTimings(settle=0.05, classes=0.2, look=0.5, patience=2.0, steady=0.5, publish=0.2)
+    SHORT,
+    workloads=WorkloadTimings(
+        settle=0.05, classes=0.2, look=0.5, patience=2.0, refused_again=1.0, steady=0.5, publish=0.2
+    ),
 )
+NOT_YET = "RuntimeClasses are reviewed first"
 
 
 def pod_spec(shim: Shim, **spec: Any) -> Manifest:
@@ -59,6 +64,12 @@ class Workloads:
         async with asyncio.timeout(90):
             while await self.published() != sorted(wanted):  # noqa: ASYNC110 - the condition asks a server
                 await asyncio.sleep(0.2)
+
+    def scale(self, name: str, replicas: int) -> None:
+        """Change the number of pods, so that the controller retries at once."""
+        path, patch = DEPLOYMENTS.path(self.fleet.system, name), {"spec": {"replicas": replicas}}
+        status, answer = self.fleet.api.call("PATCH", path, patch)
+        assert status == http.HTTPStatus.OK, answer
 
     def warnings(self, name: str) -> list[tuple[str, int]]:
         """Return reason and count of the Events of provisioner on a Deployment."""
@@ -118,3 +129,50 @@ async def test_workloads_are_reported_once_over_restarts(fleet: Fleet, shim: Shi
     assert events["failed"]["data"]["pod_uid"] == events["recovered"]["data"]["pod_uid"]
     assert events["recovered"]["data"]["reasons"] == ["NoNodeWithLabel"]
     assert events["failed"]["data"]["runtime_class"] == shim.name
+
+
+@pytest.mark.timeout(240)
+async def test_pods_that_the_api_server_refuses_are_reported_until_they_work(fleet: Fleet, shim: Shim) -> None:
+    """A RuntimeClass is missing because a policy denies it to provisioner; a quota permits one of two pods."""
+    made = Workloads(fleet)
+    fleet.api.call("POST", NAMESPACES.path(), {"metadata": {"name": fleet.system}})
+    [node] = shim.add_nodes(1)
+    probe = {"metadata": {"name": shim.name}, "handler": "x"}
+    denied = lambda: NOT_YET in str(fleet.api.call("POST", f"{CLASSES}?dryRun=All", probe)[1])  # noqa: E731
+    only, matched = f"object.metadata.name == '{shim.name}'", rule("node.k8s.io", "runtimeclasses", "CREATE")
+    missing, refused = "failed Deployment lost RuntimeClassMissing", "failed Deployment full PodsRefused"
+    async with kubelets(fleet):
+        async with refusing(fleet, matched, NOT_YET, only, denied):
+            shim.apply(verify={"canary": False})
+            made.create(DEPLOYMENTS.path(fleet.system), deployment("lost", pod_spec(shim)))
+            async with fleet.services(QUICK):
+                await made.until_published(missing)
+                await eventually(lambda: made.warnings("lost"), "an Event on the Deployment")
+            async with fleet.services(QUICK):
+                await asyncio.sleep(3.0)
+                assert await made.published() == [missing]
+                assert made.warnings("lost") == [("RuntimeClassMissing", 1)]
+        async with fleet.services(QUICK):
+            await eventually(lambda: shim.runtime_class() and shim.has(node), "the RuntimeClass exists", seconds=60)
+            made.scale("lost", 1)
+            await made.until_published(missing, "recovered Deployment lost")
+            fleet.api.call("DELETE", DEPLOYMENTS.path(fleet.system, "lost"))
+            path = f"{PODS.path(fleet.system)}?labelSelector=app%3Dlost"
+            await eventually(lambda: not fleet.api.call("GET", path)[1]["items"], "its pods are gone", seconds=60)
+            quota = {"metadata": {"name": "small"}, "spec": {"hard": {"pods": "1"}}}
+            made.create(f"/api/v1/namespaces/{fleet.system}/resourcequotas", quota)
+            made.create(DEPLOYMENTS.path(fleet.system), deployment("full", pod_spec(shim)))
+            await made.until_published(missing, "recovered Deployment lost", refused)
+            await eventually(lambda: made.warnings("full") == [("PodsRefused", 1)], "an Event on the Deployment")
+            await asyncio.sleep(3.0)
+            assert refused in await made.published()
+            path = f"/api/v1/namespaces/{fleet.system}/resourcequotas/small"
+            assert fleet.api.call("PATCH", path, {"spec": {"hard": {"pods": "9"}}})[0] == http.HTTPStatus.OK
+            made.scale("full", 3)
+            await made.until_published(missing, "recovered Deployment lost", refused, "recovered Deployment full")
+            fleet.api.call("DELETE", DEPLOYMENTS.path(fleet.system, "full"))
+            shim.delete()
+            await eventually(lambda: shim.found() is None, "the Shim is gone", seconds=60)
+    data = {event.key[2]: event.event["data"] for event in await made.events() if event.event_name == "failed"}
+    assert [(item["pod"], item["failing"], item["runtime_class"]) for item in data.values()] == [("", 0, shim.name)] * 2
+    assert data["lost"]["pods"] == 0

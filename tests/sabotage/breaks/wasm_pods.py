@@ -9,6 +9,7 @@ from sabotage.breaking import Break
 _PODS: Final = "tests/unit/wasm_pods/test_explain_pod.py"
 _OWNERS: Final = "tests/unit/wasm_pods/test_explain_owner.py"
 _REPORTED: Final = "tests/unit/provisioner/test_workloads.py"
+_REFUSED: Final = "tests/unit/provisioner/test_refused_owners.py"
 _DECISIONS: Final = "tests/unit/provisioner/test_workload_decide.py"
 _READING: Final = "tests/unit/wasm_pods/test_reading.py"
 _WORKLOADS: Final = "tests/unit/wasm_pods/test_workloads.py"
@@ -73,9 +74,9 @@ CAUSES: Final = (
         "a rollout whose pods are refused is healthy while the former pods are ready",
         "ADR 120, rule 7: the template is evaluated first",
         "trellis",
-        "_workload",
-        "if refused is not None and (owner.refused or not enough):",
-        "if refused is not None and not enough:",
+        "_creation",
+        "if refused is not None and not line.trouble and (owner.refused or not enough):",
+        "if refused is not None and not line.trouble and not enough:",
         f"{_OWNERS}::test_an_owner_has_the_cause_of_its_pods",
     ),
     Break(
@@ -206,5 +207,41 @@ REPORTS: Final = (
         "resource = _OWNED.get((controller.api_version, controller.kind))",
         "resource = {kind: res for (_, kind), res in _OWNED.items()}.get(controller.kind)",
         f"{_REPORTED}::test_the_owner_of_a_job_is_its_cron_job_and_a_foreign_job_is_its_own",
+    ),
+    Break(
+        "an Event about refused pods counts although a pod was created since",
+        "ADR 123, rule 11: an Event is evidence until a pod was created after it",
+        "trellis",
+        "_refused",
+        "if newest is not None and any((pod.meta.created or 0.0) > newest.at > 0 for pod in snapshot.pods):",
+        "if newest is not None and not newest.message:",
+        f"{_OWNERS}::test_an_owner_has_the_cause_of_its_pods",
+    ),
+    Break(
+        "an old Event about refused pods counts",
+        "ADR 123, rule 11: for 20 minutes at most",
+        "provisioner",
+        "RefusedCreations._is_outdated",
+        "return self.now() - event.at >= self.lasts",
+        "return self.now() - event.at >= 100 * self.lasts",
+        f"{_REFUSED}::test_an_event_is_no_evidence_about_an_owner_that_was_mended",
+    ),
+    Break(
+        "a controller of another RuntimeClass is read at each Event",
+        "ADR 123, rule 10: a controller of another RuntimeClass is not read for an hour",
+        "provisioner",
+        "RefusedOwners._evaluate",
+        "self._dismiss(uid, at + self.timings.other_class, runtime_class)",
+        "self._dismiss(uid, at, runtime_class)",
+        f"{_REFUSED}::test_a_controller_of_another_runtime_class_is_read_once",
+    ),
+    Break(
+        "a new leader recovers a workload before it has read its controller",
+        "ADR 123, rule 11: it does not recover before the controllers with new Events were read",
+        "provisioner",
+        "RefusedOwners.observe",
+        "found = [UNREAD] if self._waiting and depends_on_unread(failing) else []",
+        "found = [UNREAD] if self._waiting and not failing else []",
+        f"{_REFUSED}::test_a_new_leader_publishes_nothing_twice_and_recovers_nothing_before_it_has_read",
     ),
 )

@@ -170,8 +170,9 @@ def unscheduled(name: str = "hello", message: str = "0/1 nodes are available.", 
 
 
 def event(reason: str, message: str, name: str = "hello", **fields: Any) -> Manifest:
-    """Return a warning about a pod; ``fields``: ``kind``, ``at``, ``uid``, ``container``."""
+    """Return a warning about a pod; ``fields``: ``api`` (its version), ``kind``, ``at``, ``uid``, ``container``."""
     about = {
+        "apiVersion": fields.get("api", "v1"),
         "kind": fields.get("kind", "Pod"),
         "name": name,
         "namespace": SPACE,

@@ -27,6 +27,10 @@ def progresses(name: str = "c") -> Observed:
     return Observed(name, f"uid-{name}", "spin-v2")
 
 
+def refused(reason: str = "PodsRefused", at: float = 5.0) -> Observed:
+    return Observed("", "", "spin-v2", created_at=at, cause=Cause(reason, "words"))
+
+
 class PublishedEvents:
     """A workload whose events are published, as by the reconciler."""
 
@@ -68,6 +72,32 @@ def test_each_reason_is_published_once_until_the_workload_has_recovered() -> Non
     assert isinstance(recovered, WasmWorkloadRecovered)
     assert (recovered.reasons, recovered.pod) == (("ShimError", "OutOfMemory"), "b")
     assert published_events.see(fails()) == ["failed ShimError"]
+
+
+def test_refused_pods_are_a_failure_without_a_pod() -> None:
+    published_events = PublishedEvents()
+    assert published_events.see(refused()) == ["failed PodsRefused"]
+    assert published_events.see(works(), refused("RuntimeClassMissing")) == ["failed RuntimeClassMissing"]
+    first, second = published_events.events
+    assert isinstance(first, WasmWorkloadFailed)
+    assert isinstance(second, WasmWorkloadFailed)
+    assert (first.pod, first.pod_uid, first.pods, first.failing, first.runtime_class) == ("", "", 0, 0, "spin-v2")
+    assert (second.pods, second.failing, second.message) == (1, 0, "words")
+    assert published_events.see(works(), replace(refused(), cause=None)) == [], "not all pods exist yet"
+    assert published_events.see(works(), works("b")) == ["recovered"]
+
+
+def test_of_refused_and_existing_pods_an_existing_one_is_named() -> None:
+    published_events = PublishedEvents()
+    assert published_events.see(refused("RuntimeClassMissing"), fails("b", "RuntimeClassMissing")) == ["failed RuntimeClassMissing"]
+    [event] = published_events.events
+    assert isinstance(event, WasmWorkloadFailed)
+    assert (event.pod, event.pods, event.failing) == ("b", 1, 1)
+
+
+def test_a_later_run_that_is_refused_counts_in_place_of_an_earlier_failed_one() -> None:
+    published_events = PublishedEvents(JOB)
+    assert published_events.see(fails(created=1.0, ended=True), refused(at=2.0)) == ["failed PodsRefused"]
 
 
 def test_a_workload_without_pods_keeps_its_failure_for_a_while() -> None:

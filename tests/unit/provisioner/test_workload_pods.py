@@ -12,6 +12,7 @@ import pytest
 from provisioner.domain.shim_resources import view_runtime_class
 from provisioner.domain.workloads.classes import provided_classes
 from provisioner.workloads.pods import Controller, WorkloadPod
+from provisioner.workloads.refused_creations import RefusedCreation, RefusedCreations
 from provisioner.workloads.watches import PodWatch
 from support.cluster.kube_world import until
 from support.wasm_pods.objects import SPACE, Manifest, crashing, kube_of, pod, runtime_class, shim, workload
@@ -30,7 +31,16 @@ class Seen:
     def __init__(self, *classes: str, objects: Sequence[tuple[Resource, Manifest]] = ()) -> None:
         self.kube = kube_of(*objects)
         self.classes, self.changes, self.known = frozenset(classes), list[Change[WorkloadPod]](), 0
-        self.watch = PodWatch(self.kube, lambda: self.classes, self.changes.append, self._on_known, 0.01)
+        self.refusals = list[Change[RefusedCreation]]()
+        self.watch = PodWatch(
+            self.kube,
+            lambda: self.classes,
+            self.changes.append,
+            self.refusals.append,
+            self._on_known,
+            settle=0.01,
+            refused=RefusedCreations(self.kube.now, 1200.0),
+        )
 
     def _on_known(self) -> None:
         self.known += 1
@@ -131,7 +141,7 @@ async def test_without_a_class_no_pod_is_read() -> None:
     seen = Seen()
     async with seen.running():
         await asyncio.sleep(0.05)
-    assert not [request for request in seen.kube.api.requests if request.path.endswith("/pods")]
+    assert not [request for request in seen.kube.api.requests if request.path.endswith(("/pods", "/events"))]
 
 
 async def test_an_error_of_the_watch_is_not_lost() -> None:

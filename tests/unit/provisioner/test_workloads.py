@@ -3,35 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import http
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from provisioner.cache import Cache
-from provisioner.domain.shim_resources import view_runtime_class
-from provisioner.settings import Settings
-from provisioner.timings import Timings, WorkloadTimings
 from provisioner.workloads.evidence import RATE, Evidence, shown_pods
-from provisioner.workloads.reconciler import KEY
 from provisioner.workloads.warnings import BURST
-from provisioner.workloads.wiring import Workloads
 from support.cluster.kube_world import until
 from support.wasm_pods.objects import (
     CREATING,
     IMAGE,
     READY,
     SPACE,
-    WORLD,
-    Manifest,
     container,
     crashing,
     event,
-    kube_of,
     pod,
     sandbox,
     spin_app,
@@ -39,152 +26,13 @@ from support.wasm_pods.objects import (
     waiting,
     workload,
 )
+from support.wasm_pods.reported import SHORT, World, forbidden, of_deployment, owned
 from trellis.bus.bus import BusUnavailable
-from trellis.events.envelope import EventData
-from trellis.events.wasm_workloads import WasmWorkloadEventData, WasmWorkloadFailed
-from trellis.kube.recorder import EventRecorder
-from trellis.kube.resources import (
-    CRON_JOBS,
-    DEPLOYMENTS,
-    EVENTS,
-    JOBS,
-    NODES,
-    PODS,
-    REPLICA_SETS,
-    RUNTIME_CLASSES,
-    SHIMS,
-    SPIN_APPS,
-    STATEFUL_SETS,
-    Resource,
-)
-from trellis.kube.transport import HttpRequest, Reply
+from trellis.events.wasm_workloads import WasmWorkloadFailed
+from trellis.kube.resources import CRON_JOBS, DEPLOYMENTS, EVENTS, JOBS, PODS, SPIN_APPS, STATEFUL_SETS
 from trellis.limits.token_bucket import TokenBucket
-from trellis.provisioning.nodes_and_jobs import view_node
-from trellis.provisioning.shims import view_shim
-from trellis.runtime.run import Base
-from trellis.telemetry import current_trace
-from trellis_dev.fakes.fake import status_reply
 
-SHORT = WorkloadTimings(
-    settle=0.01,
-    classes=0.01,
-    look=0.05,
-    patience=0.0,
-    events_again=0.2,
-    events_wait=0.02,
-    steady=0.0,
-    measure=0.0,
-    publish=0.01,
-)
-Objects = Sequence[tuple[Resource, Manifest]]
 STATEFUL = ("StatefulSet", "db", "uid-db")
-
-
-class SomeBus:
-    """Stores events by ID; ``trouble``: the error of the next attempts. ``restored``: events of an older stream."""
-
-    def __init__(self) -> None:
-        self.stored: dict[str, WasmWorkloadEventData] = {}
-        self.restored: list[EventData] = []
-        self.traces: list[str] = []
-        self.trouble: Exception | None = None
-        self.connected = asyncio.Event()
-        self.connected.set()
-
-    async def publish(self, event: WasmWorkloadEventData, *, dedup: str) -> None:
-        if self.trouble is not None:
-            raise self.trouble
-        trace = current_trace()
-        assert trace is not None
-        assert dedup not in self.stored
-        self.traces.append(trace.trace_id)
-        self.stored[dedup] = event
-
-    async def last_events(self, models: Sequence[type[EventData]]) -> AsyncIterator[EventData]:
-        for item in self.restored:
-            assert isinstance(item, tuple(models))
-            yield item
-
-    @property
-    def published(self) -> list[str]:
-        return [
-            " ".join(filter(None, (item.event_name, item.kind, item.name, getattr(item, "reason", ""))))
-            for item in self.stored.values()
-        ]
-
-
-class World:
-    """The parts as ``app`` wires them, over the objects of an API server, with a loop in place of the queue."""
-
-    def __init__(self, objects: Objects, timings: WorkloadTimings = SHORT, **settings: Any) -> None:
-        self.kube = kube_of(*WORLD, *objects, spinkube=True)
-        self.bus, self.timings = SomeBus(), timings
-        self.nodes = {found.name: found for found in map(view_node, self.kube.objects(NODES))}
-        self.shims = {found.name: found for found in map(view_shim, self.kube.objects(SHIMS))}
-        self.classes = {found.name: found for found in map(view_runtime_class, self.kube.objects(RUNTIME_CLASSES))}
-        self.settings = settings
-        self.begin()
-
-    def begin(self) -> None:
-        """Begin a leadership term."""
-        kube, telemetry = self.kube, self.kube.telemetry
-        timings = Timings(workloads=self.timings)
-        cache = Cache(kube, Settings(**self.settings), self.nodes, self.shims, timings=timings)
-        base = cast("Base", SimpleNamespace(kube=kube, bus=self.bus, telemetry=telemetry))
-        self.parts = Workloads(base, cache, EventRecorder(kube, component="test"), self.classes, lambda: True)
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        async def reconcile() -> None:
-            while True:
-                await self.parts.reconciler.run(KEY, None)
-                await asyncio.sleep(0.01)
-
-        tasks = [asyncio.create_task(self.parts.run()), asyncio.create_task(reconcile())]
-        try:
-            yield
-        finally:
-            for task in tasks:
-                task.cancel()
-            done = await asyncio.gather(*tasks, return_exceptions=True)
-            assert all(isinstance(item, asyncio.CancelledError) for item in done), done
-
-    async def until_published(self, *wanted: str) -> None:
-        await until(lambda: self.bus.published == [*wanted], f"{wanted}, not {self.bus.published}")
-
-    @property
-    def warnings(self) -> list[tuple[str, str, str]]:
-        found = [item for item in self.kube.objects(EVENTS) if item.get("reportingComponent") == "test"]
-        return [(item["involvedObject"]["kind"], item["involvedObject"]["name"], item["reason"]) for item in found]
-
-    def change(self, manifest: Manifest) -> None:
-        """Replace a pod, with its UID."""
-        stored = next(
-            item for item in self.kube.objects(PODS) if item["metadata"]["name"] == manifest["metadata"]["name"]
-        )
-        kept = {name: stored["metadata"][name] for name in ("uid", "creationTimestamp", "ownerReferences")}
-        self.kube.put(PODS, manifest | {"metadata": manifest["metadata"] | kept})
-
-    def reads(self, part: str) -> list[HttpRequest]:
-        return [request for request in self.kube.api.requests if part in request.path and request.method == "GET"]
-
-
-def refused(request: HttpRequest) -> Reply:
-    return status_reply(http.HTTPStatus.FORBIDDEN, "Forbidden", f"cannot read {request.path}")
-
-
-def owned(manifest: Manifest, version: str) -> Manifest:
-    """Set the API version of the controller of an object."""
-    [owner] = manifest["metadata"]["ownerReferences"]
-    owner["apiVersion"] = version
-    return manifest
-
-
-def of_deployment(*pods: Callable[[tuple[str, str, str]], Manifest]) -> Objects:
-    """Return a Deployment, its ReplicaSet, and pods of it."""
-    replica_set = owned(workload("hello-1", owner=("Deployment", "hello", "uid-hello")), "apps/v1")
-    made = [owned(make(("ReplicaSet", "hello-1", "uid-hello-1")), "apps/v1") for make in pods]
-    return [(DEPLOYMENTS, workload()), (REPLICA_SETS, replica_set), *((PODS, item) for item in made)]
 
 
 async def test_a_deployment_fails_and_recovers_in_the_trace_of_its_pod() -> None:
@@ -317,7 +165,7 @@ async def test_a_pod_without_controller_is_a_workload() -> None:
 
 async def test_an_owner_that_cannot_be_read_is_the_controller_of_the_pod() -> None:
     world = World(of_deployment(lambda owner: pod("hello-1-a", owner=owner)))
-    world.kube.answer_next(1, refused, when=lambda request: "replicasets" in request.path)
+    world.kube.answer_next(1, forbidden, when=lambda request: "replicasets" in request.path)
     async with world.running():
         await world.until_published("running ReplicaSet hello-1")
 
@@ -337,8 +185,7 @@ async def test_events_of_a_pod_show_a_sandbox_that_fails_and_pods_that_work_are_
     )
     async with world.running():
         await until(lambda: "failed StatefulSet db ShimNotExecutable" in world.bus.published, "its cause")
-    read = {request.query["fieldSelector"] for request in world.reads("/events")}
-    assert len(read) <= 3, "the Events of a few pods"
+    assert len({*world.reads_of_events()}) <= 3, "the Events of a few pods"
     assert not world.reads("/log")
 
 
@@ -361,7 +208,7 @@ async def test_a_cause_waits_for_the_events_that_can_show_another_one() -> None:
 
 async def test_without_permission_for_events_the_objects_decide() -> None:
     world = World([(STATEFUL_SETS, workload("db")), (PODS, pod("db-0", crashing(137), owner=STATEFUL))])
-    world.kube.answer_next(99, refused, when=lambda request: request.path.endswith("/events"))
+    world.kube.answer_next(99, forbidden, when=lambda request: request.path.endswith("/events"))
     async with world.running():
         await world.until_published("failed StatefulSet db ShimError")
 
@@ -402,7 +249,7 @@ async def test_hundreds_of_pending_pods_are_one_failure() -> None:
     assert isinstance(found, WasmWorkloadFailed)
     assert (found.failing, found.pods, found.reason) == (500, 500, "NoNodeWithLabel")
     assert len(world.warnings) == 1
-    assert not world.reads("/events")
+    assert not world.reads_of_events()
 
 
 async def test_pods_are_counted_by_handler_node_and_state_and_restarts_are_added() -> None:

@@ -68,6 +68,8 @@ def cron(runtime_class: str = "spin-v2") -> Manifest:
     return workload(jobTemplate={"spec": {"template": workload(runtime_class=runtime_class)["spec"]["template"]}})
 
 
+BEFORE = "2026-11-27T09:59:00Z"
+"""Before the pods of :func:`pod` were created."""
 COMPLETE = {"type": "Complete", "status": "True"}
 DEADLINE = {
     "type": "Failed",
@@ -126,6 +128,20 @@ CASES: dict[str, tuple[str, Manifest, Snapshot, str | None, Health]] = {
         snapshot([pod()], [refusal("x")]),
         None,
         Health.HEALTHY,
+    ),
+    "pods were refused, and a later one was created": (
+        "StatefulSet",
+        workload(replicas=3),
+        snapshot([pod("db-0", CREATING)], [event("FailedCreate", REFUSED, at=BEFORE, kind="StatefulSet")]),
+        Reason.STARTING,
+        Health.PROGRESSING,
+    ),
+    "a pod was created, and later ones are refused": (
+        "StatefulSet",
+        workload(replicas=3),
+        snapshot([pod("db-0", CREATING)], [event("FailedCreate", REFUSED, kind="StatefulSet")]),
+        Reason.PODS_REFUSED,
+        Health.DEGRADED,
     ),
     "scaled to zero": ("Deployment", workload(replicas=0), snapshot(), None, Health.SUSPENDED),
     "a Job that is suspended": ("Job", workload(suspend=True), snapshot(), None, Health.SUSPENDED),

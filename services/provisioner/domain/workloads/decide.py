@@ -54,7 +54,7 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """A pod. ``works``: it is ready or has completed; ``ended``: its containers do not restart.
+    """A pod; or, with name and UID "", pods that a controller has not created yet. ``works``: it is ready or has completed; ``ended``: its containers do not restart.
 
     ``steady_since``: Unix seconds since which it works. ``cause``: None if it works, progresses, or is not known yet.
     """
@@ -69,6 +69,11 @@ class Observed:
     steady_since: float = 0.0
     cause: Cause | None = None
 
+    @property
+    def exists(self) -> bool:
+        """False if it stands for pods that a controller has not created."""
+        return bool(self.uid)
+
 
 @dataclass(frozen=True, slots=True)
 class Decision:
@@ -81,7 +86,7 @@ class Decision:
 def decide(
     workload: Workload, pods: Sequence[Observed], published: State | None, now: float, steady: float
 ) -> Decision:
-    """Return the events that are due; ``pods``: those that are not being deleted.
+    """Return the events that are due; ``pods``: those that are not being deleted, and missing ones.
 
     ``steady``: seconds for which pods work until the workload has recovered. A container that crashes repeatedly, and
     has no readiness probe, is ready in between.
@@ -121,23 +126,23 @@ def relevant_pods(kind: str, pods: Sequence[Observed]) -> list[Observed]:
 
 
 def by_reason(pods: Sequence[Observed]) -> dict[str, list[Observed]]:
-    """Return the pods with a cause by its reason."""
+    """Return the pods with a cause by its reason, each in the order of the names; missing ones are last."""
     found: dict[str, list[Observed]] = {}
-    for pod in pods:
+    for pod in sorted(pods, key=lambda pod: (not pod.exists, pod.name)):
         if pod.cause is not None:
             found.setdefault(pod.cause.reason, []).append(pod)
     return found
 
 
 def _failed(workload: Workload, pods: Sequence[Observed], failing: Sequence[Observed]) -> WasmWorkloadFailed:
-    pod = min(failing, key=lambda pod: pod.name)
+    pod, number, all_pods = failing[0], sum(pod.exists for pod in failing), sum(pod.exists for pod in pods)
     assert pod.cause is not None  # by_reason
-    share = f"{len(failing)} of {len(pods)} pods ({pod.name}): " if len(pods) > 1 else ""
+    share = f"{number} of {all_pods} pods ({pod.name}): " if pod.exists and all_pods > 1 else ""
     return WasmWorkloadFailed(
         **_fields(workload, pod, pods),
         reason=pod.cause.reason,
         message=f"{share}{pod.cause.message}",
-        failing=len(failing),
+        failing=number,
     )
 
 
@@ -151,5 +156,5 @@ def _fields(workload: Workload, pod: Observed, pods: Sequence[Observed]) -> dict
         "pod": pod.name,
         "pod_uid": pod.uid,
         "node": pod.node,
-        "pods": len(pods),
+        "pods": sum(pod.exists for pod in pods),
     }

@@ -27,7 +27,10 @@ Key = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A workload as published. ``failing``: reasons since it last ran, in their order; ``pods``: UIDs in its events."""
+    """A workload as published. ``failing``: reasons since it last ran, in their order.
+
+    ``pods``: UIDs of the pods in its events, and its own one if its pods are refused.
+    """
 
     uid: str
     failing: tuple[str, ...] = ()
@@ -50,13 +53,14 @@ class Published:
         match event:
             case WasmWorkloadFailed():
                 reasons = former.failing if event.reason in former.failing else (*former.failing, event.reason)
-                pods = former.pods if event.pod_uid in former.pods else (*former.pods, event.pod_uid)
+                uid = event.pod_uid or event.uid
+                pods = former.pods if uid in former.pods else (*former.pods, uid)
                 self.states[key] = replace(former, failing=reasons, pods=pods)
             case _:
                 self.states[key] = State(event.uid, (), (event.pod_uid,))
 
     def restore(self, event: WasmWorkloadEventData, controllers: Container[str]) -> None:
-        """Record an event of a former leader; ``controllers``: UIDs of those that have pods.
+        """Record an event of a former leader; ``controllers``: UIDs of those that have pods, or whose pods are refused.
 
         Events are stored for days. Those about owners that existed for one run are not needed once their pods are gone.
         """

@@ -52,6 +52,16 @@ def owner_health(snapshot: Snapshot, owner: OwnerView) -> Verdict:
     return _verdict([*_chain(snapshot, owner)])
 
 
+def creation_cause(snapshot: Snapshot, owner: OwnerView) -> Line | None:
+    """Return why a controller cannot create pods, as its page has it; None if it can, or is to have none.
+
+    ``snapshot.pods``: those that it has. ``owner``: a Deployment, ReplicaSet, StatefulSet, DaemonSet, Job or CronJob.
+    """
+    if owner.meta.deleting or owner.complete or owner.suspended or owner.wanted == 0:
+        return None
+    return cause_of(_creation(snapshot, owner, counted_pods(owner, snapshot.pods)))
+
+
 def _verdict(chain: Sequence[Line]) -> Verdict:
     cause = cause_of(chain)
     idle = next((line for line in chain if line.reason in _IDLE), None)
@@ -136,17 +146,9 @@ def _workload(snapshot: Snapshot, owner: OwnerView) -> Iterator[Line]:
         yield from _idle(snapshot, owner)
         return
     pods = counted_pods(owner, snapshot.pods)
-    ready = sum(pod.works for pod in pods)
-    ok = bool(pods) and ready == len(pods)
-    # Ready pods of a former template do not need the RuntimeClass of the current one.
-    current = all(pod.runtime_class == owner.template.runtime_class for pod in pods)
-    line = placing.runtime_class(snapshot, replace(owner.template, ready=ok and current))
-    yield line
-    if line.trouble:
-        return
-    refused, enough = _refused(snapshot, owner), ok and ready >= (owner.wanted or 0)
-    if refused is not None and (owner.refused or not enough):
-        yield refused
+    before = [*_creation(snapshot, owner, pods)]
+    yield from before
+    if any(line.trouble for line in before):
         return
     if not snapshot.knows(Part.PODS):
         text = f"its pods are unknown: {snapshot.unread[Part.PODS]}"
@@ -155,7 +157,20 @@ def _workload(snapshot: Snapshot, owner: OwnerView) -> Iterator[Line]:
     yield from _pods(snapshot, pods)
     yield from _of_former_template(owner, pods)
     yield from _end_of(owner)
-    yield _count(owner, pods, ready)
+    yield _count(owner, pods)
+
+
+def _creation(snapshot: Snapshot, owner: OwnerView, pods: Sequence[WasmPod]) -> Iterator[Line]:
+    """Yield the steps before there is a pod: its RuntimeClass, and a refusal of the API server."""
+    ready = sum(pod.works for pod in pods)
+    ok = bool(pods) and ready == len(pods)
+    # Ready pods of a former template do not need the RuntimeClass of the current one.
+    current = all(pod.runtime_class == owner.template.runtime_class for pod in pods)
+    line = placing.runtime_class(snapshot, replace(owner.template, ready=ok and current))
+    yield line
+    refused, enough = _refused(snapshot, owner), ok and ready >= (owner.wanted or 0)
+    if refused is not None and not line.trouble and (owner.refused or not enough):
+        yield refused
 
 
 def _of_former_template(owner: OwnerView, pods: Sequence[WasmPod]) -> Iterator[Line]:
@@ -222,6 +237,8 @@ def counted_pods(owner: OwnerView, every: Sequence[WasmPod]) -> list[WasmPod]:
 def _refused(snapshot: Snapshot, owner: OwnerView) -> Line | None:
     """Return why the API server refuses the pods of an owner, None if it does not, or not any more."""
     newest = next(iter(snapshot.events_of(owner.meta.uid, CREATE)), None)
+    if newest is not None and any((pod.meta.created or 0.0) > newest.at > 0 for pod in snapshot.pods):
+        newest = None  # a later attempt has succeeded
     enough = owner.wanted is not None and len(snapshot.pods) >= owner.wanted
     has_pods = enough or (owner.wanted is None and bool(snapshot.pods))
     words = owner.refused or ("" if newest is None or has_pods else newest.message)
@@ -252,7 +269,8 @@ def _pods(snapshot: Snapshot, pods: Sequence[WasmPod]) -> Iterator[Line]:
         yield replace(line, text=f"{share}{line.text}")
 
 
-def _count(owner: OwnerView, pods: Sequence[WasmPod], ready: int) -> Line:
+def _count(owner: OwnerView, pods: Sequence[WasmPod]) -> Line:
+    ready = sum(pod.works for pod in pods)
     wanted = owner.wanted if owner.wanted is not None else len(pods)
     text = f"{ready} of {max(wanted, len(pods))} are ready"
     if owner.wanted is None and not pods:

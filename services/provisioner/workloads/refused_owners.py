@@ -1,0 +1,198 @@
+"""Reads the controllers whose pods the API server refuses, and evaluates those of Wasm pods.
+
+In: Events, and controllers from the API server. Out: owners, and what stands for their missing pods. Called by the
+reconciler of workloads. Invariants: nothing is concluded from an Event before its controller was read; a controller
+without a RuntimeClass of a Shim is read once while it is remembered; all reads have one rate limit; a kind that cannot
+be read has a note of readiness, and no further effect.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from provisioner.domain.workloads.decide import Observed, Workload
+from provisioner.domain.workloads.refused import UNREAD, depends_on_unread, missing_pods
+from provisioner.timings import WorkloadTimings
+from provisioner.workloads.owners import Owners
+from provisioner.workloads.pods import WorkloadPod
+from provisioner.workloads.refused_creations import RefusedCreation, RefusedCreations
+from trellis.kube.changes import Change
+from trellis.kube.client import Kube
+from trellis.kube.errors import Forbidden, NotFound
+from trellis.kube.resources import CRON_JOBS, Manifest
+from trellis.limits.token_bucket import TokenBucket
+from trellis.v2.objects import Meta
+from trellis.wasm_pods.owners import OwnerView, view_owner
+from trellis.wasm_pods.pods import EventView, WasmPod
+from trellis.wasm_pods.snapshot import Snapshot
+
+RATE: Final = 10.0
+"""Reads per second, after a burst of two seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A controller of Wasm pods. ``at``: monotonic; ``event_at``: Unix seconds of its newest Event then."""
+
+    owner: Workload
+    view: OwnerView
+    at: float
+    event_at: float
+
+
+@dataclass(eq=False)
+class RefusedOwners:
+    """Controllers by UID, the one that was read first in front. ``classes``: RuntimeClasses that Shims provide."""
+
+    kube: Kube
+    owners: Owners
+    creations: RefusedCreations
+    classes: Callable[[], Container[str]]
+    timings: WorkloadTimings
+    _waiting: dict[str, None] = field(default_factory=dict)
+    """UIDs of controllers that were not read yet."""
+    _read: OrderedDict[str, _Read] = field(default_factory=OrderedDict)
+    _noted: set[str] = field(default_factory=set)
+    _limit: TokenBucket = field(default_factory=lambda: TokenBucket(RATE, 2 * RATE))
+
+    @property
+    def waiting(self) -> bool:
+        """True if controllers are to be read that were not read yet."""
+        return bool(self._waiting)
+
+    def take(self, change: Change[RefusedCreation]) -> Workload | None:
+        """Record a change of an Event; return the owner that can differ, None if it is not known."""
+        found = change.new or change.old
+        uid = found.controller.uid if found is not None else ""
+        if self.creations.newest(uid) is None:
+            return self._forget(uid)
+        if uid not in self._read:
+            self._waiting[uid] = None
+        return self.owner_of(uid)
+
+    def expire(self) -> list[Workload]:
+        """Drop the controllers whose Events are outdated; return their owners."""
+        owners = (self._forget(uid) for uid in self.creations.expire())
+        return [owner for owner in owners if owner is not None]
+
+    def uids(self) -> Sequence[str]:
+        """Return the UIDs of the controllers that were read."""
+        return [*self._read]
+
+    def owner_of(self, uid: str) -> Workload | None:
+        """Return the owner of a controller, None if it was not read."""
+        found = self._read.get(uid)
+        return found.owner if found is not None else None
+
+    def events(self) -> Iterator[EventView]:
+        """Yield the newest Event of each controller that was read."""
+        newest = (self.creations.newest(uid) for uid in self._read)
+        return (found.event for found in newest if found is not None)
+
+    async def read(self) -> list[str]:
+        """Read the controllers that are due, within the rate limit; return their UIDs.
+
+        Raises:
+            KubeError: the API server did not answer.
+        """
+        now, found = time.monotonic(), list[str]()
+        while (uid := self._next(now)) is not None and self._limit.take(now):
+            if (creation := self.creations.newest(uid)) is not None:
+                await self._evaluate(uid, creation)
+            else:
+                self._forget(uid)
+            found.append(uid)
+        return found
+
+    def observe(
+        self, snapshot: Snapshot, pods: Mapping[str, Sequence[WorkloadPod]], failing: Collection[str]
+    ) -> list[Observed]:
+        """Return what stands for the missing pods of an owner; ``pods``: by UID of its controllers.
+
+        ``failing``: its published reasons: it has not recovered while controllers are not read that can be its own.
+        """
+        found = [UNREAD] if self._waiting and depends_on_unread(failing) else []
+        for uid in pods:
+            item = self._missing(snapshot, uid, pods)
+            found += [item] if item is not None else []
+        return found
+
+    def end(self) -> None:
+        """Remove the notes: the leadership term ends."""
+        for what in self._noted:
+            self.kube.health.note(what, "")
+
+    def _next(self, now: float) -> str | None:
+        """Return the UID of the next controller to read: one that was not read yet, or the one that was read first."""
+        if self._waiting:
+            return next(iter(self._waiting))
+        first = next(iter(self._read.items()), None)
+        return first[0] if first is not None and now - first[1].at >= self.timings.refused_again else None
+
+    async def _evaluate(self, uid: str, creation: RefusedCreation) -> None:
+        manifest = await self._get(creation)
+        view, at = view_owner(creation.controller.kind, manifest), creation.event.at
+        runtime_class = view.template.runtime_class
+        if view.meta.uid != uid:
+            self._dismiss(uid, at)
+        elif runtime_class not in self.classes():
+            self._dismiss(uid, at + self.timings.other_class, runtime_class)
+        else:
+            owner = await self.owners.of(creation.controller, creation.namespace, manifest)
+            self._waiting.pop(uid, None)
+            self._read[uid] = _Read(owner, _compact(view), time.monotonic(), at)
+            self._read.move_to_end(uid)
+
+    async def _get(self, creation: RefusedCreation) -> Manifest:
+        """Return the manifest of a controller, {} if it does not exist or cannot be read."""
+        resource, manifest = creation.resource, Manifest()
+        what = f"refused pods of {resource.plural}"
+        try:
+            manifest = await self.kube.get(resource, creation.controller.name, creation.namespace)
+        except NotFound:
+            pass
+        except Forbidden as error:
+            self._noted.add(what)
+            self.kube.health.note(what, f"{self.kube.describe_error(error)}; they are not reported")
+            return manifest
+        self.kube.health.note(what, "")
+        return manifest
+
+    def _missing(
+        self, snapshot: Snapshot, uid: str, pods: Mapping[str, Sequence[WorkloadPod]]
+    ) -> Observed | None:
+        found, creation = self._read.get(uid), self.creations.newest(uid)
+        if found is None or creation is None or found.view.template.runtime_class not in self.classes():
+            return None
+        of_cron_job = found.view.kind == CRON_JOBS.kind
+        its = [pod for those in pods.values() for pod in those] if of_cron_job else pods[uid]
+        missing = missing_pods(snapshot.of([*map(_as_explained, its)]), found.view, creation.event.at)
+        if missing is None and creation.event.at <= found.event_at:
+            self._dismiss(uid, creation.event.at)
+        return missing
+
+    def _dismiss(self, uid: str, until: float, runtime_class: str = "") -> None:
+        self.creations.dismiss(uid, until, runtime_class)
+        self._forget(uid)
+
+    def _forget(self, uid: str) -> Workload | None:
+        self._waiting.pop(uid, None)
+        found = self._read.pop(uid, None)
+        return found.owner if found is not None else None
+
+
+def _compact(view: OwnerView) -> OwnerView:
+    """Return a view with the fields that the cause of missing pods depends on."""
+    template = WasmPod(Meta(), runtime_class=view.template.runtime_class)
+    return replace(view, meta=replace(view.meta, labels={}), template=template, selector="")
+
+
+def _as_explained(pod: WorkloadPod) -> WasmPod:
+    if pod.details is not None:
+        return pod.details
+    meta = Meta(pod.namespace, pod.name, pod.uid, pod.created_at, pod.deleting)
+    return WasmPod(meta, runtime_class=pod.runtime_class, ready=pod.ready, phase="Succeeded" if pod.completed else "")
