@@ -56,7 +56,10 @@ class WorkloadTimings:
     look: float = 15.0
     """Interval in which pods that do not run are evaluated without a change: Nodes and Shims change their causes."""
     patience: float = 10.0
-    """Age of a pod from which its Events are read if it does not run, although its objects show no cause."""
+    """Age of a pod from which its Events are read if it does not run, although its objects show no cause.
+
+    Also of an Event from which its controller is read: a refusal that the next attempt ends is not reported.
+    """
     events_again: float = 30.0
     """Interval of the reads of the Events of a pod that does not run."""
     events_wait: float = 1.0

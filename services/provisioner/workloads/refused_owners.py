@@ -1,9 +1,10 @@
 """Reads the controllers whose pods the API server refuses, and evaluates those of Wasm pods.
 
 In: Events, and controllers from the API server. Out: owners, and what stands for their missing pods. Called by the
-reconciler of workloads. Invariants: nothing is concluded from an Event before its controller was read; a controller
-without a RuntimeClass of a Shim is read once while it is remembered; all reads have one rate limit; a kind that cannot
-be read has a note of readiness, and no further effect.
+reconciler of workloads. Invariants: nothing is concluded from an Event before its controller was read, some seconds
+later: a conflict of two writers of a quota is retried at once; a controller without a RuntimeClass of a Shim is read
+once while it is remembered; all reads have one rate limit; a kind that cannot be read has a note of readiness, and no
+further effect.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from trellis.wasm_pods.owners import OwnerView, view_owner
 from trellis.wasm_pods.pods import EventView, WasmPod
 from trellis.wasm_pods.snapshot import Snapshot
 
+_CRON_JOB: Final = CRON_JOBS.kind
 RATE: Final = 10.0
 """Reads per second, after a burst of two seconds."""
 
@@ -53,8 +55,8 @@ class RefusedOwners:
     creations: RefusedCreations
     classes: Callable[[], Container[str]]
     timings: WorkloadTimings
-    _waiting: dict[str, None] = field(default_factory=dict)
-    """UIDs of controllers that were not read yet."""
+    _waiting: dict[str, float] = field(default_factory=dict)
+    """By UID of a controller that was not read yet, from when on it is read, monotonic."""
     _read: OrderedDict[str, _Read] = field(default_factory=OrderedDict)
     _noted: set[str] = field(default_factory=set)
     _limit: TokenBucket = field(default_factory=lambda: TokenBucket(RATE, 2 * RATE))
@@ -68,10 +70,12 @@ class RefusedOwners:
         """Record a change of an Event; return the owner that can differ, None if it is not known."""
         found = change.new or change.old
         uid = found.controller.uid if found is not None else ""
-        if self.creations.newest(uid) is None:
+        newest = self.creations.newest(uid)
+        if newest is None:
             return self._forget(uid)
         if uid not in self._read:
-            self._waiting[uid] = None
+            age = max(0.0, self.kube.now() - newest.event.at)
+            self._waiting.setdefault(uid, time.monotonic() + max(0.0, self.timings.patience - age))
         return self.owner_of(uid)
 
     def expire(self) -> list[Workload]:
@@ -116,9 +120,12 @@ class RefusedOwners:
         ``failing``: its published reasons: it has not recovered while controllers are not read that can be its own.
         """
         found = [UNREAD] if self._waiting and depends_on_unread(failing) else []
+        classes = self.classes()
         for uid in pods:
-            item = self._missing(snapshot, uid, pods)
-            found += [item] if item is not None else []
+            read = self._read.get(uid)
+            if read is not None and read.view.template.runtime_class in classes:
+                its = [pod for those in pods.values() for pod in those] if read.view.kind == _CRON_JOB else pods[uid]
+                found += self._missing(snapshot, uid, read, its)
         return found
 
     def end(self) -> None:
@@ -128,10 +135,10 @@ class RefusedOwners:
 
     def _next(self, now: float) -> str | None:
         """Return the UID of the next controller to read: one that was not read yet, or the one that was read first."""
-        if self._waiting:
-            return next(iter(self._waiting))
-        first = next(iter(self._read.items()), None)
-        return first[0] if first is not None and now - first[1].at >= self.timings.refused_again else None
+        waiting, read = next(iter(self._waiting.items()), None), next(iter(self._read.items()), None)
+        if waiting is not None and waiting[1] <= now:
+            return waiting[0]
+        return read[0] if read is not None and now - read[1].at >= self.timings.refused_again else None
 
     async def _evaluate(self, uid: str, creation: RefusedCreation) -> None:
         manifest = await self._get(creation)
@@ -162,18 +169,16 @@ class RefusedOwners:
         self.kube.health.note(what, "")
         return manifest
 
-    def _missing(
-        self, snapshot: Snapshot, uid: str, pods: Mapping[str, Sequence[WorkloadPod]]
-    ) -> Observed | None:
-        found, creation = self._read.get(uid), self.creations.newest(uid)
-        if found is None or creation is None or found.view.template.runtime_class not in self.classes():
-            return None
-        of_cron_job = found.view.kind == CRON_JOBS.kind
-        its = [pod for those in pods.values() for pod in those] if of_cron_job else pods[uid]
-        missing = missing_pods(snapshot.of([*map(_as_explained, its)]), found.view, creation.event.at)
-        if missing is None and creation.event.at <= found.event_at:
-            self._dismiss(uid, creation.event.at)
-        return missing
+    def _missing(self, snapshot: Snapshot, uid: str, read: _Read, pods: Sequence[WorkloadPod]) -> list[Observed]:
+        """Return what stands for the missing pods of a controller; one that has all of them is dismissed."""
+        newest = self.creations.newest(uid)
+        at = newest.event.at if newest is not None else read.event_at
+        missing = missing_pods(snapshot.of([*map(_as_explained, pods)]), read.view, at)
+        if missing is not None:
+            return [missing]
+        if at <= read.event_at:
+            self._dismiss(uid, at)
+        return []
 
     def _dismiss(self, uid: str, until: float, runtime_class: str = "") -> None:
         self.creations.dismiss(uid, until, runtime_class)

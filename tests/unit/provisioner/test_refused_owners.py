@@ -239,9 +239,19 @@ async def test_an_owner_with_a_later_pod_has_recovered_although_its_event_remain
     assert world.bus.published == ["running Deployment hello"]
 
 
+async def test_a_refusal_that_the_next_attempt_ends_is_not_reported() -> None:
+    world = World(of_refused(ago=0.0), replace(SHORT, patience=0.4))
+    async with world.running():
+        await until(lambda: world.parts._refused.waiting, "seen")
+        add_pod(world, "hello-1-a")
+        await until(lambda: not world.parts._refused.waiting, "read")
+        await world.until_told("running Deployment hello")
+    assert not world.warnings
+
+
 async def test_evidence_that_is_not_repeated_expires() -> None:
     world = World(
-        [*of_refused(ago=-1.0, replicas=2), pod_of_set("hello-1-a")], replace(SHORT, refused_for=1.0)
+        [*of_refused(ago=-1.0, replicas=2), pod_of_set("hello-1-a")], replace(SHORT, refused_for=3.0)
     )
     async with world.running():
         await world.until_published("failed Deployment hello PodsRefused")
