@@ -1,8 +1,8 @@
 """Gathers the input of the decision about workloads: RuntimeClasses, Nodes, Shims, and the causes of pods.
 
-In: the cache of provisioner, pods, their Events, refused pods. Out: the snapshot of ``trellis.wasm_pods``, and pods with their cause.
-Called by the reconciler of workloads. Invariants: a cause is the one of ``trellis explain`` without logs; it is not
-concluded before the Events of the pod were read, if these can show another one.
+In: the cache of provisioner, pods, their Events, refused pods. Out: the snapshot of ``trellis.wasm_pods``, and pods
+with their cause. Called by the reconciler of workloads. Invariants: a cause is the one of ``trellis explain`` without
+logs; it is not concluded before the Events of the pod were read, if these can show another one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Finds the owner of pods: the Deployment of a ReplicaSet, the SpinApp of a Deployment, the CronJob of a Job.
 
 In: the controller of pods. Out: its topmost known controller. Called by the reconciler of workloads and by
-``refused_owners``. Invariants: one read per controller and level, as long as it is kept; a controller that cannot be read
-is the owner itself.
+``refused_owners``. Invariants: one read per controller and level, as long as it is kept; a controller that cannot be
+read is the owner itself.
 """
 
 from __future__ import annotations

@@ -36,7 +36,9 @@ MOST: Final = 10_000
 """Events that are kept, and controllers that are dismissed."""
 _WORDS: Final = 512
 """Characters of a message that are kept: more than a cause shows."""
-_CREATORS: Final = {(res.api_version, res.kind): res for res in (REPLICA_SETS, STATEFUL_SETS, DAEMON_SETS, JOBS, CRON_JOBS)}
+_CREATORS: Final = {
+    (res.api_version, res.kind): res for res in (REPLICA_SETS, STATEFUL_SETS, DAEMON_SETS, JOBS, CRON_JOBS)
+}
 
 
 @dataclass(frozen=True, slots=True)

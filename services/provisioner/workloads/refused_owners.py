@@ -142,6 +142,10 @@ class RefusedOwners:
 
     async def _evaluate(self, uid: str, creation: RefusedCreation) -> None:
         manifest = await self._get(creation)
+        if manifest is None and uid in self._read:  # its permission was withdrawn: the last view remains
+            self._read[uid] = replace(self._read[uid], at=time.monotonic())
+            self._read.move_to_end(uid)
+            return
         view, at = view_owner(creation.controller.kind, manifest), creation.event.at
         runtime_class = view.template.runtime_class
         if view.meta.uid != uid:
@@ -154,8 +158,8 @@ class RefusedOwners:
             self._read[uid] = _Read(owner, _compact(view), time.monotonic(), at)
             self._read.move_to_end(uid)
 
-    async def _get(self, creation: RefusedCreation) -> Manifest:
-        """Return the manifest of a controller, {} if it does not exist or cannot be read."""
+    async def _get(self, creation: RefusedCreation) -> Manifest | None:
+        """Return the manifest of a controller, {} if it does not exist, None if the account may not read it."""
         resource, manifest = creation.resource, Manifest()
         what = f"refused pods of {resource.plural}"
         try:
@@ -165,7 +169,7 @@ class RefusedOwners:
         except Forbidden as error:
             self._noted.add(what)
             self.kube.health.note(what, f"{self.kube.describe_error(error)}; they are not reported")
-            return manifest
+            return None
         self.kube.health.note(what, "")
         return manifest
 

@@ -1,9 +1,10 @@
 """The watches of Wasm pods, and of Events about refused pods, while a Shim provides a RuntimeClass.
 
 In: the names of these RuntimeClasses. Out: filled ``WorkloadPods`` and ``RefusedCreations``, and a call per change.
-Called by ``wiring``, as a background task. Invariants: without such a RuntimeClass nothing is watched; another set of RuntimeClasses starts a
-list, which keeps the views of the pods that are still selected. Source: the API server has no field selector for
-``spec.runtimeClassName``, so the watch receives each pod, and drops those of other RuntimeClasses when decoded.
+Called by ``wiring``, as a background task. Invariants: without such a RuntimeClass nothing is watched; another set of
+RuntimeClasses starts a list, which keeps the views of the pods that are still selected. Source: the API server has no
+field selector for ``spec.runtimeClassName``, so the watch receives each pod, and drops those of other RuntimeClasses
+when decoded.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ from trellis.wasm_pods.pod_shape import POD_SHAPE
 class PodWatch:
     """Both informers. ``classes``: returns the present RuntimeClasses; ``on_change``: called after ``pods``.
 
-    ``on_refusal``: called after ``refused``, for a change of an Event. ``on_known``: called when all pods are known, at first and after an interruption. ``settle``: seconds in which
-    changes of Shims and RuntimeClasses are collected, because another set of them starts a list of all pods.
+    ``on_refusal``: called after ``refused``, for a change of an Event. ``on_known``: called when all pods are known, at
+    first and after an interruption. ``settle``: seconds in which changes of Shims and RuntimeClasses are collected,
+    because another set of them starts a list of all pods.
     """
 
     kube: Kube

@@ -50,7 +50,8 @@ class WasmWorkloadFailed(WasmWorkloadEventData):
 
     pod: str = Field(description="metadata.name of a pod with this reason, empty if the API server refuses the pods")
     pod_uid: str = Field(
-        description="metadata.uid of this pod, whose creation starts the trace, empty if the API server refuses the pods"
+        description="metadata.uid of this pod, whose creation starts the trace; empty if the API server refuses the "
+        "pods: the refusal starts the trace"
     )
     pods: int = Field(ge=0, description="number of the pods of the owner")
     reason: str = Field(min_length=1, description="cause in CamelCase, as `trellis explain` shows it: NoNodeWithLabel")

@@ -1,7 +1,7 @@
 """A manifest that notes the keys that a view reads, and whether a shape has them.
 
-In: a manifest, and the ``TypedDict`` of its decoded keys. Out: the names of keys that are read and not decoded. Called by
-tests of shapes.
+In: a manifest, and the ``TypedDict`` of its decoded keys. Out: the names of keys that are read and not decoded. Called
+by tests of shapes.
 """
 
 from __future__ import annotations

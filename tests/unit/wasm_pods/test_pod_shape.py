@@ -26,7 +26,7 @@ PODS = {
     "ended": pod("p", container({"terminated": ended(1, message="x")}), phase="Failed", reason="Evicted", message="m"),
     "tolerant": pod(tolerations=[{"key": "a", "operator": "Equal", "value": "b", "effect": "NoSchedule"}]),
     "with conditions": pod(conditions=[{"type": "PodReadyToStartContainers", "status": "True", "message": "m"}]),
-    "with nulls": {"metadata": {"name": "p", "ownerReferences": None, "finalizers": None}, "spec": None, "status": None},
+    "with nulls": {"metadata": {"name": "p", "ownerReferences": None}, "spec": None, "status": None},
 }
 
 

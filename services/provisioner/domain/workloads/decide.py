@@ -54,9 +54,10 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """A pod; or, with name and UID "", pods that a controller has not created yet. ``works``: it is ready or has completed; ``ended``: its containers do not restart.
+    """A pod; or, with name and UID "", pods that a controller has not created yet.
 
-    ``steady_since``: Unix seconds since which it works. ``cause``: None if it works, progresses, or is not known yet.
+    ``works``: it is ready or has completed; ``ended``: its containers do not restart. ``steady_since``: Unix seconds
+    since which it works. ``cause``: None if it works, progresses, or is not known yet.
     """
 
     name: str
