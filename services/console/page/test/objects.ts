@@ -4,6 +4,15 @@ import { idOf } from "../src/model/entities.ts";
 import type {
   Application, Artifact, Controller, Entity, Happening, Host, HostGroup, Node, Part, Service, Shim, V2Host, V2HostGroup, V2Service, WasmOwner, Workload, WorkloadDeployment,
 } from "../src/model/entities.ts";
+import { Model } from "../src/model/model.ts";
+
+/** Return a model of these entities. */
+export function world(...those: Entity[]): Model {
+  const model = new Model();
+  model.hello({ epoch: "a", full: true });
+  model.delta({ revision: 1, set: entities(...those), deleted: [], more: false }, "a.1");
+  return model;
+}
 
 export function entities(...those: readonly Entity[]): Record<string, Entity> {
   return Object.fromEntries(those.map((one) => [idOf(one), one]));

@@ -2,19 +2,10 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { idOf } from "../src/model/entities.ts";
-import type { Entity } from "../src/model/entities.ts";
-import { Model } from "../src/model/model.ts";
 import { appRows, chosen, controllerRows, fits, hostRows, isRead, milliseconds, obstacles, progress, related, rolloutRows, tally } from "../src/model/selectors.ts";
-import { application, artifact, controller, deployment, entities, group, host, node, owner, part, service, shim, v2Group, v2Host, v2Service, workload } from "./objects.ts";
+import { application, artifact, controller, deployment, group, host, node, owner, part, service, shim, v2Group, v2Host, v2Service, workload, world } from "./objects.ts";
 
 const ALL = { text: "", health: "" };
-
-function world(...those: Entity[]): Model {
-  const model = new Model();
-  model.hello({ epoch: "a", full: true });
-  model.delta({ revision: 1, set: entities(...those), deleted: [], more: false }, "a.1");
-  return model;
-}
 
 const shop = [node("n1"), node("n2"), group("hosts"), host("hosts-1"), host("other", { group: null, node: "node/n2", applications: [] }), application("shop"), service("shop")];
 

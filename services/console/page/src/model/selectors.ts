@@ -230,7 +230,8 @@ export function own<V>(record: Readonly<Record<string, V>>, name: string): V | u
   return Object.hasOwn(record, name) ? record[name] : undefined;
 }
 
-function reflected(one: Application | Service): string {
+/** Return the key that an application and its reflected Services have in common. */
+export function reflected(one: Application | Service): string {
   return `${one.namespace ?? ""}\n${one.lattice ?? ""}\n${one.application}`;
 }
 
@@ -252,6 +253,7 @@ export function related(model: Model, id: string): ReadonlyMap<string, readonly 
       putLed(model, hosts, put);
       put("Hosts of wasmCloud v2", model.all("whost").filter((host) => host.node === id));
       put("Host groups of wasmCloud v2", model.all("whostgroup").filter((group) => group.nodes.includes(id)));
+      putDeployed(model, model.all("whost").filter((host) => host.node === id), put);
       put("Wasm pods", wasmOwners(model).filter((owner) => owner.nodes.includes(id)));
       put("Wasm pods on more nodes than are listed", wasmOwners(model).filter((owner) => owner.nodes_all > owner.nodes.length && onShim(entity, owner) && !owner.nodes.includes(id)));
       break;
@@ -266,13 +268,14 @@ export function related(model: Model, id: string): ReadonlyMap<string, readonly 
       put("Hosts", hosts);
       put("Nodes", unique(hosts.map((host) => host.node)).map((node) => model.get(node)));
       put("Applications", running(model, entity.lattice, entity.applications));
+      put("Services", servicesOn(model, hosts));
       break;
     }
     case "host":
       put("Host group", [entity.group === null ? undefined : model.get(entity.group)]);
       put("Node", [entity.node === null ? undefined : model.get(entity.node)]);
       put("Applications", running(model, entity.lattice, entity.applications));
-      put("Services", model.all("service").filter((service) => service.hosts.includes(id)));
+      put("Services", servicesOn(model, [entity]));
       break;
     case "application": {
       const hosts = model.all("host").filter((host) => host.lattice === entity.lattice && host.applications.includes(entity.application));
@@ -326,24 +329,17 @@ function putV2(model: Model, entity: V2HostGroup | V2Host | V2App, put: (how: st
     return all(there.map((host) => host.group));
   };
   switch (entity.kind) {
-    case "whostgroup": {
-      const hosts = new Set(entity.hosts);
-      const deployments = model.all("workloaddeployment").filter((one) => one.hosts.some((host) => hosts.has(host)));
+    case "whostgroup":
       put("Hosts", all(entity.hosts));
       put("Nodes", all(entity.nodes));
-      put("WorkloadDeployments", deployments);
-      put("Services", all(deployments.map((one) => one.service)));
+      putDeployed(model, all(entity.hosts), put);
       break;
-    }
-    case "whost": {
-      const deployments = model.all("workloaddeployment").filter((one) => one.hosts.includes(id));
+    case "whost":
       put("Host group", all([entity.group]));
       put("Node", all([entity.node]));
-      put("WorkloadDeployments", deployments);
       put("Workloads", model.all("workload").filter((one) => one.host === id));
-      put("Services", all(deployments.map((one) => one.service)));
+      putDeployed(model, [entity], put);
       break;
-    }
     case "workload":
       put("WorkloadDeployment", all([entity.deployment]));
       put("Host", all([entity.host]));
@@ -369,6 +365,14 @@ function putV2(model: Model, entity: V2HostGroup | V2Host | V2App, put: (how: st
   }
 }
 
+/** Add the WorkloadDeployments on hosts of wasmCloud v2, and their Services. */
+function putDeployed(model: Model, hosts: readonly (Entity | undefined)[], put: (how: string, those: readonly (Entity | undefined)[]) => void): void {
+  const ids = new Set(hosts.flatMap((host) => (host === undefined ? [] : [idOf(host)])));
+  const deployments = model.all("workloaddeployment").filter((one) => one.hosts.some((host) => ids.has(host)));
+  put("WorkloadDeployments", deployments);
+  put("Services of WorkloadDeployments", unique(deployments.map((one) => one.service)).map((service) => model.get(service)));
+}
+
 function putHosts(model: Model, hosts: readonly Host[], put: (how: string, those: readonly (Entity | undefined)[]) => void): void {
   put("Hosts", hosts);
   put("Host groups", unique(hosts.map((host) => host.group)).map((group) => model.get(group)));
@@ -376,9 +380,14 @@ function putHosts(model: Model, hosts: readonly Host[], put: (how: string, those
 
 /** Add the applications of hosts, and the Services with endpoints there. */
 function putLed(model: Model, hosts: readonly Host[], put: (how: string, those: readonly (Entity | undefined)[]) => void): void {
-  const ids = new Set(hosts.map(idOf));
   put("Applications", [...new Set(hosts.flatMap((host) => running(model, host.lattice, host.applications)))]);
-  put("Services", model.all("service").filter((service) => service.hosts.some((one) => ids.has(one))));
+  put("Services", servicesOn(model, hosts));
+}
+
+/** Return the Services with endpoints on hosts. */
+function servicesOn(model: Model, hosts: readonly Host[]): Service[] {
+  const ids = new Set(hosts.map(idOf));
+  return model.all("service").filter((service) => service.hosts.some((one) => ids.has(one)));
 }
 
 function running(model: Model, lattice: string | null, names: readonly string[]): Application[] {

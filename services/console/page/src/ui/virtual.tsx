@@ -1,6 +1,7 @@
 /* Rows of one height; only visible ones are in the document.
 
-   In: items, the height of a row, the minimum width of a cell. Out: a list with keyboard navigation by arrow keys.
+   In: items, the height of a row, the minimum width of a cell, the selected item. Out: a list with keyboard navigation
+   by arrow keys, scrolled to each new selection.
    Invariants: the number of rendered rows depends on the window and not on the number of items; one cell is in the tab
    order, and keeps the focus while its neighbours change. */
 
@@ -41,6 +42,7 @@ export function Virtual<T>({ items, keyOf, label, height, width, selected, cell 
   const [seen, put] = useState<Seen>({ columns: 1, first: 0, last: 30 });
   const [current, setCurrent] = useState("");
   const wanted = useRef(-1);
+  const shown = useRef({ selected: "", done: true });
 
   const look = (): void => {
     const box = list.current?.getBoundingClientRect();
@@ -80,8 +82,8 @@ export function Virtual<T>({ items, keyOf, label, height, width, selected, cell 
   const from = Math.min(seen.first, Math.max(0, rows - 1)) * seen.columns;
   const to = Math.min(items.length, (seen.last + 1) * seen.columns);
   const there = items.findIndex((item) => keyOf(item) === current);
-  const chosen = there >= 0 ? there : selected === undefined ? -1 : items.findIndex((item) => keyOf(item) === selected);
-  const tabbed = chosen >= 0 ? chosen : 0;
+  const selectedAt = selected === undefined || selected === "" ? -1 : items.findIndex((item) => keyOf(item) === selected);
+  const tabbed = Math.max(there >= 0 ? there : selectedAt, 0);
 
   const focus = (index: number): void => {
     const found = list.current?.querySelector<HTMLElement>(`[data-at="${index}"]`);
@@ -94,6 +96,17 @@ export function Virtual<T>({ items, keyOf, label, height, width, selected, cell 
   useLayoutEffect(() => {
     if (wanted.current >= 0) {
       focus(wanted.current);
+    }
+  });
+
+  useEffect(() => {
+    // Once per selection, as soon as its item is in the list: a link to an item shows it.
+    if (shown.current.selected !== (selected ?? "")) {
+      shown.current = { selected: selected ?? "", done: false };
+    }
+    if (!shown.current.done && selectedAt >= 0) {
+      shown.current.done = true;
+      scrollTo(list.current, Math.floor(selectedAt / seen.columns) * height, height);
     }
   });
 
@@ -156,8 +169,8 @@ export function Virtual<T>({ items, keyOf, label, height, width, selected, cell 
 /** Scroll the container of the list until a row is visible. */
 function scrollTo(list: HTMLElement | null, top: number, height: number): void {
   const parent = list?.closest<HTMLElement>("[data-scrolls]");
-  if (list === null || list === undefined) {
-    return;
+  if (list === null || list.getClientRects().length === 0) {
+    return; // a narrow window does not show this list
   }
   const inner = parent !== null && parent !== undefined && parent.scrollHeight > parent.clientHeight && getComputedStyle(parent).overflowY !== "visible";
   const box = list.getBoundingClientRect();

@@ -1,20 +1,25 @@
 /* The map: nodes, host groups and hosts, applications, Services and owners of Wasm pods; a click shows the cause.
 
    In: the model, the filters of the address. Invariant: related resources of the selection are marked, also for screen
-   readers. */
+   readers, and connected by lines in a window that shows all lanes. */
 
 import type { JSX } from "preact";
+import { useMemo } from "preact/hooks";
 
-import { known, place, set } from "../live/store.ts";
+import { drawn, known, place, set } from "../live/store.ts";
+import { steps as stepsOf } from "../model/edges.ts";
+import type { Steps } from "../model/edges.ts";
 import { idOf } from "../model/entities.ts";
 import type { Application, Entity, Host, HostGroup, Node, Service, V2Host, V2HostGroup, WasmOwner } from "../model/entities.ts";
-import { appRows, chosen, hostRows, related, V2_PARTS, WASM_PARTS, wasmOwners } from "../model/selectors.ts";
+import { appRows, chosen, hostRows, V2_PARTS, WASM_PARTS, wasmOwners } from "../model/selectors.ts";
 import type { AppRow, HostRow, V2App } from "../model/selectors.ts";
 import { bytes, called, cause, counted, figure, KIND_WORDS, STAGE_HEALTHS, STAGE_WORDS } from "../model/words.ts";
 import { Glyph } from "../ui/glyph.tsx";
+import { narrow } from "../ui/narrow.ts";
 import { Heading, Lacking, Nothing, shownNow, Tally } from "../ui/parts.tsx";
 import { Virtual } from "../ui/virtual.tsx";
 import type { CellProps } from "../ui/virtual.tsx";
+import { Edges, OutOfView } from "./edges.tsx";
 
 const LANES = [
   ["nodes", "Nodes"],
@@ -25,7 +30,7 @@ const LANES = [
 export function MapView(): JSX.Element {
   const lane = place.value.query["lane"] ?? "nodes";
   const selected = place.value.query["select"] ?? "";
-  const linked = new Set([...related(known(), selected).values()].flat().map(idOf));
+  const steps = useMemo(() => stepsOf(known(), selected), [drawn.value, selected]);
   const counts = {
     nodes: known().all("node").length,
     hosts: known().all("host").length + known().all("whost").length,
@@ -41,9 +46,10 @@ export function MapView(): JSX.Element {
         ))}
       </div>
       <div class={`lanes shows-${lane}`}>
-        <NodesLane selected={selected} linked={linked} />
-        <HostsLane selected={selected} linked={linked} />
-        <AppsLane selected={selected} linked={linked} />
+        <NodesLane selected={selected} steps={steps} />
+        <HostsLane selected={selected} steps={steps} />
+        <AppsLane selected={selected} steps={steps} />
+        {selected === "" || narrow.value ? null : <Edges selected={selected} steps={steps} />}
       </div>
     </div>
   );
@@ -51,10 +57,10 @@ export function MapView(): JSX.Element {
 
 interface LaneProps {
   readonly selected: string;
-  readonly linked: ReadonlySet<string>;
+  readonly steps: Steps;
 }
 
-function NodesLane({ selected, linked }: LaneProps): JSX.Element {
+function NodesLane({ selected, steps }: LaneProps): JSX.Element {
   const all = known().all("node");
   const nodes = chosen(all, shownNow());
   return (
@@ -62,7 +68,7 @@ function NodesLane({ selected, linked }: LaneProps): JSX.Element {
       <header>
         <Heading count={all.length} parts={["nodes"]}>Nodes</Heading>
         <Tally of={all} label="Nodes" />
-        <Shims />
+        <Shims selected={selected} steps={steps} />
       </header>
       <div class="lane-body" data-scrolls>
         <Lacking parts={["nodes", "jobs", "installers", "ledgers"]} />
@@ -75,18 +81,19 @@ function NodesLane({ selected, linked }: LaneProps): JSX.Element {
           width={190}
           selected={selected}
           cell={(node, properties) => (
-            <Cell entity={node} selected={selected} linked={linked} properties={properties}>
+            <Cell entity={node} selected={selected} steps={steps} properties={properties}>
               <NodeLines node={node} />
             </Cell>
           )}
         />
       </div>
+      <OutOfView lane={0} ids={nodes.map(idOf)} steps={steps} />
     </section>
   );
 }
 
 /** All Shims with the progress of their rollouts. */
-function Shims(): JSX.Element | null {
+function Shims({ selected, steps }: LaneProps): JSX.Element | null {
   const shims = known().all("shim");
   const owners = wasmOwners(known());
   return (
@@ -94,18 +101,22 @@ function Shims(): JSX.Element | null {
       <Lacking parts={["shims"]} />
       {shims.length === 0 ? null : (
         <ul class="shims" aria-label="Shims">
-          {shims.map((shim) => (
-            <li key={shim.name}>
-              <button type="button" class="chip" title={cause(shim)} aria-pressed={place.value.query["select"] === idOf(shim)} onClick={() => set({ select: idOf(shim) })}>
-                <Glyph health={shim.health} />
-                {shim.name}
-                <span class="soft">
-                  {shim.phase} {figure(shim.counts.Updated ?? 0)}/{figure(shim.desired)}
-                  {workloadsOf(owners, idOf(shim))}
-                </span>
-              </button>
-            </li>
-          ))}
+          {shims.map((shim) => {
+            const id = idOf(shim);
+            return (
+              <li key={shim.name}>
+                <button type="button" class={steps.has(id) ? "chip linked" : "chip"} data-id={id} title={cause(shim)} aria-pressed={selected === id} onClick={() => set({ select: selected === id ? "" : id })}>
+                  <Glyph health={shim.health} />
+                  {shim.name}
+                  <span class="soft">
+                    {shim.phase} {figure(shim.counts.Updated ?? 0)}/{figure(shim.desired)}
+                    {workloadsOf(owners, id)}
+                  </span>
+                  <Related is={steps.has(id)} />
+                </button>
+              </li>
+            );
+          })}
         </ul>
       )}
     </>
@@ -139,7 +150,7 @@ function NodeLines({ node }: { readonly node: Node }): JSX.Element {
   );
 }
 
-function HostsLane({ selected, linked }: LaneProps): JSX.Element {
+function HostsLane({ selected, steps }: LaneProps): JSX.Element {
   const groups = [...known().all("hostgroup"), ...known().all("whostgroup")];
   const hosts = [...known().all("host"), ...known().all("whost")];
   const rows = hostRows(known(), shownNow());
@@ -158,14 +169,15 @@ function HostsLane({ selected, linked }: LaneProps): JSX.Element {
           label="Host groups and hosts"
           height={52}
           selected={selected}
-          cell={(row, properties) => <Row row={row} selected={selected} linked={linked} properties={properties} />}
+          cell={(row, properties) => <Row row={row} selected={selected} steps={steps} properties={properties} />}
         />
       </div>
+      <OutOfView lane={1} ids={rows.map((row) => row.key)} steps={steps} />
     </section>
   );
 }
 
-function AppsLane({ selected, linked }: LaneProps): JSX.Element {
+function AppsLane({ selected, steps }: LaneProps): JSX.Element {
   const applications = [...known().all("application"), ...known().all("workloaddeployment"), ...wasmOwners(known())];
   const services = [...known().all("service"), ...known().all("wservice"), ...known().all("artifact")];
   const rows = appRows(known(), shownNow());
@@ -184,9 +196,10 @@ function AppsLane({ selected, linked }: LaneProps): JSX.Element {
           label="Applications and Services"
           height={52}
           selected={selected}
-          cell={(row, properties) => <Row row={row} selected={selected} linked={linked} properties={properties} />}
+          cell={(row, properties) => <Row row={row} selected={selected} steps={steps} properties={properties} />}
         />
       </div>
+      <OutOfView lane={2} ids={rows.map((row) => row.key)} steps={steps} />
     </section>
   );
 }
@@ -262,10 +275,10 @@ function lineOf(entity: HostGroup | Host | Application | Service | V2HostGroup |
 }
 
 function Cell({
-  entity, depth, selected, linked, properties, children,
+  entity, depth, selected, steps, properties, children,
 }: LaneProps & { readonly entity: Entity; readonly depth?: number; readonly properties: CellProps; readonly children: JSX.Element | JSX.Element[] }): JSX.Element {
   const id = idOf(entity);
-  const classes = ["cell", depth === undefined ? "" : `depth-${depth}`, `kind-${entity.kind}`, linked.has(id) ? "linked" : ""];
+  const classes = ["cell", depth === undefined ? "" : `depth-${depth}`, `kind-${entity.kind}`, steps.has(id) ? "linked" : ""];
   return (
     <button
       type="button"
@@ -278,9 +291,13 @@ function Cell({
     >
       <Glyph health={entity.health} />
       <span class="lines">{children}</span>
-      {linked.has(id) ? <span class="unseen">, related to the selection</span> : null}
+      <Related is={steps.has(id)} />
     </button>
   );
+}
+
+function Related({ is }: { readonly is: boolean }): JSX.Element | null {
+  return is ? <span class="unseen">, related to the selection</span> : null;
 }
 
 function spaced(phase: string): string {
