@@ -34,7 +34,7 @@ from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError
 from trellis.lattice.connection.host_nats import host_nats
 from trellis.lattice.follow.heartbeats import heartbeats_of
-from trellis.read_model.live.audience import all_parts
+from trellis.read_model.live.live_model import all_parts
 from trellis.read_model.live.watching import Place
 from trellis.runtime.shutdown import CLOSED, REPORTED, Grace, ends_within
 from trellis.runtime.startup_barrier import StartupBarrier

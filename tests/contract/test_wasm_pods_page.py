@@ -22,7 +22,7 @@ from trellis.kube.resources import (
 )
 from trellis.read_model.reading.cluster import Reading
 from trellis.read_model.reading.explained_pods import KINDS, RESOURCES, pods_page
-from trellis.read_model.reading.find import NotThereError
+from trellis.read_model.reading.find import ObjectNotFoundError
 from trellis.read_model.reading.wasm_pods import read_wasm_pods
 from trellis.wasm_pods.reasons import ORDER, Reason
 from trellis_cli.status.wasm_pods import wasm_pods_part, workload_parts
@@ -93,7 +93,7 @@ async def asked() -> set[Permission]:
     reading = Reading(kube, "trellis-system")
     for kind in KINDS:
         await pods_page(reading, kind, "hello", SPACE)
-        with pytest.raises(NotThereError):
+        with pytest.raises(ObjectNotFoundError):
             await pods_page(reading, kind, "missing", SPACE)
     return permissions_of(kube)
 

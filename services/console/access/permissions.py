@@ -33,7 +33,7 @@ _log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Right:
+class Permission:
     """Permission to get one object, all of a namespace (``name`` ""), or all of the cluster (``namespace`` "", too)."""
 
     group: str
@@ -48,20 +48,20 @@ class Right:
         return f"get {what}" + (f" in namespace {self.namespace}" if self.namespace else "")
 
 
-TRACES: Final = Right(GROUP, "traces")
+TRACES: Final = Permission(GROUP, "traces")
 """Read whole traces: spans can name any object."""
-MESSAGES: Final = Right(GROUP, "messages")
+MESSAGES: Final = Permission(GROUP, "messages")
 """Read messages of the bus without an object."""
 
 
-def lattice_right(lattice: str) -> Right:
+def lattice_permission(lattice: str) -> Permission:
     """Return the permission to read events of a lattice, by its name."""
-    return Right(GROUP, "lattices", name=lattice)
+    return Permission(GROUP, "lattices", name=lattice)
 
 
-def right_to(resource: Resource, namespace: str, name: str) -> Right:
+def permission_to(resource: Resource, namespace: str, name: str) -> Permission:
     """Return the permission to get an object."""
-    return Right(resource.group, resource.plural, namespace if resource.namespaced else "", name)
+    return Permission(resource.group, resource.plural, namespace if resource.namespaced else "", name)
 
 
 class ReviewedPermissions:
@@ -77,65 +77,65 @@ class ReviewedPermissions:
         self._kube = kube
         self._timings: Final = timings
         self._clock = clock
-        self._known: OrderedDict[Right, tuple[bool, float]] = OrderedDict()
-        self._asking: dict[Right, asyncio.Task[bool]] = {}
+        self._known: OrderedDict[Permission, tuple[bool, float]] = OrderedDict()
+        self._asking: dict[Permission, asyncio.Task[bool]] = {}
         self._at_once = asyncio.Semaphore(REVIEWS_AT_ONCE)
 
-    async def allowed(self, right: Right) -> bool:
+    async def allowed(self, permission: Permission) -> bool:
         """Return whether the viewer has a permission, or a wider one that contains it; False if the review fails."""
-        for wider in _from_wide(right):
+        for wider in _from_wide(permission):
             if await self._has(wider):
                 return True
         return False
 
-    async def lacking(self, wanted: Iterable[Right]) -> list[str]:
+    async def lacking(self, wanted: Iterable[Permission]) -> list[str]:
         """Return those of the permissions that the viewer does not have: ``get nodes``."""
         permissions = [*wanted]
-        found = await asyncio.gather(*(self.allowed(right) for right in permissions))
-        return [str(right) for right, allowed in zip(permissions, found, strict=True) if not allowed]
+        found = await asyncio.gather(*(self.allowed(permission) for permission in permissions))
+        return [str(permission) for permission, allowed in zip(permissions, found, strict=True) if not allowed]
 
-    async def _has(self, right: Right) -> bool:
-        known = self._known.get(right)
+    async def _has(self, permission: Permission) -> bool:
+        known = self._known.get(permission)
         if known is not None and self._clock() - known[1] < self._timings.permissions:
             return known[0]
-        task = self._asking.get(right)
+        task = self._asking.get(permission)
         if task is None:
-            task = self._asking[right] = asyncio.create_task(self._find_out(right), name="review")
-            task.add_done_callback(lambda done: self._review_done(right, done))
+            task = self._asking[permission] = asyncio.create_task(self._find_out(permission), name="review")
+            task.add_done_callback(lambda done: self._review_done(permission, done))
         # The first caller can be cancelled; further callers wait for the same result.
         return await asyncio.shield(task)
 
-    def _review_done(self, right: Right, task: asyncio.Task[bool]) -> None:
-        self._asking.pop(right, None)
+    def _review_done(self, permission: Permission, task: asyncio.Task[bool]) -> None:
+        self._asking.pop(permission, None)
         if not task.cancelled():
             task.exception()  # callers received it; none may be left
 
-    async def _find_out(self, right: Right) -> bool:
+    async def _find_out(self, permission: Permission) -> bool:
         try:
             async with self._at_once:
-                answer = await self._ask(right)
+                answer = await self._ask(permission)
         except (KubeError, orjson.JSONDecodeError) as error:
             # Not cached: the next message repeats the review.
             _log.debug("access review failed", error=type(error).__name__)
             return False
-        self._known[right] = (answer, self._clock())
-        self._known.move_to_end(right)
+        self._known[permission] = (answer, self._clock())
+        self._known.move_to_end(permission)
         if len(self._known) > PERMISSIONS_KEPT:
             self._known.popitem(last=False)
         return answer
 
-    async def _ask(self, right: Right) -> bool:
+    async def _ask(self, permission: Permission) -> bool:
         call = Call("CREATE", "SelfSubjectAccessReview", "selfsubjectaccessreviews")
-        request = HttpRequest("POST", _PATH, body=orjson.dumps(make_review(right)))
+        request = HttpRequest("POST", _PATH, body=orjson.dumps(make_review(permission)))
         status = orjson.loads(await self._kube.ask(call, request, timeout=self._timings.review)).get("status") or {}
         return bool(status.get("allowed")) and not status.get("denied")
 
 
-def make_review(right: Right) -> dict[str, Any]:
+def make_review(permission: Permission) -> dict[str, Any]:
     """Return the review of a permission of the caller."""
-    attributes = {"verb": "get", "group": right.group, "resource": right.resource}
-    attributes |= {"namespace": right.namespace} if right.namespace else {}
-    attributes |= {"name": right.name} if right.name else {}
+    attributes = {"verb": "get", "group": permission.group, "resource": permission.resource}
+    attributes |= {"namespace": permission.namespace} if permission.namespace else {}
+    attributes |= {"name": permission.name} if permission.name else {}
     return {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",
@@ -143,10 +143,10 @@ def make_review(right: Right) -> dict[str, Any]:
     }
 
 
-def _from_wide(right: Right) -> Iterator[Right]:
+def _from_wide(permission: Permission) -> Iterator[Permission]:
     """Yield the permissions that contain this one, widest first: a cluster-wide viewer needs one review per kind."""
-    if right.namespace or right.name:
-        yield replace(right, namespace="", name="")
-    if right.namespace and right.name:
-        yield replace(right, name="")
-    yield right
+    if permission.namespace or permission.name:
+        yield replace(permission, namespace="", name="")
+    if permission.namespace and permission.name:
+        yield replace(permission, name="")
+    yield permission

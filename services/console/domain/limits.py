@@ -13,7 +13,7 @@ CONNECTIONS: Final = 512
 STREAMS: Final = 200
 STREAMS_EACH: Final = 12
 """Open streams of one viewer: its tabs, and the streams in each."""
-PIECE_BYTES: Final = 64 * 2**10
+MESSAGE_BYTES: Final = 64 * 2**10
 """One message of a stream; a full state consists of several."""
 WATCHES_EACH: Final = 270
 """Watches of one viewer, over the selected namespaces of all of their tabs.
@@ -41,7 +41,7 @@ EVENT_BYTES: Final = 8 * 2**10
 """Data of a message; longer data is omitted and marked as omitted."""
 EVENTS_BYTES: Final = 8 * 2**20
 PAGE_EVENTS: Final = 200
-LOOKED_AT: Final = 5_000
+MESSAGES_READ: Final = 5_000
 """Messages that are read for one page of a replay."""
 DEAD_LETTERS: Final = 500
 SPANS: Final = 5_000

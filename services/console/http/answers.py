@@ -36,7 +36,7 @@ HEADERS: Final[Mapping[str, str]] = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
-_MEANT: Final[Mapping[int, tuple[str, str]]] = {
+_HTTP_ERRORS: Final[Mapping[int, tuple[str, str]]] = {
     404: ("not found", "docs/console/api.md lists the addresses"),
     405: ("method not allowed", "use GET"),
     413: ("the body is too long", "send a shorter one"),
@@ -108,7 +108,7 @@ async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
     except KubeError as error:
         return refusal(of_kube(error))
     except web.HTTPException as error:
-        what, do = _MEANT.get(error.status, (error.reason, "docs/console/api.md describes the API"))
+        what, do = _HTTP_ERRORS.get(error.status, (error.reason, "docs/console/api.md describes the API"))
         return refusal(RefusedError(error.status, what, do))
     except (ConnectionError, TimeoutError):
         raise  # the client is disconnected

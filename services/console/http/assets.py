@@ -18,7 +18,7 @@ from console.http.refusals import RefusedError
 DIRECTORY: Final = Path(__file__).parents[1] / "static"
 INDEX: Final = "index.html"
 _LASTING: Final = re.compile(r"assets/.*[-.][A-Za-z0-9_-]{8,}\.[a-z0-9]+")
-_FOR_EVER: Final = "public, max-age=31536000, immutable"
+_IMMUTABLE: Final = "public, max-age=31536000, immutable"
 
 
 class Assets:
@@ -50,5 +50,5 @@ class Assets:
         kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
         charset = "utf-8" if kind.startswith("text/") or kind.endswith(("javascript", "json")) else None
         lasting = _LASTING.fullmatch(name) is not None
-        headers = {"Cache-Control": _FOR_EVER if lasting else "no-store"}
+        headers = {"Cache-Control": _IMMUTABLE if lasting else "no-store"}
         return web.Response(body=body, content_type=kind, charset=charset, headers=headers)

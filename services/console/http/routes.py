@@ -15,7 +15,7 @@ from aiohttp import web
 from console.access.authentication import Authentication
 from console.access.permissions import TRACES, ReviewedPermissions
 from console.domain.limits import NAMESPACES, PAGE_EVENTS, SPANS
-from console.domain.pieces import message, message_id, parse_message_id
+from console.domain.messages import message, message_id, parse_message_id
 from console.http.answers import json_response
 from console.http.refusals import RefusedError, bad, not_allowed
 from console.live.bus_connection import BusConnection
@@ -34,7 +34,7 @@ from trellis.read_model.reading.explained_pods import KINDS as POD_KINDS
 from trellis.read_model.reading.explained_pods import pods_page
 from trellis.read_model.reading.explained_v2 import KINDS as V2_KINDS
 from trellis.read_model.reading.explained_v2 import Received, v2_page_of
-from trellis.read_model.reading.find import NotThereError
+from trellis.read_model.reading.find import ObjectNotFoundError
 from trellis.read_model.reading.traces import ask_jaeger
 from trellis.read_model.traces.span_tree import document_of
 from trellis.telemetry import Telemetry, trellis_version
@@ -71,8 +71,8 @@ class Routes:
             ("/api/stream", self.model),
             ("/api/events", self.past_events),
             ("/api/events/stream", self.events),
-            ("/api/letters", self.dead_letters),
-            ("/api/letters/{sequence}", self.dead_letter),
+            ("/api/dead-letters", self.dead_letters),
+            ("/api/dead-letters/{sequence}", self.dead_letter),
             ("/api/explain/{kind}/{name}", self.explain),
             ("/api/explain/{kind}/{namespace}/{name}", self.explain),
             ("/api/traces/{id}", self.trace),
@@ -119,10 +119,10 @@ class Routes:
         viewer, seconds = self.authentication.viewer(request)
         async with self.registry.visit(viewer) as visit, self.registry.streaming(visit):
             outlet = Outlet(request, visit, self.registry.stopping, seconds=seconds, timings=self.timings)
-            async with self.registry.audience(visit, namespaces) as audience:
+            async with self.registry.live_model(visit, namespaces) as live_model:
                 await outlet.open()
                 async with counted(self.telemetry, "model"):
-                    await send_model(outlet, audience, _last_id(request))
+                    await send_model(outlet, live_model, _last_id(request))
             return outlet.response
 
     async def events(self, request: web.Request) -> web.StreamResponse:
@@ -152,7 +152,7 @@ class Routes:
                 await outlet.write([message("gap", {})])
             for item in items:
                 at = item.index
-                if wanted.wants(item) and await permissions.allowed(item.about.right):
+                if wanted.wants(item) and await permissions.allowed(item.about.permission):
                     await outlet.write([message("event", item.document, message_id(self.feed.epoch, at))])
                 await outlet.check()
             if not items:
@@ -195,7 +195,7 @@ class Routes:
             reading = Reading(visit.kube, self.settings.namespace)
             try:
                 page = await self._page(reading, visit, kind, (name, namespace))
-            except NotThereError as error:
+            except ObjectNotFoundError as error:
                 page = error.page
             return json_response(page.document())
 
@@ -204,7 +204,7 @@ class Routes:
         if kind in V2_KINDS and namespace is not None:
             received = None
             if self.heartbeats is not None:
-                former = [item for watched in visit.watched.values() for item in watched.audience.former]
+                former = [item for watched in visit.watched.values() for item in watched.live_model.former]
                 received = Received(self.heartbeats.messages(reading.kube.now()), former)
             return await v2_page_of(reading, kind, name, namespace, received)
         if kind in POD_KINDS:

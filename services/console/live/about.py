@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from console.access.permissions import MESSAGES, Right, lattice_right, right_to
+from console.access.permissions import MESSAGES, Permission, lattice_permission, permission_to
 from trellis.bus.dead_letters.read import DeadLetter
 from trellis.bus.streams.tail import NOUN_LATTICE, TailedEvent
 from trellis.events.subjects import ROOT_LATTICE
@@ -60,24 +60,24 @@ _OF_PODS: Final = {resource.kind: (resource, kind) for kind, resource in RESOURC
 """Owners of Wasm pods, by the kind in the key of the event."""
 OF_OBJECTS: Final = (
     *dict.fromkeys(
-        right_to(resource, "", "")
+        permission_to(resource, "", "")
         for resource in (SHIMS, WORKLOAD_REPLICA_SETS, *(item for item, _ in (*_KINDS.values(), *_OF_PODS.values())))
     ),
     MESSAGES,
 )
 """Permissions that show all events and dead letters."""
-OF_LATTICES: Final = (lattice_right(""),)
+OF_LATTICES: Final = (lattice_permission(""),)
 """Permissions that show all forwarded lattice events."""
 
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """``kind``, ``namespace`` and ``name`` as of an entity, "" where there is none; ``right``: the required permission.
+    """``kind``, ``namespace`` and ``name``: as of an entity, "" without one. ``lattice``: its lattice, "" without one.
 
-    ``lattice``: its lattice, "" if none.
+    ``permission``: the required permission.
     """
 
-    right: Right
+    permission: Permission
     kind: str = ""
     namespace: str = ""
     name: str = ""
@@ -97,7 +97,7 @@ def about_event(event: TailedEvent) -> About:
     fields = data if isinstance(data, dict) else {}
     if event.noun == NOUN_LATTICE and event.subject.startswith(f"{ROOT_LATTICE}."):
         lattice = event.key[0] if event.key else ""
-        return About(lattice_right(lattice) if lattice else MESSAGES, lattice=lattice)
+        return About(lattice_permission(lattice) if lattice else MESSAGES, lattice=lattice)
     return _about(event.noun, event.key, fields)
 
 
@@ -111,7 +111,7 @@ def _about(noun: str, key: tuple[str, ...], fields: Mapping[str, Any]) -> About:
     if noun == _ROLLOUT:
         # Their key is a digest; only the data, which only provisioner can publish, names the Shim.
         shim = _text(fields.get("shim"))
-        return About(right_to(SHIMS, "", shim), "shim", "", shim) if shim else About(MESSAGES)
+        return About(permission_to(SHIMS, "", shim), "shim", "", shim) if shim else About(MESSAGES)
     found = _KINDS.get(noun)
     if noun == _WASM_WORKLOAD and len(key) > 2:
         namespace, owner_kind, name, *_ = key
@@ -121,12 +121,12 @@ def _about(noun: str, key: tuple[str, ...], fields: Mapping[str, Any]) -> About:
     resource, kind = found
     match resource.namespaced, key:
         case False, (name,):
-            return About(right_to(resource, "", name), kind, "", name, lattice)
+            return About(permission_to(resource, "", name), kind, "", name, lattice)
         case True, (namespace, owner_kind, owner, _) if resource is WORKLOADS and owner_kind in _OWNERS:
             resource, kind = _OWNERS[owner_kind]
-            return About(right_to(resource, namespace, owner), kind, namespace, owner)
+            return About(permission_to(resource, namespace, owner), kind, namespace, owner)
         case True, (namespace, name):
-            return About(right_to(resource, namespace, name), kind, namespace, name, lattice)
+            return About(permission_to(resource, namespace, name), kind, namespace, name, lattice)
         case _:
             return About(MESSAGES, lattice=lattice)
 

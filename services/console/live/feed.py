@@ -17,22 +17,20 @@ from typing import Any, Final
 
 import orjson
 
-from console.access.permissions import Right
+from console.access.permissions import Permission
 from console.domain.limits import EVENT_BYTES, EVENTS_BYTES, EVENTS_KEPT
 from console.http.refusals import bad
 from console.live.about import OF_LATTICES, OF_OBJECTS, About, about_event, dead_letter_object
 from trellis.bus.dead_letters.read import DeadLetter
 from trellis.bus.streams.tail import TailedEvent
 from trellis.events.subjects import ROOT_LATTICE
-from trellis.read_model.live.audience import ChangeSignal
+from trellis.read_model.live.live_model import ChangeSignal
 from trellis.read_model.reading.dead_letters import document
 
 EVENTS: Final = "events"
 LATTICE: Final = "lattice"
 DEAD_LETTERS: Final = "dead-letters"
 STREAMS: Final = (EVENTS, LATTICE, DEAD_LETTERS)
-_RENAMED: Final[Mapping[str, str]] = {"facts": EVENTS, "letters": DEAD_LETTERS}
-"""Former names of streams."""
 _TYPE: Final = re.compile(r"[A-Za-z0-9_.*-]{1,64}")
 _TRACE: Final = re.compile(r"[0-9a-f]{8,32}")
 _TYPES_MOST: Final = 40
@@ -82,8 +80,6 @@ class Filter:
 def read_filter(query: Mapping[str, str]) -> Filter:
     """Return the filter of a query; raises RefusedError for an invalid one."""
     streams = frozenset(_listed(query.get("streams", ""))) or frozenset(STREAMS)
-    if former := min(streams & _RENAMED.keys(), default=None):
-        raise bad(f"stream {former} was renamed to {_RENAMED[former]}", f"use {_RENAMED[former]}")
     if not streams <= {*STREAMS}:
         raise bad(f"streams has {min(streams - {*STREAMS})!r}", f"use some of: {', '.join(STREAMS)}")
     types = tuple(_listed(query.get("types", "")))
@@ -126,17 +122,17 @@ def item_of(event: TailedEvent, index: int = 0) -> Item:
 
 def dead_letter_item(dead_letter: DeadLetter, index: int = 0) -> Item:
     """Return the item of a dead letter, without its body."""
-    about = dead_letter_object(dead_letter)
+    about, kind = dead_letter_object(dead_letter), f"dead_letter.{dead_letter.noun}"
     shown = document(dead_letter) | {
         "stream": DEAD_LETTERS,
-        "type": f"letter.{dead_letter.noun}",
+        "type": kind,
         "about": about.id,
         "name": about.name or None,
         "namespace": about.namespace or None,
         "lattice": None,
         "trace": dead_letter.trace_id or None,
     }
-    return Item(index, DEAD_LETTERS, f"letter.{dead_letter.noun}", about, dead_letter.trace_id, shown, len(dead_letter.error) + 1024)
+    return Item(index, DEAD_LETTERS, kind, about, dead_letter.trace_id, shown, len(dead_letter.error) + 1024)
 
 
 @dataclass(eq=False)
@@ -178,7 +174,7 @@ class Feed:
         return 0 if count or not self._items else self._items[0].index - 1
 
 
-def permissions_of(streams: Collection[str]) -> tuple[Right, ...]:
+def permissions_of(streams: Collection[str]) -> tuple[Permission, ...]:
     """Return the permissions that show all messages of these streams."""
     objects = OF_OBJECTS if {EVENTS, DEAD_LETTERS} & {*streams} else ()
     return (*objects, *(OF_LATTICES if LATTICE in streams else ()))

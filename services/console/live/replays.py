@@ -18,14 +18,14 @@ import orjson
 
 from console.access.permissions import ReviewedPermissions
 from console.domain.limits import DEAD_LETTERS as DEAD_LETTERS_MOST
-from console.domain.limits import LOOKED_AT, PAGE_EVENTS
+from console.domain.limits import MESSAGES_READ, PAGE_EVENTS
 from console.http.refusals import RefusedError, bad, not_allowed
 from console.live.about import dead_letter_object
 from console.live.bus_connection import BusConnection
 from console.live.feed import (
+    DEAD_LETTERS,
     EVENTS,
     LATTICE,
-    DEAD_LETTERS,
     Filter,
     Item,
     dead_letter_item,
@@ -105,7 +105,7 @@ async def replay(
     """
     shown: list[Item] = []
     at: int | None = page.after
-    looked_at, more = 0, False
+    messages_read, more = 0, False
     past = bus.past(_STREAMS[page.stream], page.subjects, page.start)
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds), contextlib.aclosing(past) as messages:
@@ -113,11 +113,11 @@ async def replay(
             async for message, _ in messages:
                 if page.until is not None and message.stored > page.until:
                     break
-                if len(shown) == page.most or looked_at == LOOKED_AT:
+                if len(shown) == page.most or messages_read == MESSAGES_READ:
                     return await _page(shown, at, permissions, page)
-                looked_at += 1
+                messages_read += 1
                 item = item_of(event_of(message))
-                if page.wanted.wants(item) and await permissions.allowed(item.about.right):
+                if page.wanted.wants(item) and await permissions.allowed(item.about.permission):
                     shown.append(item)
                 at = message.sequence
             more = False
@@ -145,12 +145,12 @@ async def dead_letters(
                 dead_letter = read_dead_letter(message, epoch)
                 item = dead_letter_item(dead_letter)
                 fits = wanted.wants(item) and reason in {"", dead_letter.reason.lower()}
-                if fits and await permissions.allowed(item.about.right):
+                if fits and await permissions.allowed(item.about.permission):
                     shown.append(dict(item.document))
     except TimeoutError:
         raise RefusedError(503, "reading dead letters timed out", "retry") from None
     lacking = await permissions.lacking(permissions_of(wanted.streams))
-    return {"letters": shown[::-1], "most": DEAD_LETTERS_MOST, "lacking": lacking}
+    return {"dead_letters": shown[::-1], "most": DEAD_LETTERS_MOST, "lacking": lacking}
 
 
 async def dead_letter_page(bus: BusConnection, permissions: ReviewedPermissions, sequence: int) -> dict[str, Any]:
@@ -167,10 +167,10 @@ async def dead_letter_page(bus: BusConnection, permissions: ReviewedPermissions,
             break
     # The response does not distinguish missing from forbidden dead letters.
     about = dead_letter_object(found, _data(found)) if found is not None else None
-    if found is None or about is None or not await permissions.allowed(about.right):
+    if found is None or about is None or not await permissions.allowed(about.permission):
         raise not_allowed(f"read dead letter {sequence}, or it does not exist")
     page = explain_dead_letter(found, str(sequence)).document()
-    return {"letter": full_document(found) | {"about": about.id}, "page": page}
+    return {"dead_letter": full_document(found) | {"about": about.id}, "page": page}
 
 
 def _data(dead_letter: DeadLetter) -> Mapping[str, Any]:

@@ -15,12 +15,12 @@ from typing import Final, NoReturn
 
 from aiohttp import web
 
-from console.domain.limits import PIECE_BYTES
-from console.domain.pieces import HEARTBEAT, delta_messages, message, parse_message_id
+from console.domain.limits import MESSAGE_BYTES
+from console.domain.messages import HEARTBEAT, delta_messages, message, parse_message_id
 from console.live.viewer_registry import Visit
 from console.timings import Timings
 from trellis.read_model.entities.journal import Delta
-from trellis.read_model.live.audience import Audience
+from trellis.read_model.live.live_model import LiveModel
 from trellis.telemetry import Telemetry
 
 _RETRY: Final = b"retry: 1000\n\n"
@@ -31,7 +31,7 @@ _HEADERS: Final = {
 }
 
 
-class CutError(Exception):
+class StreamEndedError(Exception):
     """The page receives no more messages; the text is the reason, one word."""
 
 
@@ -61,16 +61,16 @@ class Outlet:
         await self.write([_RETRY])
 
     async def write(self, pieces: Iterable[bytes]) -> None:
-        """Send messages in order; raises CutError if the page is closed or reads too slowly."""
+        """Send messages in order; raises StreamEndedError if the page is closed or reads too slowly."""
         for piece in pieces:
             try:
                 async with asyncio.timeout(self._timings.slow):
                     await self._response.write(piece)
             except TimeoutError:
                 self.abort()
-                raise CutError("slow") from None
+                raise StreamEndedError("slow") from None
             except (ConnectionError, OSError):
-                raise CutError("gone") from None
+                raise StreamEndedError("gone") from None
             self._written_at = asyncio.get_running_loop().time()
 
     def abort(self) -> None:
@@ -79,7 +79,7 @@ class Outlet:
             self._request.transport.abort()
 
     async def wait(self, changed: asyncio.Event) -> None:
-        """Wait for a change, with :meth:`check` in between; raises CutError after the last message of the stream."""
+        """Wait for a change, with :meth:`check` in between; raises StreamEndedError after the last message."""
         waiting = {
             asyncio.create_task(changed.wait()),
             asyncio.create_task(self._visit.over.wait()),
@@ -113,9 +113,9 @@ class Outlet:
             await self.write([HEARTBEAT])
 
     async def end(self, reason: str) -> NoReturn:
-        """Send the reason for the end of the stream, and raise CutError."""
+        """Send the reason for the end of the stream, and raise StreamEndedError."""
         await self.write([message("bye", {"reason": reason})])
-        raise CutError(reason)
+        raise StreamEndedError(reason)
 
 
 @contextlib.asynccontextmanager
@@ -125,30 +125,30 @@ async def counted(telemetry: Telemetry, stream: str) -> AsyncIterator[None]:
     gauge.inc()
     try:
         yield
-    except CutError as cut:
+    except StreamEndedError as cut:
         telemetry.metrics.console_streams_cut_total.labels(telemetry.service, stream, str(cut)).inc()
     finally:
         gauge.dec()
 
 
-async def send_model(outlet: Outlet, audience: Audience, last_id: str) -> None:
-    """Send the model from the page's last id on, until the stream ends; raises CutError."""
-    journal, known = audience.journal, parse_message_id(last_id)
-    revision = known[1] if known is not None and known[0] == audience.epoch else 0
+async def send_model(outlet: Outlet, live_model: LiveModel, last_id: str) -> None:
+    """Send the model from the page's last id on, until the stream ends; raises StreamEndedError."""
+    journal, known = live_model.journal, parse_message_id(last_id)
+    revision = known[1] if known is not None and known[0] == live_model.epoch else 0
     resumed: Delta | None = journal.since(revision) if revision else None
-    await outlet.write([message("hello", {"epoch": audience.epoch, "full": resumed is None})])
+    await outlet.write([message("hello", {"epoch": live_model.epoch, "full": resumed is None})])
     delta = resumed or journal.since(0)
     while True:
-        changed = audience.changes.next
+        changed = live_model.changes.next
         if delta is not None and (delta.revision > delta.since or not delta.since):
-            await outlet.write(delta_messages(audience.epoch, delta, PIECE_BYTES))
+            await outlet.write(delta_messages(live_model.epoch, delta, MESSAGE_BYTES))
             revision = delta.revision
-        if audience.over:
+        if live_model.over:
             await outlet.end("again")
         if journal.revision == revision:
             await outlet.wait(changed)
         delta = journal.since(revision) if revision else journal.since(0)
         if delta is None:
             # The page was slower than the history of the journal: send the full model.
-            await outlet.write([message("hello", {"epoch": audience.epoch, "full": True})])
+            await outlet.write([message("hello", {"epoch": live_model.epoch, "full": True})])
             delta = journal.since(0)

@@ -35,7 +35,7 @@ from trellis.kube.permissions import allowed_to
 from trellis.kube.resources import NAMESPACES
 from trellis.kube.transport import HttpRequest
 from trellis.lattice.follow.heartbeats import Heartbeats
-from trellis.read_model.live.audience import Audience, Pace, Parts
+from trellis.read_model.live.live_model import LiveModel, Pace, Parts
 from trellis.telemetry import Telemetry, get_logger
 
 _SELF: Final = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
@@ -56,9 +56,9 @@ async def review_identity(kube: Kube) -> Mapping[str, Any]:
 
 @dataclass(eq=False)
 class Watched:
-    """An audience and its task. ``users``: number of streams that read it; ``left``: end of the last one."""
+    """A live model and its task. ``users``: number of streams that read it; ``left``: end of the last one."""
 
-    audience: Audience
+    live_model: LiveModel
     task: asyncio.Task[None]
     users: int = 0
     left: float = 0.0
@@ -174,18 +174,18 @@ class ViewerRegistry:
             self._streams -= 1
 
     @asynccontextmanager
-    async def audience(self, visit: Visit, namespaces: tuple[str, ...]) -> AsyncIterator[Audience]:
-        """Yield the audience of these namespaces (none: all) while the block runs, shared by the viewer's tabs."""
+    async def live_model(self, visit: Visit, namespaces: tuple[str, ...]) -> AsyncIterator[LiveModel]:
+        """Yield the live model of these namespaces (none: all) while the block runs, shared by the viewer's tabs."""
         watched = visit.watched.get(namespaces)
         if watched is None or watched.task.done():
             assert self._group is not None, "the registry runs"
-            audience = Audience(visit.kube, self._parts, namespaces, self._pace, self._heartbeats)
-            _evict_watches_for(audience, visit)
-            task = self._group.create_task(_run(audience), name="audience")
-            watched = visit.watched[namespaces] = Watched(audience, task)
+            live_model = LiveModel(visit.kube, self._parts, namespaces, self._pace, self._heartbeats)
+            _evict_watches_for(live_model, visit)
+            task = self._group.create_task(_run(live_model), name="live_model")
+            watched = visit.watched[namespaces] = Watched(live_model, task)
         watched.users += 1
         try:
-            yield watched.audience
+            yield watched.live_model
         finally:
             watched.users -= 1
             watched.left = time.monotonic()
@@ -282,19 +282,19 @@ class ViewerRegistry:
             await visit.kube.close()
 
 
-def _evict_watches_for(audience: Audience, visit: Visit) -> None:
+def _evict_watches_for(live_model: LiveModel, visit: Visit) -> None:
     """End the viewer's watches without a tab, as needed; raises RefusedError if there are still too many watches."""
     for key in [key for key, item in visit.watched.items() if not item.users]:
-        if audience.watches + sum(item.audience.watches for item in visit.watched.values()) > WATCHES_EACH:
+        if live_model.watches + sum(item.live_model.watches for item in visit.watched.values()) > WATCHES_EACH:
             visit.watched.pop(key).task.cancel()
-    if audience.watches + sum(item.audience.watches for item in visit.watched.values()) > WATCHES_EACH:
+    if live_model.watches + sum(item.live_model.watches for item in visit.watched.values()) > WATCHES_EACH:
         raise busy("too many namespaces in all tabs: close one", 10)
 
 
-async def _run(audience: Audience) -> None:
-    """Run an audience; a failure ends only this audience, and the next stream starts another one."""
+async def _run(live_model: LiveModel) -> None:
+    """Run a live model; a failure ends only this one, and the next stream starts another one."""
     try:
-        await audience.run()
+        await live_model.run()
     except Exception:  # noqa: BLE001 - never ends the process
         _log.exception("watches of a viewer failed, restarting with the next stream")
 

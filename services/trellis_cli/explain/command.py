@@ -25,7 +25,7 @@ from trellis.read_model.reading.explained_dead_letter import explain_dead_letter
 from trellis.read_model.reading.explained_pods import KINDS as POD_KINDS
 from trellis.read_model.reading.explained_pods import pods_page
 from trellis.read_model.reading.explained_v2 import KINDS as V2_KINDS
-from trellis.read_model.reading.find import NotThereError
+from trellis.read_model.reading.find import ObjectNotFoundError
 from trellis.telemetry import setup_logging
 from trellis_cli.common.complete import complete_kind_and_name
 from trellis_cli.common.errors import CommandError, exit_on_error
@@ -141,7 +141,7 @@ async def _page(settings: ClientSettings, wanted: ObjectName, sources: Sources) 
     async with connected(settings) as kube:
         try:
             return await _found(settings, Reading(kube, settings.namespace), wanted, sources)
-        except NotThereError as error:
+        except ObjectNotFoundError as error:
             return error.page
 
 

@@ -23,7 +23,7 @@ from trellis.config.settings import SettingsError
 from trellis.kube.client import Kube
 from trellis.lattice.connection.host_nats import host_nats
 from trellis.lattice.follow.heartbeats import heartbeats_of
-from trellis.read_model.live.audience import Audience, Pace, all_parts
+from trellis.read_model.live.live_model import LiveModel, Pace, all_parts
 from trellis.read_model.live.watching import Place
 from trellis.v2.timings import V2Timings
 from trellis_cli.common.errors import CommandError, exit_on_error
@@ -135,18 +135,18 @@ def _column(sort: str, kind: Kind | None) -> str:
 
 
 @asynccontextmanager
-async def _looking(settings: ClientSettings, arguments: Arguments) -> AsyncIterator[tuple[Kube, Audience]]:
+async def _looking(settings: ClientSettings, arguments: Arguments) -> AsyncIterator[tuple[Kube, LiveModel]]:
     """Run all watches during the block. Raise KubeError if the API server does not respond at the start."""
     async with connected(settings) as kube:
         await kube.probe()
         parts = all_parts(Place(settings.namespace, settings.installer_namespace))
         host_nats(settings)  # a file that cannot be used is an error of the command
         heartbeats = heartbeats_of(settings, "trellis-command-line")
-        audience = Audience(kube, parts, arguments.namespaces, _PACE, heartbeats)
-        running = [asyncio.create_task(audience.run())]
+        live_model = LiveModel(kube, parts, arguments.namespaces, _PACE, heartbeats)
+        running = [asyncio.create_task(live_model.run())]
         running += [asyncio.create_task(heartbeats.run())] if heartbeats is not None else []
         try:
-            yield kube, audience
+            yield kube, live_model
         finally:
             for task in running:
                 task.cancel()
@@ -155,22 +155,22 @@ async def _looking(settings: ClientSettings, arguments: Arguments) -> AsyncItera
 
 async def _read(settings: ClientSettings, arguments: Arguments) -> Entities:
     """Return all entities, once everything that this account may read has been read."""
-    async with _looking(settings, arguments) as (kube, audience):
+    async with _looking(settings, arguments) as (kube, live_model):
         try:
             async with asyncio.timeout(_ONCE_SECONDS):
-                while unread(audience.journal.entities):
-                    await audience.changes.next.wait()
+                while unread(live_model.journal.entities):
+                    await live_model.changes.next.wait()
         except TimeoutError:
-            left = ", ".join(unread(audience.journal.entities))
+            left = ", ".join(unread(live_model.journal.entities))
             raise CommandError(f"not read within {_ONCE_SECONDS:.0f} s: {left}; {_trouble(kube)}") from None
         if settings.v2_nats is not None and {Kind.V2_HOST_GROUPS, Kind.V2_HOSTS, Kind.V2_DEPLOYMENTS} & {
             *arguments.kinds
         }:
             with contextlib.suppress(TimeoutError):  # a host without one is shown as such
                 async with asyncio.timeout(_HEARTBEATS.heartbeat + _HEARTBEATS.slack):
-                    while awaited(audience.journal.entities):
-                        await audience.changes.next.wait()
-        return dict(audience.journal.entities)
+                    while awaited(live_model.journal.entities):
+                        await live_model.changes.next.wait()
+        return dict(live_model.journal.entities)
 
 
 def _print(entities: Entities, arguments: Arguments, output: Format, *, no_headers: bool) -> None:
@@ -198,11 +198,11 @@ def _print(entities: Entities, arguments: Arguments, output: Format, *, no_heade
 
 async def _follow(settings: ClientSettings, arguments: Arguments, output: Format) -> None:
     """Print each change, starting with the complete state."""
-    async with _looking(settings, arguments) as (_, audience):
+    async with _looking(settings, arguments) as (_, live_model):
         before: Entities = {}
         started = False
         while True:
-            change, entities = audience.changes.next, audience.journal.entities
+            change, entities = live_model.changes.next, live_model.journal.entities
             if started or not unread(entities):
                 after = chosen(arguments.kinds, entities, arguments.wanted)
                 changed, deleted = difference(before, after)
@@ -216,13 +216,13 @@ async def _watch(settings: ClientSettings, arguments: Arguments) -> None:
     screen: Screen | None = Screen(arguments.kind or Kind.NODES, arguments.wanted)
     pressed: asyncio.Queue[list[str]] = asyncio.Queue()
     out = console()
-    async with _looking(settings, arguments) as (kube, audience):
+    async with _looking(settings, arguments) as (kube, live_model):
         with (
             Live(console=out, screen=True, auto_refresh=False) as live,
             listening(sys.stdin.fileno(), pressed.put_nowait),
         ):
             while screen is not None:
-                change, entities = audience.changes.next, audience.journal.entities
+                change, entities = live_model.changes.next, live_model.journal.entities
                 drawn = screen_of(screen, entities, out.size.height, trouble=_trouble(kube))
                 live.update(drawn, refresh=True)
                 for key in await _until(change, pressed):

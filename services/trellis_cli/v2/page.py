@@ -33,7 +33,7 @@ async def v2_page(reading: Reading, wanted: ObjectName, sources: Sources) -> Exp
     """Return the page of an object of wasmCloud v2.
 
     Raises:
-        NotThereError: the object does not exist; its page shows similar ones.
+        ObjectNotFoundError: the object does not exist; its page shows similar ones.
         AnswerError: several namespaces have one.
         KubeError: the object cannot be read, or the API server is unavailable.
     """

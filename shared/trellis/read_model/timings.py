@@ -1,6 +1,6 @@
 """Timings of the read model; tests use shorter ones. Pure. Called by ``trace_read``.
 
-The timings of a viewer's watches are in ``audience.Pace``.
+The timings of a viewer's watches are in ``live_model.Pace``.
 """
 
 from __future__ import annotations

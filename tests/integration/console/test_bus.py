@@ -17,7 +17,7 @@ from console.access.permissions import ReviewedPermissions
 from console.http.refusals import RefusedError
 from console.live.bus_connection import BusConnection
 from console.live.feed import Feed, Item
-from console.live.replays import dead_letter_page, letters, read_page_request, replay
+from console.live.replays import dead_letter_page, dead_letters, read_page_request, replay
 from support.console.viewers import Users, may
 from support.nats.buses import Buses, Listener, eventually, eventually_async, opted_out
 from support.nats.nats_users import NatsUsers
@@ -148,15 +148,16 @@ async def test_a_dead_letter_is_listed_and_shown(world: World) -> None:
     may_see = reviewed_permissions(may("dev"))
 
     async def listed() -> list[int]:
-        page = await letters(world.link, may_see, {"object": f"node/{name}"}, seconds=SECONDS)
-        return [letter["sequence"] for letter in page["letters"]]
+        page = await dead_letters(world.link, may_see, {"object": f"node/{name}"}, seconds=SECONDS)
+        return [letter["sequence"] for letter in page["dead_letters"]]
 
     await eventually_async(listed)
     [sequence] = await listed()
     page = await dead_letter_page(world.link, may_see, sequence)
-    assert page["letter"]["body_text"] == "garbage"
+    assert page["dead_letter"]["body_text"] == "garbage"
     assert page["page"]["ok"] is False
-    assert (await letters(world.link, reviewed_permissions(), {"object": f"node/{name}"}, seconds=SECONDS))["letters"] == []
+    none = await dead_letters(world.link, reviewed_permissions(), {"object": f"node/{name}"}, seconds=SECONDS)
+    assert none["dead_letters"] == []
     with pytest.raises(RefusedError):
         await dead_letter_page(world.link, reviewed_permissions(), sequence)
     await eventually(

@@ -1,4 +1,4 @@
-"""Breaks of the console: who looks, and what he may see."""
+"""Breaks of the console: identity and permissions of viewers."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ VIEWERS: Final = (
         "security: a message of the bus is shown after a SelfSubjectAccessReview",
         "console",
         "Routes._send_events",
-        "if wanted.wants(item) and await permissions.allowed(item.about.right):",
+        "if wanted.wants(item) and await permissions.allowed(item.about.permission):",
         "if wanted.wants(item):",
         "tests/unit/console/test_events.py::test_each_message_goes_to_viewers_who_may_see_its_object",
     ),

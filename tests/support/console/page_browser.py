@@ -1,7 +1,7 @@
 """The console's page in a real browser: Debian's Chromium, driven by playwright, in front of a real API server.
 
-In: a console that runs. Out: windows in which a user is logged in. Invariant: whatever the browser complains about (the
-page's policy that is broken, an uncaught error) fails the test, as does what axe finds.
+In: a running console. Out: windows, with a login. Invariant: a message of the browser, such as a violated policy or an
+uncaught error, and a finding of axe fail the test.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Window:
     async def open(self, address: str) -> None:
         """Go to an address, and wait until there is something to see."""
         await self.page.goto(address)
-        await expect(self.page.locator("main[data-begun=true]")).to_be_visible(timeout=MS)
+        await expect(self.page.locator("main[data-loaded=true]")).to_be_visible(timeout=MS)
 
     async def sees(self, selector: str, text: str | re.Pattern[str] = "", *, ms: int = MS) -> None:
         found = self.page.locator(selector).first

@@ -1,4 +1,4 @@
-"""A user at the console's page: a world, a bus, a Jaeger, and who may see all of it.
+"""A viewer of the console's page with all permissions, and a cluster, a bus and a Jaeger to view.
 
 In: the suite's servers. Out: a console that shows them, and a token. Called by the tests of the page.
 """
@@ -69,7 +69,7 @@ class Visit:
         for name in names:
             await bus.publish(opted_out(name), dedup=secrets.token_hex(8))
 
-    async def letter(self, name: str) -> None:
+    async def dead_letter(self, name: str) -> None:
         """Make a message into a dead letter: what it holds is no event."""
         provisioner = await self.bus(PROVISIONER)
         provisioner.subscribe("nodes", [NodeOptedOut], Listener())

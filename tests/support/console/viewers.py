@@ -28,7 +28,7 @@ from console.settings import Settings
 from console.timings import Timings
 from trellis.kube.transport import HttpRequest, Reply
 from trellis.lattice.follow.heartbeats import Heartbeats
-from trellis.read_model.live.audience import all_parts
+from trellis.read_model.live.live_model import all_parts
 from trellis.read_model.live.watching import Place
 from trellis.telemetry import Metrics, setup
 from trellis.telemetry.health import Health

@@ -107,8 +107,8 @@ SITUATIONS: Final = {
         "last fault", "controllers", ("controller <namespace>/<name>", "Trapped", "spec.module")
     ),
     "dead letter": Situation(
-        "letter",
+        "dead letter",
         "bus",
-        ("letter <sequence>", "`trellis dead-letters show <sequence>`", "`trellis dead-letters replay <sequence>`"),
+        ("dead letter <sequence>", "`trellis dead-letters show <sequence>`", "`trellis dead-letters replay <sequence>`"),
     ),
 }

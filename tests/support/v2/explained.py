@@ -23,7 +23,7 @@ from trellis.kube.resources import (
 )
 from trellis.read_model.reading.cluster import Reading
 from trellis.read_model.reading.explained import page_of
-from trellis.read_model.reading.find import NotThereError
+from trellis.read_model.reading.find import ObjectNotFoundError
 from trellis.telemetry import Metrics, setup
 from trellis.v2.images import ImageKey
 from trellis_cli.common.objects import ObjectName
@@ -84,7 +84,7 @@ async def asked_of_kubernetes() -> set[tuple[str, str, str]]:
         ("artifact", "hello-code"),
         ("workload", "missing"),
     ):
-        with contextlib.suppress(NotThereError):
+        with contextlib.suppress(ObjectNotFoundError):
             await v2_page(reading, ObjectName(kind, name, "wasmcloud-system" if kind == "whost" else "apps"), Sources())
     await page_of(reading, "trellis-installers", "service", kube.objects(SERVICES)[0]["metadata"]["name"], "apps")
     await ask_registries(reading, {ImageKey("apps", "registry.test/team/app:1", "missing")})

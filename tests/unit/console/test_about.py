@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.access.permissions import MESSAGES, Right, lattice_right
+from console.access.permissions import MESSAGES, Permission, lattice_permission
 from console.live.about import about_event, dead_letter_object
 from trellis.bus.dead_letters.read import read_dead_letter
 from trellis.bus.streams.stream_reader import Stored
@@ -23,27 +23,27 @@ def stored(subject: str, data: object = None, body: bytes | None = None) -> Stor
     return Stored(7, datetime(2026, 1, 1, tzinfo=UTC), subject, {}, found, len(found))
 
 
-def right_of(subject: str, data: object = None) -> Right:
-    return about_event(event_of(stored(subject, data))).right
+def permission_of(subject: str, data: object = None) -> Permission:
+    return about_event(event_of(stored(subject, data))).permission
 
 
 @pytest.mark.parametrize(
-    ("subject", "data", "right"),
+    ("subject", "data", "permission"),
     [
-        ("trellis.evt.c.node.ready.n1", {}, Right("", "nodes", "", "n1")),
-        ("trellis.evt.c.node.ready.ip-10=2Eec2", {}, Right("", "nodes", "", "ip-10.ec2")),
-        ("trellis.evt.c.provision.failed.n1", {}, Right("", "nodes", "", "n1")),
-        ("trellis.evt.c.rollout.halted.d1", {"shim": "spin"}, Right("runtime.spinkube.dev", "shims", "", "spin")),
-        ("trellis.evt.c.host_pod.ready.team.p", {}, Right("", "pods", "team", "p")),
-        ("trellis.evt.c.hosts.ready.team.g", {}, Right("k8s.wasmcloud.dev", "wasmcloudhostconfigs", "team", "g")),
-        ("trellis.evt.c.application.synced.team.shop", {}, Right("core.oam.dev", "applications", "team", "shop")),
-        ("trellis.evt.c.secret.denied.team.db", {}, Right("", "secrets", "team", "db")),
-        ("trellis.evt.c.controller.trapped.team.x", {}, Right("trellis.dev", "wasmcontrollers", "team", "x")),
-        ("trellis.lattice.c.prod.host_started", {}, lattice_right("prod")),
+        ("trellis.evt.c.node.ready.n1", {}, Permission("", "nodes", "", "n1")),
+        ("trellis.evt.c.node.ready.ip-10=2Eec2", {}, Permission("", "nodes", "", "ip-10.ec2")),
+        ("trellis.evt.c.provision.failed.n1", {}, Permission("", "nodes", "", "n1")),
+        ("trellis.evt.c.rollout.halted.d1", {"shim": "spin"}, Permission("runtime.spinkube.dev", "shims", "", "spin")),
+        ("trellis.evt.c.host_pod.ready.team.p", {}, Permission("", "pods", "team", "p")),
+        ("trellis.evt.c.hosts.ready.team.g", {}, Permission("k8s.wasmcloud.dev", "wasmcloudhostconfigs", "team", "g")),
+        ("trellis.evt.c.application.synced.team.shop", {}, Permission("core.oam.dev", "applications", "team", "shop")),
+        ("trellis.evt.c.secret.denied.team.db", {}, Permission("", "secrets", "team", "db")),
+        ("trellis.evt.c.controller.trapped.team.x", {}, Permission("trellis.dev", "wasmcontrollers", "team", "x")),
+        ("trellis.lattice.c.prod.host_started", {}, lattice_permission("prod")),
     ],
 )
-def test_an_event_is_visible_to_viewers_who_may_get_its_object(subject: str, data: object, right: Right) -> None:
-    assert right_of(subject, data) == right
+def test_an_event_is_visible_to_viewers_who_may_get_its_object(subject: str, data: object, permission: Permission) -> None:
+    assert permission_of(subject, data) == permission
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_an_event_is_visible_to_viewers_who_may_get_its_object(subject: str, dat
     ],
 )
 def test_a_message_without_an_object_is_visible_to_viewers_of_such_messages(subject: str) -> None:
-    assert right_of(subject, ["no", "object"]) == MESSAGES
+    assert permission_of(subject, ["no", "object"]) == MESSAGES
 
 
 def test_every_event_names_an_object() -> None:
@@ -71,7 +71,7 @@ def test_every_event_names_an_object() -> None:
         key = ".".join(kinds.get(field, "x") for field in spec.key_fields)
         data: dict[str, Any] = {"shim": "spin"} if spec.model.noun == "rollout" else {}
         about = about_event(event_of(stored(f"trellis.evt.c.{spec.tokens}.{key}", data)))
-        assert about.right != MESSAGES, spec.tokens
+        assert about.permission != MESSAGES, spec.tokens
         assert about.id
 
 
@@ -81,25 +81,25 @@ def test_every_event_names_an_object() -> None:
 )
 def test_a_failed_workload_is_about_its_owner(kind: str, resource: str) -> None:
     subject = f"trellis.evt.c.workload.failed.team.{kind}.shop.PullFailed"
-    assert right_of(subject, {}) == Right("runtime.wasmcloud.dev", resource, "team", "shop")
+    assert permission_of(subject, {}) == Permission("runtime.wasmcloud.dev", resource, "team", "shop")
 
 
 def test_a_failed_workload_of_an_unknown_kind_of_owner_is_about_no_object() -> None:
-    assert right_of("trellis.evt.c.workload.failed.team.Secret.shop.PullFailed", {}) == MESSAGES
+    assert permission_of("trellis.evt.c.workload.failed.team.Secret.shop.PullFailed", {}) == MESSAGES
 
 
 @given(st.sampled_from(["node", "provision", "hosts", "application", "secret"]), st.text(), st.text())
 def test_data_widens_nothing(noun: str, namespace: str, name: str) -> None:
     subject = f"trellis.evt.c.{noun}.x.{escape('team')}.{escape('shop')}"
     lies = {"name": name, "namespace": namespace, "node": name, "lattice": name, "kind": "Node"}
-    assert right_of(subject, lies) == right_of(subject, {})
+    assert permission_of(subject, lies) == permission_of(subject, {})
 
 
 def test_a_dead_letter_is_visible_to_viewers_of_its_messages_object() -> None:
     letter = read_dead_letter(stored("trellis.dead.c.node_watcher.node.n1", body=b"garbage"), "e")
-    assert dead_letter_object(letter).right == Right("", "nodes", "", "n1")
+    assert dead_letter_object(letter).permission == Permission("", "nodes", "", "n1")
     unknown = read_dead_letter(stored("trellis.dead.c.node_watcher.unknown.x", body=b""), "e")
-    assert dead_letter_object(unknown).right == MESSAGES
+    assert dead_letter_object(unknown).permission == MESSAGES
     rollout = read_dead_letter(stored("trellis.dead.c.node_watcher.rollout.d1", body=b""), "e")
-    assert dead_letter_object(rollout).right == MESSAGES
-    assert dead_letter_object(rollout, {"shim": "spin"}).right.resource == "shims"
+    assert dead_letter_object(rollout).permission == MESSAGES
+    assert dead_letter_object(rollout, {"shim": "spin"}).permission.resource == "shims"

@@ -76,7 +76,7 @@ async def test_it_serves_while_the_bus_is_unavailable_and_reports_it(kube: FakeK
                     page.take(message)
                     if "node/n1" in page.entities:
                         break
-            async with browser.get("/api/letters") as answer:
+            async with browser.get("/api/dead-letters") as answer:
                 assert answer.status == 503
                 assert "127.0.0.1" in (await answer.json())["error"]["what"]
 

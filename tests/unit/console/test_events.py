@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from console.access.permissions import GROUP, ReviewedPermissions
 from console.domain.limits import EVENT_BYTES, EVENTS_BYTES, EVENTS_KEPT
-from console.domain.pieces import HEARTBEAT
+from console.domain.messages import HEARTBEAT
 from console.http.refusals import RefusedError
 from console.live.feed import Feed, Filter, Item, dead_letter_item, item_of, read_filter
 from console.live.replays import dead_letter_page, dead_letters, read_page_request, replay
@@ -103,7 +103,7 @@ async def test_each_message_goes_to_viewers_who_may_see_its_object(world: World)
     [
         ("?streams=events&types=node.*", 1),
         ("?streams=events&types=application", 2),
-        ("?types=application.synced,letter.application&object=application/team/shop", 2),
+        ("?types=application.synced,dead_letter.application&object=application/team/shop", 2),
         ("?namespace=other", 1),
         ("?lattice=prod", 2),
         ("?streams=lattice", 2),
@@ -156,7 +156,6 @@ async def test_a_page_without_visible_events_gets_heartbeats_during_a_flood(toke
     "query",
     [
         "?streams=secrets",
-        "?streams=facts",
         "?streams=letters",
         "?types=a%20b",
         "?trace=xyz",
@@ -296,17 +295,17 @@ DEAD_LETTERS = (
 
 async def test_dead_letters_go_to_viewers_who_may_see_their_objects() -> None:
     page = await dead_letters(StoredMessages(*DEAD_LETTERS), reviewed_permissions(may("dev", namespace="team")), {}, seconds=SECONDS)  # type: ignore[arg-type]
-    assert [letter["about"] for letter in page["letters"]] == ["application/team/shop"]
+    assert [letter["about"] for letter in page["dead_letters"]] == ["application/team/shop"]
     assert {"get nodes", "get messages.console.trellis.dev"} <= {*page["lacking"]}, "not that there are none"
     both = await dead_letters(StoredMessages(*DEAD_LETTERS), reviewed_permissions(may("dev")), {"reason": "unreadable"}, seconds=SECONDS)  # type: ignore[arg-type]
-    assert ([letter["sequence"] for letter in both["letters"]], both["lacking"]) == ([1], [])
+    assert ([letter["sequence"] for letter in both["dead_letters"]], both["lacking"]) == ([1], [])
 
 
 async def test_a_missing_dead_letter_looks_like_a_forbidden_one() -> None:
     few = reviewed_permissions(may("dev", namespace="team"))
     seen = await dead_letter_page(StoredMessages(*DEAD_LETTERS), few, 2)  # type: ignore[arg-type]
-    assert seen["letter"]["about"] == "application/team/shop"
-    assert seen["page"]["subject"] == "letter 2"
+    assert seen["dead_letter"]["about"] == "application/team/shop"
+    assert seen["page"]["subject"] == "dead letter 2"
     errors = []
     for sequence in (1, 3):
         with pytest.raises(RefusedError) as refused:
@@ -317,7 +316,7 @@ async def test_a_missing_dead_letter_looks_like_a_forbidden_one() -> None:
 
 async def test_an_unreachable_bus_is_reported_in_the_views_that_need_it(world: World) -> None:
     async with world.logged_in(TOKEN) as page:
-        for path in ("/api/events", "/api/letters", "/api/letters/1"):
+        for path in ("/api/events", "/api/dead-letters", "/api/dead-letters/1"):
             async with page.get(path) as answer:
                 assert answer.status == 503
                 assert set((await answer.json())["error"]) >= {"what", "do"}

@@ -8,7 +8,7 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.domain.pieces import delta_messages, message, message_id, parse_message_id
+from console.domain.messages import delta_messages, message, message_id, parse_message_id
 from trellis.read_model.entities.journal import Delta, Journal
 
 IDS = st.sampled_from("abcdef")
@@ -65,15 +65,15 @@ def test_the_journal_is_bounded_and_an_older_position_is_reported() -> None:
 
 
 @given(st.dictionaries(st.text(max_size=5), st.fixed_dictionaries({"t": st.text()}), max_size=20), st.integers(1, 200))
-def test_pieces_are_small_and_together_the_whole(entities: dict[str, Any], most: int) -> None:
+def test_messages_are_small_and_complete_together(entities: dict[str, Any], most: int) -> None:
     delta = Delta(0, 7, entities, ("x", "y"))
     found: dict[str, Any] = {}
-    pieces = list(delta_messages("ab12", delta, most))
-    for number, piece in enumerate(pieces):
-        assert piece.endswith(b"\n\n")
-        lines = piece.decode().split("\n")
+    parts = list(delta_messages("ab12", delta, most))
+    for number, part in enumerate(parts):
+        assert part.endswith(b"\n\n")
+        lines = part.decode().split("\n")
         body = orjson.loads(next(line for line in lines if line.startswith("data: "))[6:])
-        last = number == len(pieces) - 1
+        last = number == len(parts) - 1
         assert body["more"] is not last
         assert any(line.startswith("id: ") for line in lines) is last, "cut off before, a page has the former revision"
         assert (body["deleted"] == ["x", "y"]) is last
@@ -85,11 +85,11 @@ def test_pieces_are_small_and_together_the_whole(entities: dict[str, Any], most:
 @given(st.text())
 def test_no_text_ends_a_message(text: str) -> None:
     try:
-        piece = message("event", {"text": text})
+        part = message("event", {"text": text})
     except orjson.JSONEncodeError:
         return  # a lone surrogate, which no text from the API server has
-    assert piece.count(b"\n\n") == 1
-    assert b"\r" not in piece
+    assert part.count(b"\n\n") == 1
+    assert b"\r" not in part
 
 
 def test_a_mark_is_read_as_it_was_written_and_nothing_else_is_one() -> None:

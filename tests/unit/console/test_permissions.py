@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from console.access.permissions import GROUP, MESSAGES, TRACES, ReviewedPermissions, Right, lattice_right
+from console.access.permissions import GROUP, MESSAGES, TRACES, ReviewedPermissions, Permission, lattice_permission
 from console.domain.limits import PERMISSIONS_KEPT
 from console.timings import Timings
 from support.console.viewers import Users, may
@@ -28,11 +28,11 @@ def world(*rules: object) -> tuple[ReviewedPermissions, Users, FakeKube, Clock]:
     return ReviewedPermissions(kube.with_token("t"), clock=clock), users, kube, clock
 
 
-NODE, POD = Right("", "nodes", "", "n1"), Right("", "pods", "team", "p")
+NODE, POD = Permission("", "nodes", "", "n1"), Permission("", "pods", "team", "p")
 
 
 @pytest.mark.parametrize(
-    ("rule", "right", "allowed"),
+    ("rule", "permission", "allowed"),
     [
         (may("dev"), NODE, True),
         (may("dev", "pods"), NODE, False),
@@ -41,21 +41,21 @@ NODE, POD = Right("", "nodes", "", "n1"), Right("", "pods", "team", "p")
         (may("dev", "pods", "team", name="p"), POD, True),
         (may("dev", "pods", "team", name="q"), POD, False),
         (may("dev", "pods", verbs="list,watch"), POD, False),
-        (may("dev", f"lattices.{GROUP}", name="prod"), lattice_right("prod"), True),
-        (may("dev", f"lattices.{GROUP}", name="prod"), lattice_right("test"), False),
+        (may("dev", f"lattices.{GROUP}", name="prod"), lattice_permission("prod"), True),
+        (may("dev", f"lattices.{GROUP}", name="prod"), lattice_permission("test"), False),
         (may("dev", f"traces.{GROUP}"), TRACES, True),
         (may("dev", f"traces.{GROUP}"), MESSAGES, False),
         (may("somebody"), NODE, False),
     ],
 )
-async def test_a_viewer_may_see_objects_that_they_may_get(rule: object, right: Right, allowed: bool) -> None:
+async def test_a_viewer_may_see_objects_that_they_may_get(rule: object, permission: Permission, allowed: bool) -> None:
     permissions, *_ = world(rule)
-    assert await permissions.allowed(right) is allowed
+    assert await permissions.allowed(permission) is allowed
 
 
 async def test_a_viewer_with_cluster_wide_permission_is_reviewed_once() -> None:
     permissions, users, *_ = world(may("dev"))
-    assert all([await permissions.allowed(Right("", "pods", "team", f"p{number}")) for number in range(50)])
+    assert all([await permissions.allowed(Permission("", "pods", "team", f"p{number}")) for number in range(50)])
     assert len(users.seen) == 1
 
 
@@ -89,5 +89,5 @@ async def test_concurrent_reviews_share_a_request() -> None:
 async def test_cached_permissions_are_bounded() -> None:
     permissions, *_ = world()
     for number in range(PERMISSIONS_KEPT + 50):
-        await permissions.allowed(Right("", "nodes", "", f"n{number}"))
+        await permissions.allowed(Permission("", "nodes", "", f"n{number}"))
     assert len(permissions._known) <= PERMISSIONS_KEPT

@@ -13,13 +13,13 @@ from aiohttp.test_utils import TestServer
 
 from console.access.identity import Viewer
 from console.access.permissions import ReviewedPermissions
-from console.live.streaming import CutError, Outlet, counted, send_model
+from console.live.streaming import StreamEndedError, Outlet, counted, send_model
 from console.live.viewer_registry import Visit
 from console.timings import Timings
 from support.console.viewers import Page, messages
 from support.nats.buses import eventually
 from trellis.read_model.entities.journal import Journal
-from trellis.read_model.live.audience import ChangeSignal
+from trellis.read_model.live.live_model import ChangeSignal
 from trellis.telemetry import Metrics, setup
 from trellis_dev.fakes.fake import FakeKube
 
@@ -27,7 +27,7 @@ TIMINGS = Timings(slow=0.3)
 
 
 class Source:
-    """An audience that has what a test writes."""
+    """A live model that has what a test writes."""
 
     def __init__(self) -> None:
         self.epoch = "ab"
@@ -60,7 +60,7 @@ class Stage:
         async with counted(self.telemetry, "model"):
             try:
                 await send_model(outlet, self.source, request.headers.get("Last-Event-ID", ""))  # type: ignore[arg-type]
-            except CutError as cut:
+            except StreamEndedError as cut:
                 self.cut.append(str(cut))
                 raise
         return outlet.response
@@ -127,7 +127,7 @@ async def test_a_page_with_too_large_a_gap_starts_over(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(
-    ("end", "reason"), [("over", "login"), ("stopping", "stopping"), ("audience", "again"), ("late", "again")]
+    ("end", "reason"), [("over", "login"), ("stopping", "stopping"), ("live_model", "again"), ("late", "again")]
 )
 async def test_a_stream_states_why_it_ends(stage: Stage, end: str, reason: str) -> None:
     stage.seconds = 0.2 if end == "late" else 60.0
@@ -141,7 +141,7 @@ async def test_a_stream_states_why_it_ends(stage: Stage, end: str, reason: str) 
                         stage.visit.over.set()
                     case "stopping":
                         stage.stopping.set()
-                    case "audience":
+                    case "live_model":
                         stage.source.over = True
                         stage.source.changes.notify()
                     case _:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from trellis.kube.watch_timings import WatchTimings
-from trellis.read_model.live.audience import Pace
+from trellis.read_model.live.live_model import Pace
 from trellis.read_model.timings import ModelTimings
 
 

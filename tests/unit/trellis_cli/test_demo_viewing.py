@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from console.access.permissions import GROUP
-from trellis.read_model.live.audience import all_parts
+from trellis.read_model.live.live_model import all_parts
 from trellis.read_model.live.watching import Place
 from trellis_dev.demo import viewing
 from trellis_dev.demo.report import Outcome, document_of, what_next

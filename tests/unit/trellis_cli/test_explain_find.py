@@ -20,7 +20,7 @@ from trellis.read_model.explain.subject import Absence, Beside, Subject
 from trellis.read_model.reading.cluster import Reading
 from trellis.read_model.reading.explained_v2 import HOST_GROUP
 from trellis.read_model.reading.explained_v2 import SUBJECTS as V2_SUBJECTS
-from trellis.read_model.reading.find import NotThereError, find
+from trellis.read_model.reading.find import ObjectNotFoundError, find
 from trellis.telemetry import Metrics, setup
 from trellis.wasm_pods.explain.owner import SUBJECTS as OWNERS
 from trellis.wasm_pods.explain.pod import SUBJECT as POD
@@ -112,7 +112,7 @@ def kube() -> FakeKube:
 
 
 async def error_of(kube: FakeKube, name: str, namespace: str | None) -> str:
-    with pytest.raises(NotThereError) as raised:
+    with pytest.raises(ObjectNotFoundError) as raised:
         await find(Reading(kube, "trellis-system"), HOST_CONFIGS, GROUP, name, namespace)
     assert raised.value.page.cause is not None
     return raised.value.page.cause.text
@@ -135,7 +135,7 @@ async def test_of_one_that_is_not_there_the_nearest_are_named(kube: FakeKube) ->
     nowhere = await error_of(kube, "shop", "nowhere")
     assert lacking(nowhere, "namespace nowhere") == []
     assert "WasmCloudHostConfig" not in nowhere
-    with pytest.raises(NotThereError) as raised:
+    with pytest.raises(ObjectNotFoundError) as raised:
         await find(Reading(kube, "trellis-system"), NODES, NODE, "node-3")
     assert lacking(raised.value, "Node node-3", "node-1, node-2") == []
 

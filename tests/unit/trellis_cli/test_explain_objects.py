@@ -233,7 +233,7 @@ LETTER = DeadLetter(
 
 def test_a_dead_letter_has_its_consumer_message_and_reason() -> None:
     page = explain_dead_letter(LETTER, "7")
-    assert page.subject == "letter 7"
+    assert page.subject == "dead letter 7"
     assert lacking(page.headline, "provisioner/nodes", "1", "Undecodable: no JSON") == []
     assert "`trellis dead-letters show 7`" in page.headline
     assert "`trellis dead-letters replay 7`" in page.headline

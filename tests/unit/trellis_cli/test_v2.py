@@ -34,7 +34,7 @@ from trellis.read_model.errors import AnswerError
 from trellis.read_model.health import Health
 from trellis.read_model.reading.cluster import Reading
 from trellis.read_model.reading.explained import page_of
-from trellis.read_model.reading.find import NotThereError
+from trellis.read_model.reading.find import ObjectNotFoundError
 from trellis.read_model.reading.v2_snapshot import RESOURCES, read_snapshot
 from trellis.registries.domain.errors import SourceError, SourceReason
 from trellis.registries.web import Answer, Web
@@ -85,7 +85,7 @@ async def test_a_page_is_read_with_all_parts() -> None:
 
 
 async def test_an_object_that_does_not_exist_has_a_page_and_a_kind_that_is_not_served_an_error() -> None:
-    with pytest.raises(NotThereError):
+    with pytest.raises(ObjectNotFoundError):
         await explained(kube_of("02", 6), "workload", "hello")
     with pytest.raises(NotFound):
         await explained(bare(), "workload", "hello")
@@ -252,7 +252,7 @@ async def test_pods_in_the_namespaces_of_hosts_suffice() -> None:
 
 async def test_a_host_group_that_does_not_exist_has_a_page_with_similar_ones() -> None:
     kube = put(kube_of("03", 20), *both())
-    with pytest.raises(NotThereError) as error:
+    with pytest.raises(ObjectNotFoundError) as error:
         await explained(kube, "whostgroup", "defautl")
     assert lacking(error.value.page.headline, "wasmcloud-system/default") == []
 

@@ -40,7 +40,7 @@ from trellis.read_model.explain.page import Explanation
 from trellis.read_model.health import Health
 from trellis.read_model.reading.cluster import Reading
 from trellis.read_model.reading.explained_pods import KINDS, LOGS_MOST, RESOURCES, pods_page
-from trellis.read_model.reading.find import NotThereError
+from trellis.read_model.reading.find import ObjectNotFoundError
 from trellis.wasm_pods.reasons import Reason
 from trellis_dev.fakes.fake import FakeKube, status_reply
 
@@ -338,7 +338,7 @@ async def test_spin_apps_of_a_cluster_without_spinkube_are_an_error() -> None:
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "spinapp"])
 async def test_an_object_that_does_not_exist_has_a_page(kind: str) -> None:
-    with pytest.raises(NotThereError) as found:
+    with pytest.raises(ObjectNotFoundError) as found:
         await explained(kube_of(*WORLD), kind, "nobody")
     assert found.value.page.verdict.health is Health.MISSING
 

@@ -10,7 +10,7 @@ import { Failed, LogIn } from "./views/login.tsx";
 
 function Page(): JSX.Element | null {
   switch (stage.value) {
-    case "asking":
+    case "loading":
       return null;
     case "login":
       return <LogIn />;

@@ -11,11 +11,11 @@ function filled(): Model {
   return model;
 }
 
-test("names are sorted as people count", () => {
+test("names are sorted in natural order", () => {
   assert.deepEqual(filled().all("node").map((one) => one.name), ["n1", "n2", "n10"]);
 });
 
-test("a revision in several messages is there whole, or not at all", () => {
+test("a revision in several messages is applied completely or not at all", () => {
   const model = filled();
   assert.equal(model.delta({ revision: 2, set: entities(node("n3")), deleted: [], more: true }, ""), false);
   assert.equal(model.all("node").length, 3);
@@ -24,7 +24,7 @@ test("a revision in several messages is there whole, or not at all", () => {
   assert.equal(model.mark, "a.2");
 });
 
-test("what came of a revision that was cut off is dropped with the next stream", () => {
+test("an incomplete revision is dropped with the next stream", () => {
   const model = filled();
   model.delta({ revision: 2, set: entities(node("n3")), deleted: [], more: true }, "");
   model.hello({ epoch: "a", full: false });
@@ -32,22 +32,22 @@ test("what came of a revision that was cut off is dropped with the next stream",
   assert.equal(model.get("node/n3"), undefined);
 });
 
-test("a state that begins anew is shown in place of the old one once it is there", () => {
+test("a full state replaces the former one when it is complete", () => {
   const model = filled();
   model.hello({ epoch: "b", full: true });
   assert.equal(model.all("node").length, 3);
-  assert.equal(model.mark, "", "what is asked for next is all");
+  assert.equal(model.mark, "", "the next request is for the full state");
   model.delta({ revision: 1, set: entities(node("other")), deleted: [], more: false }, "b.1");
   assert.deepEqual(model.all("node").map((one) => one.name), ["other"]);
 });
 
-test("what is gone may be what was never there", () => {
+test("the deletion of an unknown entity has no effect", () => {
   const model = filled();
   model.delta({ revision: 2, set: {}, deleted: ["node/never", "shim/neither"], more: false }, "a.2");
   assert.equal(model.all("node").length, 3);
 });
 
-test("a change is seen in lists that were asked for before", () => {
+test("a change appears in lists that were read before", () => {
   const model = filled();
   const before = model.all("node");
   model.delta({ revision: 2, set: entities(node("n2", { health: "Degraded" })), deleted: [], more: false }, "a.2");

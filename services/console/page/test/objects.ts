@@ -2,7 +2,7 @@
 
 import { idOf } from "../src/model/entities.ts";
 import type {
-  Application, Artifact, Controller, Entity, Happening, Host, HostGroup, Node, Part, Service, Shim, V2Host, V2HostGroup, V2Service, WasmOwner, Workload, WorkloadDeployment,
+  Application, Artifact, Controller, Entity, BusEvent, Host, HostGroup, Node, Part, Service, Shim, V2Host, V2HostGroup, V2Service, WasmOwner, Workload, WorkloadDeployment,
 } from "../src/model/entities.ts";
 import { Model } from "../src/model/model.ts";
 
@@ -119,7 +119,7 @@ export function part(name: string, more: Partial<Part> = {}): Part {
   return { kind: "part", namespace: null, name, health: "Healthy", reason: null, message: null, synced: true, defined: true, lacking: [], ...more };
 }
 
-export function happening(sequence: number, more: Partial<Happening> = {}): Happening {
+export function busEvent(sequence: number, more: Partial<BusEvent> = {}): BusEvent {
   return {
     stream: "events", sequence, time: "2026-11-21T11:14:29+00:00", type: "node.ready", about: "node/n1", namespace: null, name: "n1",
     lattice: null, source: "node_watcher", trace: null, ...more,

@@ -2,48 +2,48 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { idOf } from "../src/model/entities.ts";
-import { appRows, chosen, controllerRows, fits, hostRows, isRead, milliseconds, obstacles, progress, related, rolloutRows, tally } from "../src/model/selectors.ts";
+import { appRows, filtered, controllerRows, matches, hostRows, isRead, milliseconds, obstacles, progress, related, rolloutRows, tally } from "../src/model/selectors.ts";
 import { application, artifact, controller, deployment, group, host, node, owner, part, service, shim, v2Group, v2Host, v2Service, workload, world } from "./objects.ts";
 
 const ALL = { text: "", health: "" };
 
 const shop = [node("n1"), node("n2"), group("hosts"), host("hosts-1"), host("other", { group: null, node: "node/n2", applications: [] }), application("shop"), service("shop")];
 
-test("each word of a search has to be there, in whatever order and case", () => {
-  assert.ok(fits(node("edge-7", { phase: "Failed" }), "FAILED edge"));
-  assert.ok(!fits(node("edge-7"), "edge failed"));
-  assert.ok(fits(node("n", { shims: { spin: { stage: "Updated", attempt: null, message: null } } }), "spin"));
+test("an entity matches if it has each word, in any order and case", () => {
+  assert.ok(matches(node("edge-7", { phase: "Failed" }), "FAILED edge"));
+  assert.ok(!matches(node("edge-7"), "edge failed"));
+  assert.ok(matches(node("n", { shims: { spin: { stage: "Updated", attempt: null, message: null } } }), "spin"));
 });
 
-test("what is troubled stands first, the rest as it was", () => {
-  const found = chosen([node("a"), node("b", { health: "Degraded" }), node("c")], ALL);
+test("degraded entities are first, the others keep their order", () => {
+  const found = filtered([node("a"), node("b", { health: "Degraded" }), node("c")], ALL);
   assert.deepEqual(found.map((one) => one.name), ["b", "a", "c"]);
 });
 
-test("counts by state have the most urgent first, and none that there is not", () => {
+test("counts by health have the most urgent first, without empty ones", () => {
   assert.deepEqual(tally([node("a"), node("b", { health: "Degraded" }), node("c")]), [["Degraded", 1], ["Healthy", 2]]);
 });
 
-test("hosts stand behind their group, those of none at the end", () => {
+test("hosts follow their host group, those without one are last", () => {
   assert.deepEqual(hostRows(world(...shop), ALL).map((row) => row.key), ["hostgroup/team/hosts", "host/team/hosts-1", "#alone", "host/team/other"]);
 });
 
-test("a group is there for a host that fits", () => {
+test("a host group is shown for a host that matches", () => {
   assert.deepEqual(hostRows(world(...shop), { text: "hosts-1", health: "" }).map((row) => row.key), ["hostgroup/team/hosts", "host/team/hosts-1"]);
 });
 
-test("Services stand behind the application of their name, namespace and lattice alone", () => {
+test("Services follow the application with their name, namespace and lattice", () => {
   const rows = appRows(world(...shop, service("far", { namespace: "elsewhere" })), ALL);
   assert.deepEqual(rows.map((row) => row.key), ["#lattice prod", "application/team/shop", "service/team/shop", "#services", "service/elsewhere/far"]);
 });
 
-test("no name of a lattice makes two rows one", () => {
+test("no name of a lattice gives two rows one key", () => {
   const rows = appRows(world(application("shop", { lattice: "services" }), service("far", { namespace: "elsewhere" })), ALL);
   const keys = rows.map((row) => row.key);
   assert.equal(new Set(keys).size, keys.length, keys.join(", "));
 });
 
-test("what JavaScript has by itself is no Shim of a node, and no column", () => {
+test("properties that every object inherits are neither Shims nor columns", () => {
   const model = world(node("a"), controller("b", { wakes: 1 }), controller("c", { wakes: 2 }), shim("constructor"));
   assert.deepEqual(rolloutRows(model, "constructor", { text: "", stage: "" }), []);
   for (const column of ["constructor", "__proto__"]) {
@@ -56,7 +56,7 @@ test("a node leads to its hosts, and by them to groups and applications", () => 
   assert.deepEqual([...found.values()].flat().map(idOf).sort(), ["application/team/shop", "host/team/hosts-1", "hostgroup/team/hosts", "service/team/shop"]);
 });
 
-test("what leads to what is not seen leads nowhere", () => {
+test("an id of an invisible entity is not a relation", () => {
   assert.deepEqual([...related(world(host("h", { node: "node/gone", group: "hostgroup/team/gone" })), "host/team/h").keys()], []);
   assert.equal(related(world(), "node/never").size, 0);
 });
@@ -66,7 +66,7 @@ const hello = [
   v2Host("h2", { group: "whostgroup/wasmcloud/edge" }), v2Host("h3", { group: null }), workload("hello-1"), deployment("hello"), v2Service("hello"),
 ];
 
-test("hosts of wasmCloud v2 stand below their host group, after those of lattices", () => {
+test("hosts of wasmCloud v2 follow their host group, after those of lattices", () => {
   assert.deepEqual(hostRows(world(...shop, ...hello), ALL).map((row) => row.key), [
     "hostgroup/team/hosts", "host/team/hosts-1", "#alone", "host/team/other",
     "#v2 hosts", "whostgroup/wasmcloud/default", "whost/wasmcloud/h1", "whostgroup/wasmcloud/edge", "whost/wasmcloud/h2", "whostgroup/wasmcloud/empty",
@@ -110,14 +110,14 @@ test("a cluster without wasmCloud v2 lacks nothing, and one that is not readable
   assert.equal(obstacles(world(part("wasmcloud-v2"), part("whosts", { lacking })), ["wasmcloud-v2", "whosts"]).length, 1);
 });
 
-test("a rollout has the nodes first that need somebody's eye", () => {
+test("the nodes of a rollout have failed ones first", () => {
   const at = (stage: "Updated" | "Failed" | "InProgress") => ({ shims: { spin: { stage, attempt: 1, message: null } } });
   const model = world(node("a", at("Updated")), node("b", at("InProgress")), node("c", at("Failed")), node("d"));
   assert.deepEqual(rolloutRows(model, "spin", { text: "", stage: "" }).map((row) => row.node.name), ["c", "b", "a"]);
   assert.deepEqual(rolloutRows(model, "spin", { text: "", stage: "InProgress" }).map((row) => row.node.name), ["b"]);
 });
 
-test("a rollout of no nodes is done", () => {
+test("a rollout without nodes is complete", () => {
   assert.equal(progress(shim("spin")).done, 0.25);
   assert.equal(progress(shim("spin", { counts: {} })).done, 1);
 });
@@ -128,14 +128,14 @@ test("controllers by a figure have the largest first, and those without one last
   assert.deepEqual(controllerRows(model, ALL, "nonsense").map((one) => one.name), ["a", "b", "c"]);
 });
 
-test("times to wake are read as the status writes them", () => {
+test("wake durations are read in the format of the status", () => {
   assert.equal(milliseconds("12.50ms"), 12.5);
   assert.equal(milliseconds("2s"), 2000);
   assert.equal(milliseconds(null), null);
   assert.equal(milliseconds("soon"), null);
 });
 
-test("what is not allowed is said, and is not taken for empty", () => {
+test("a forbidden part is named and is not empty", () => {
   const lacking = [{ namespace: null, message: "not allowed to list nodes", do: "ask" }];
   const model = world(part("nodes", { lacking, synced: false }), part("shims", { defined: false, synced: false }), part("pods", { synced: false }));
   assert.deepEqual(obstacles(model, ["nodes", "shims", "pods"]).map((one) => one.message), ["not allowed to list nodes", "the CRD of shims is not installed"]);
@@ -150,7 +150,7 @@ const wasm = [
   owner("every", { kind: "daemonset", nodes: ["node/n1"], nodes_all: 900 }), owner("other", { kind: "pod", shim: "shim/gone", nodes: [], nodes_all: 0 }),
 ];
 
-test("owners of Wasm pods stand below their Shim, one row each", () => {
+test("owners of Wasm pods follow their Shim, one row each", () => {
   assert.deepEqual(appRows(world(...wasm), ALL).map((row) => row.key), [
     "#shim gone", "pod/shop/other", "#shim spin", "deployment/shop/hello", "daemonset/shop/every",
   ]);

@@ -1,8 +1,8 @@
 """Entities of one viewer: which of them change if an object changes.
 
-Pure, with a memory. In: changes of views, part by part. Out: entities that may differ, None for a deleted one.
-Called by ``audience``, at most a few times per second. Invariant: after any sequence of changes the entities are those
-of a composer that received only the final state; its test compares both.
+Pure, with a memory. In: changes of views, part by part. Out: entities that may differ, None for a deleted one. Called
+by ``live_model``, at most a few times per second. Invariant: after any sequence of changes the entities are those of a
+composer that received only the final state; its test compares both.
 """
 
 from __future__ import annotations

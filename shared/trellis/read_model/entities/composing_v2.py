@@ -1,7 +1,7 @@
 """Entities of wasmCloud v2 of one viewer: which of them change if an object changes, or with the time.
 
 Pure, with a memory. In: changes of views, the time, heartbeats. Out: entities that may differ, None for a deleted one.
-Called by ``audience``, about once a second. Invariants: after any sequence of changes the entities are those of a
+Called by ``live_model``, about once a second. Invariants: after any sequence of changes the entities are those of a
 composer that received only the final state; a run evaluates only what can differ: changed objects, objects that depend
 on them, and some of the objects with a problem, whose texts have ages; before each kind is read, nothing is concluded.
 """

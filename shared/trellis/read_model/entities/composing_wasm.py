@@ -1,7 +1,7 @@
 """Entities of Wasm pods of one viewer: which of them change if an object changes.
 
 Pure, with a memory. In: changes of views, part by part. Out: entities that may differ, None for a deleted one. Called
-by ``audience``, about once a second. Invariants: after any sequence of changes the entities are those of a composer
+by ``live_model``, about once a second. Invariants: after any sequence of changes the entities are those of a composer
 that received only the final state; a run evaluates only what can differ: changed workloads, and those with a problem if
 a node changed; before each kind is read, nothing is concluded.
 """

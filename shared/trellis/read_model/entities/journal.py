@@ -1,6 +1,6 @@
 """Entities by revision, with the difference from each recent revision to the newest.
 
-Pure. In: changed entities by id, None for a deleted one. Out: differences. Each ``audience`` has one.
+Pure. In: changed entities by id, None for a deleted one. Out: differences. Each ``live_model`` has one.
 Invariants: a difference applied to the state of its ``since`` results in the newest state, after any changes in
 between; an equal entity does not count as a change; the memory is bounded, and an older revision is reported as such.
 """

@@ -1,7 +1,7 @@
 """The watched kinds of Wasm pods, with views of bounded size.
 
-In: nothing. Out: parts for watches. Called by ``audience``. Invariants: pods without a RuntimeClass, and Events that no
-health depends on, are dropped at once, because no selector of the API server can; no view has labels.
+In: nothing. Out: parts for watches. Called by ``live_model``. Invariants: pods without a RuntimeClass, and Events that
+no health depends on, are dropped at once, because no selector of the API server can; no view has labels.
 """
 
 from __future__ import annotations

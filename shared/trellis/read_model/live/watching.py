@@ -1,9 +1,9 @@
 """The watches of a viewer's page, each with the identity of the viewer.
 
 In: a connection with the viewer's identity, namespaces, a receiver of changes. Out: informers, and the read status of
-each part. Called by ``audience``. Invariants: only the viewer's permissions count; a kind that is forbidden, not served
-or returns an error is lacking, and not empty; only a kind without a CRD is not defined; objects that the viewer can no
-longer list are removed.
+each part. Called by ``live_model``. Invariants: only the viewer's permissions count; a kind that is forbidden, not
+served or returns an error is lacking, and not empty; only a kind without a CRD is not defined; objects that the viewer
+can no longer list are removed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The watches of wasmCloud v2 for one viewer, which run only while the API server serves its API group.
 
 In: a connection with the viewer's identity, namespaces, a receiver of changes. Out: watches, and the read status of
-each part. Called by ``audience``. Invariants: without wasmCloud v2 there is no watch and no read status of a kind, only
-one request for the group per interval; only the answer that there is no such group shows that there is none.
+each part. Called by ``live_model``. Invariants: without wasmCloud v2 there is no watch and no read status of a kind,
+only one request for the group per interval; only the answer that there is no such group shows that there is none.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The watches of Wasm pods for one viewer, which run only while a Shim exists.
 
 In: a connection with the viewer's identity, namespaces, a receiver of changes, whether a Shim exists. Out: watches, and
-the read status of each part. Called by ``audience``. Invariants: without a Shim there is no watch, and the part of the
-pods has a read status; a viewer without permission for Shims has no watch either, because nothing could be concluded.
+the read status of each part. Called by ``live_model``. Invariants: without a Shim there is no watch, and the part of
+the pods has a read status; a viewer without permission for Shims has no watch either, because nothing could be
+concluded.
 """
 
 from __future__ import annotations

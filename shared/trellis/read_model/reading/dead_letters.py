@@ -1,6 +1,6 @@
 """Dead letters as JSON.
 
-Pure. In: letters. Out: documents. Called by the command line and the console. Invariant: any dead letter can be
+Pure. In: dead letters. Out: documents. Called by the command line and the console. Invariant: any dead letter can be
 written as JSON; passwords in URLs are redacted, except in the body, which is unchanged.
 """
 

@@ -72,7 +72,7 @@ async def page_of(reading: Reading, installers: str, kind: str, name: str, names
     """Return the page of an object; ``kind`` is one of :data:`KINDS`, ``installers`` the installer Jobs' namespace.
 
     Raises:
-        NotThereError: the object does not exist; its page shows similar ones.
+        ObjectNotFoundError: the object does not exist; its page shows similar ones.
         AnswerError: several namespaces have one, or the kind is not defined in the cluster.
         KubeError: the object is forbidden, or the API server is unavailable.
     """

@@ -1,6 +1,6 @@
 """The cause of one dead letter.
 
-Pure. In: the letter, as it is read from the stream. Out: the page. Called by ``explain``.
+Pure. In: the dead letter, as it is read from the stream. Out: the page. Called by ``explain``.
 Invariant: the body, which can contain anything, is not shown here, but by ``trellis dead-letters show``.
 """
 
@@ -15,13 +15,13 @@ from trellis.read_model.explain.page import Explanation, Line, Rank
 
 def explain_dead_letter(dead_letter: DeadLetter | None, name: str) -> Explanation:
     """Return the page of a dead letter; None: it does not exist."""
-    subject = f"letter {name}"
+    subject = f"dead letter {name}"
     if dead_letter is None:
         text, do = (
             "dead letter not found: it was replayed, or has expired",
             "`trellis dead-letters list` lists the existing ones",
         )
-        return Explanation(subject, [Line("letter", text, False, do)], "stored")
+        return Explanation(subject, [Line("dead letter", text, False, do)], "stored")
     return Explanation(subject, [*_chain(dead_letter)], "delivered")
 
 
@@ -35,7 +35,7 @@ def _chain(dead_letter: DeadLetter) -> Iterator[Line]:
         do += "; it cannot be replayed"
     else:
         do += f"; fix the cause, then `trellis dead-letters replay {dead_letter.sequence}` publishes it again"
-    yield Line("letter", text, False, do, Rank.CAUSE)
+    yield Line("dead letter", text, False, do, Rank.CAUSE)
     yield Line("message", f"{dead_letter.subject or 'of no subject'}, {dead_letter.size} bytes")
     if dead_letter.key or dead_letter.noun:
         yield Line("about", "/".join((dead_letter.noun, *dead_letter.key)))

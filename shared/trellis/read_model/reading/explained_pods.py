@@ -60,7 +60,7 @@ async def pods_page(reading: Reading, kind: str, name: str, namespace: str | Non
     """Return the page of a pod, or of an owner of pods; ``kind`` is one of :data:`KINDS`.
 
     Raises:
-        NotThereError: the object does not exist; its page shows similar ones.
+        ObjectNotFoundError: the object does not exist; its page shows similar ones.
         AnswerError: several namespaces have one.
         KubeError: the object cannot be read, or the API server is unavailable.
     """

@@ -18,7 +18,7 @@ from trellis.read_model.errors import AnswerError
 from trellis.read_model.explain.page import Explanation
 from trellis.read_model.explain.subject import Absence, Beside, Subject
 from trellis.read_model.reading.cluster import Reading
-from trellis.read_model.reading.find import NotThereError, find, one_place
+from trellis.read_model.reading.find import ObjectNotFoundError, find, one_place
 from trellis.read_model.reading.v2_snapshot import read_snapshot
 from trellis.v2.cluster import Cluster
 from trellis.v2.deployments import view_artifact, view_deployment
@@ -57,7 +57,7 @@ async def find_object(reading: Reading, kind: str, name: str, namespace: str | N
     """Return an object; ``kind`` is one of :data:`SUBJECTS`.
 
     Raises:
-        NotThereError: the object does not exist; its page shows similar ones.
+        ObjectNotFoundError: the object does not exist; its page shows similar ones.
         AnswerError: several namespaces have one.
         KubeError: the object cannot be read, or the API server is unavailable.
     """
@@ -77,7 +77,7 @@ async def v2_page_of(reading: Reading, kind: str, name: str, namespace: str, rec
     """Return the page of an object with the Events about it; ``received``: used if Hosts are readable.
 
     Raises:
-        NotThereError: the object does not exist; its page shows similar ones.
+        ObjectNotFoundError: the object does not exist; its page shows similar ones.
         AnswerError: whether a host group exists is not known.
         KubeError: the object cannot be read, or the API server is unavailable.
     """
@@ -95,7 +95,7 @@ def explained_group(snapshot: Snapshot, name: str, namespace: str | None, beside
     """Return the page of a host group, which exists if a Host or a pod has its label.
 
     Raises:
-        NotThereError: nothing has its label; the page shows similar ones.
+        ObjectNotFoundError: nothing has its label; the page shows similar ones.
         AnswerError: several namespaces have one, or its Hosts or pods cannot be read and none is known.
     """
     groups = Cluster(snapshot).host_groups.values()
@@ -113,7 +113,7 @@ def explained_group(snapshot: Snapshot, name: str, namespace: str | None, beside
         elsewhere=[group.namespace for group in named],
         alike=[group.key for group in groups if group.name in alike and group.name != name],
     )
-    raise NotThereError(GROUP.absent(name, namespace, absence))
+    raise ObjectNotFoundError(GROUP.absent(name, namespace, absence))
 
 
 def explained_v2(snapshot: Snapshot, kind: str, found: Manifest, beside: Beside) -> Explanation:

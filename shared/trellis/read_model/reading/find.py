@@ -25,7 +25,7 @@ _ALIKE: Final = 0.7
 _OURS: Final = frozenset(kind.plural for kinds in BY_DIRECTORY.values() for kind in kinds)
 
 
-class NotThereError(Exception):
+class ObjectNotFoundError(Exception):
     """The requested object does not exist; ``page`` reports it."""
 
     def __init__(self, page: Explanation) -> None:
@@ -42,7 +42,7 @@ async def find(reading: Reading, res: Resource, subject: Subject, name: str, nam
     """Return the object of a name, in one namespace or in all.
 
     Raises:
-        NotThereError: the object does not exist.
+        ObjectNotFoundError: the object does not exist.
         AnswerError: several namespaces have one, or the kind is not defined in the cluster.
         KubeError: the object could not be read.
     """
@@ -54,7 +54,7 @@ async def find(reading: Reading, res: Resource, subject: Subject, name: str, nam
             return await reading.kube.get(res, name)
     one_place(res.kind, name, {str(item["metadata"]["namespace"]) for item in there})
     if not there:
-        raise NotThereError(subject.absent(name, namespace, await absence(reading, res, name, namespace)))
+        raise ObjectNotFoundError(subject.absent(name, namespace, await absence(reading, res, name, namespace)))
     return there[0]
 
 

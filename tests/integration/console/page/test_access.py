@@ -1,4 +1,4 @@
-"""Access to the page: the log-in, forbidden parts, keys instead of a mouse, addresses that lead back."""
+"""The page: login, missing permissions, keyboard navigation, and addresses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each view of the page in front of a kept demo: real services, as seen by a user with kubectl."""
+"""Each view of the page with a kept demo, in which all services run."""
 
 from __future__ import annotations
 
@@ -174,11 +174,11 @@ async def test_a_controller_is_woken(demo: Demo, window: Window) -> None:
 
 
 async def test_a_message_that_is_none_is_a_dead_letter(demo: Demo, window: Window) -> None:
-    await window.open("/letters")
-    await window.sees(".nothing", "No dead letters")
+    await window.open("/dead-letters")
+    await window.sees(".empty", "No dead letters")
     answer = await window.page.request.get("/api/session")
     state: dict[str, Any] = await answer.json()
     raw_publish(demo.nats, event_subject(state["cluster"], opted_out("lost")).encode(), b"garbage")
-    await window.page.locator(".letter", has_text="node/lost").first.click()
+    await window.page.locator(".dead-letter", has_text="node/lost").first.click()
     await window.sees("aside.panel .data", "garbage")
-    await window.in_both("demo-letters")
+    await window.in_both("demo-dead-letters")

@@ -1,4 +1,4 @@
-"""Invalid input of viewers, tenants and servers: it affects its own object, and no more."""
+"""Invalid addresses and responses affect only their own part of the page."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def fill(kube: FakeKube) -> None:
     ("address", "shows"),
     [
         ("/controllers?sort=__proto__", '[data-id="controller/team/rung"]'),
-        ("/?select=hostgroup/../../session", "aside.panel .nothing"),
-        pytest.param("/?select=nodes", "aside.panel .nothing", marks=pytest.mark.thorough),
-        pytest.param("/?select=node/..", "aside.panel .nothing", marks=pytest.mark.thorough),
-        pytest.param("/?select=__proto__/x", "aside.panel .nothing", marks=pytest.mark.thorough),
-        pytest.param("/rollouts?shim=constructor", ".nothing", marks=pytest.mark.thorough),
+        ("/?select=hostgroup/../../session", "aside.panel .empty"),
+        pytest.param("/?select=nodes", "aside.panel .empty", marks=pytest.mark.thorough),
+        pytest.param("/?select=node/..", "aside.panel .empty", marks=pytest.mark.thorough),
+        pytest.param("/?select=__proto__/x", "aside.panel .empty", marks=pytest.mark.thorough),
+        pytest.param("/rollouts?shim=constructor", ".empty", marks=pytest.mark.thorough),
         pytest.param("/traces?trace=../x", ".problem", marks=pytest.mark.thorough),
         ("/events?types=[[[", '.missing:has-text("write such as node.ready")'),
-        pytest.param("/%ff%ed?q=%00%ff", ".nothing", marks=pytest.mark.thorough),
+        pytest.param("/%ff%ed?q=%00%ff", ".empty", marks=pytest.mark.thorough),
     ],
 )
 async def test_an_address_that_a_user_typed_breaks_nothing(

@@ -24,7 +24,7 @@ async def test_the_map_leads_from_a_node_to_what_runs_on_it_and_states_the_reaso
         await window.page.locator(f'[data-id="node/{first}"]').click()
         await window.sees("aside.panel .headline", first)
         await expect(window.page.locator(f'[data-id="host/{visit.world.namespace}/hosts-1"]')).to_have_class(
-            re.compile("linked")
+            re.compile("is-related")
         )
         await window.sees(f'[data-id="service/{visit.world.namespace}/shop"]', "endpoints")
         await expect(window.page.get_by_text("Services of no application")).to_have_count(0)
@@ -43,7 +43,7 @@ async def test_a_rollout_is_followed_node_by_node(visit: Visit, chrome: Chrome) 
         await expect(bar).to_have_attribute("aria-valuetext", re.compile("^4 of 9 "))
         await window.in_both("rollouts")
         await window.page.get_by_role("button", name="1 failed").click()
-        await expect(window.page.locator(".rollout-nodes button.line")).to_have_count(1)
+        await expect(window.page.locator(".rollout-nodes button.rollout-node")).to_have_count(1)
 
 
 async def test_events_are_shown_live_and_as_history(visit: Visit, chrome: Chrome) -> None:
@@ -91,7 +91,7 @@ async def test_one_change_is_seen_as_a_waterfall(visit: Visit, chrome: Chrome, j
         await window.in_both("changes")
         await window.page.locator(".change", has_text="node/traced").click()
         await window.sees(".span", "reconcile node traced")
-        await window.sees(".span:has-text('create installer job') .piece")
+        await window.sees(".span:has-text('create installer job') .span-bar")
         await expect(window.page.get_by_role("link", name="Open in Jaeger")).to_have_attribute(
             "href", f"http://jaeger.example/trace/{trace}"
         )
@@ -115,20 +115,20 @@ async def test_controllers_show_their_memory_and_wakes(visit: Visit, chrome: Chr
 async def test_a_dead_letter_is_shown_with_its_cause_and_its_body(visit: Visit, chrome: Chrome) -> None:
     async with visit.console() as console, chrome.window(console.url, visit.token) as window:
         await visit.bus()  # services make the stream of dead letters before there is any
-        await window.open("/letters")
-        await window.sees(".nothing", "No dead letters")
-        await visit.letter("lost")
-        await window.page.locator(".letter", has_text="node/lost").click()
+        await window.open("/dead-letters")
+        await window.sees(".empty", "No dead letters")
+        await visit.dead_letter("lost")
+        await window.page.locator(".dead-letter", has_text="node/lost").click()
         await window.sees("aside.panel .data", "garbage")
         await window.sees("aside.panel .headline")
-        await window.in_both("letters")
+        await window.in_both("dead-letters")
 
 
 @pytest.mark.parametrize(
     "view",
     [
         pytest.param(view, marks=pytest.mark.thorough if view else ())
-        for view in ("", "rollouts", "events", "traces", "controllers", "letters")
+        for view in ("", "rollouts", "events", "traces", "controllers", "dead-letters")
     ],
 )
 async def test_every_view_fits_a_phone(visit: Visit, chrome: Chrome, view: str) -> None:

@@ -22,8 +22,8 @@ def served(visit: Visit) -> Iterator[ServedWasmPods]:
     found.leave()
 
 
-async def linked(window: Window, id_: str) -> None:
-    await expect(window.page.locator(f'[data-id="{id_}"]')).to_have_class(re.compile("linked"))
+async def related(window: Window, id_: str) -> None:
+    await expect(window.page.locator(f'[data-id="{id_}"]')).to_have_class(re.compile("is-related"))
 
 
 async def test_a_shim_leads_to_its_owners_and_a_node_to_those_with_pods_there(
@@ -43,12 +43,12 @@ async def test_a_shim_leads_to_its_owners_and_a_node_to_those_with_pods_there(
             .get_by_role("button", name=re.compile(f"{served.shim} "))
             .click()
         )
-        await linked(window, hello)
-        await linked(window, placed)
-        await expect(window.page.locator(f'[data-id="{lost}"]')).not_to_have_class(re.compile("linked"))
+        await related(window, hello)
+        await related(window, placed)
+        await expect(window.page.locator(f'[data-id="{lost}"]')).not_to_have_class(re.compile("is-related"))
         await window.in_both("map-wasm-pods")
         await window.open(f"/?select=node/{node}&q={visit.world.namespace} spin-")
-        await linked(window, placed)
-        await expect(window.page.locator(f'[data-id="{hello}"]')).not_to_have_class(re.compile("linked"))
+        await related(window, placed)
+        await expect(window.page.locator(f'[data-id="{hello}"]')).not_to_have_class(re.compile("is-related"))
         await window.open(f"/?select={lost}&q=spin-")
         await window.sees("aside.panel .headline", "RuntimeClass")

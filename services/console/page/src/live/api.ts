@@ -2,14 +2,14 @@
 
 export class Refused extends Error {
   readonly status: number;
-  readonly todo: string;
+  readonly remedy: string;
   /** Delay of the next attempt in seconds. */
   readonly after: number;
 
-  constructor(status: number, what: string, todo: string, after: number) {
+  constructor(status: number, what: string, remedy: string, after: number) {
     super(what);
     this.status = status;
-    this.todo = todo;
+    this.remedy = remedy;
     this.after = after;
   }
 }
@@ -26,15 +26,15 @@ export function waitOf(header: string | null): number {
 /** Return the error of an unexpected response. */
 export async function refusalOf(answer: Response): Promise<Refused> {
   let what = `the console answered ${answer.status}`;
-  let todo = "";
+  let remedy = "";
   try {
     const body = (await answer.json()) as { error?: { what?: string; do?: string } };
     what = body.error?.what ?? what;
-    todo = body.error?.do ?? "";
+    remedy = body.error?.do ?? "";
   } catch {
     // The response is from an intermediary such as a proxy.
   }
-  return new Refused(answer.status, what, todo, waitOf(answer.headers.get("Retry-After")));
+  return new Refused(answer.status, what, remedy, waitOf(answer.headers.get("Retry-After")));
 }
 
 /** Return an error in the form that the page shows; without a response the console is unreachable. */

@@ -5,13 +5,13 @@
 
 import { signal } from "@preact/signals";
 
-import type { Happening } from "../model/entities.ts";
-import { joined } from "../model/happenings.ts";
-import { Line } from "./line.ts";
-import type { LineState } from "./line.ts";
+import type { BusEvent } from "../model/entities.ts";
+import { mergeEvents } from "../model/events.ts";
+import { Connection } from "./connection.ts";
+import type { ConnectionState } from "./connection.ts";
 
-export const events = signal<readonly Happening[]>([]);
-export const eventsLine = signal<LineState>({ is: "connecting" });
+export const events = signal<readonly BusEvent[]>([]);
+export const eventsConnection = signal<ConnectionState>({ is: "connecting" });
 /** The reason that the bus is unavailable, from the server. */
 export const unavailable = signal<string | null>(null);
 /** Permissions that the account lacks for this stream. */
@@ -19,12 +19,12 @@ export const lacking = signal<readonly string[]>([]);
 /** Whether the buffer of the server overflowed, so that events are missing. */
 export const gap = signal(false);
 
-let stream: Line | null = null;
+let stream: Connection | null = null;
 let open = "";
 let users = 0;
 
 /** Receive events of a query until the returned function is called. */
-export function hear(query: string): () => void {
+export function subscribe(query: string): () => void {
   users += 1;
   if (stream === null || open !== query) {
     stream?.close();
@@ -46,25 +46,25 @@ export function hear(query: string): () => void {
 
 function listen(query: string): void {
   let mark = "";
-  let waiting: Happening[] = [];
+  let waiting: BusEvent[] = [];
   let frame = 0;
   let fresh = true;
   gap.value = false;
   const draw = (): void => {
     frame ||= requestAnimationFrame(() => {
       frame = 0;
-      events.value = joined(fresh ? [] : events.value, waiting);
+      events.value = mergeEvents(fresh ? [] : events.value, waiting);
       waiting = [];
       fresh = false;
     });
   };
-  const own: Line = new Line({
+  const own: Connection = new Connection({
     address: () => `/api/events/stream?${query}${mark === "" ? "" : `&last=${mark}`}`,
     message(message) {
       if (own !== stream) {
         return;
       }
-      const data = JSON.parse(message.data) as Happening & { unavailable?: string | null; lacking?: readonly string[] };
+      const data = JSON.parse(message.data) as BusEvent & { unavailable?: string | null; lacking?: readonly string[] };
       if (message.event === "event") {
         mark = message.id;
         waiting.push(data);
@@ -77,7 +77,7 @@ function listen(query: string): void {
       draw();
     },
     state(state) {
-      eventsLine.value = state;
+      eventsConnection.value = state;
     },
     loggedOut() {
       // The stream of the model handles this.

@@ -11,28 +11,28 @@ import type { Session } from "../model/entities.ts";
 import { addressOf, changed, placeOf, viewed } from "../model/place.ts";
 import type { Place, View } from "../model/place.ts";
 import { asRefused, get, post, Refused } from "./api.ts";
-import { Line } from "./line.ts";
-import type { LineState } from "./line.ts";
+import { Connection } from "./connection.ts";
+import type { ConnectionState } from "./connection.ts";
 
 export const model = new Model();
 /** Revision of the model: a component that reads the model reads this, and is rendered after each change. */
 export const drawn = signal(0);
 export const place = signal<Place>(placeOf(location.pathname, location.search));
 export const session = signal<Session | null>(null);
-/** State of the session: `asking` (unknown), `login`, `in`, or `failed`. */
-export const stage = signal<"asking" | "login" | "in" | "failed">("asking");
+/** State of the session: `loading` (unknown), `login`, `in`, or `failed`. */
+export const stage = signal<"loading" | "login" | "in" | "failed">("loading");
 export const failure = signal<Refused | null>(null);
-export const line = signal<LineState>({ is: "connecting" });
+export const connection = signal<ConnectionState>({ is: "connecting" });
 /** True after the first complete revision. */
-export const begun = signal(false);
+export const loaded = signal(false);
 
-let stream: Line | null = null;
+let stream: Connection | null = null;
 /** True if a proxy authenticates viewers: the page has no login then. */
 let proxied = false;
 let frame = 0;
 
 /** Return the model, and render the caller after each change. */
-export function known(): Model {
+export function currentModel(): Model {
   void drawn.value;
   return model;
 }
@@ -57,10 +57,6 @@ export function open(view: View, values: Readonly<Record<string, string>> = {}):
   go(viewed(place.value, view, values));
 }
 
-export function hrefOf(view: View, values: Readonly<Record<string, string>> = {}): string {
-  return addressOf(viewed(place.value, view, values));
-}
-
 /** Read the session, and start. */
 export async function begin(): Promise<void> {
   try {
@@ -79,7 +75,7 @@ export async function begin(): Promise<void> {
   }
 }
 
-/** Read the session again; a proxy shows its login when a page is loaded, and not for its requests. */
+/** Read the session once more; a proxy shows its login when a page is loaded, and not for its requests. */
 export function retry(): void {
   if (proxied) {
     location.reload();
@@ -104,7 +100,7 @@ function loggedOut(): void {
   stream = null;
   session.value = null;
   model.clear();
-  begun.value = false;
+  loaded.value = false;
   stage.value = proxied ? "failed" : "login";
   failure.value = proxied ? new Refused(401, "the session of the proxy has ended", "log in there", 0) : null;
 }
@@ -116,8 +112,8 @@ function listen(): void {
     return;
   }
   model.clear();
-  begun.value = false;
-  stream = new Line({
+  loaded.value = false;
+  stream = new Connection({
     address: modelAddress,
     message(message) {
       if (message.event === "hello") {
@@ -127,7 +123,7 @@ function listen(): void {
       }
     },
     state(state) {
-      line.value = state;
+      connection.value = state;
     },
     loggedOut,
   });
@@ -150,13 +146,13 @@ function modelAddress(): string {
 function draw(): void {
   frame ||= requestAnimationFrame(() => {
     frame = 0;
-    begun.value = begun.value || model.revision > 0;
+    loaded.value = loaded.value || model.revision > 0;
     drawn.value += 1;
   });
 }
 
-export function again(): void {
-  stream?.again();
+export function reconnect(): void {
+  stream?.reconnect();
 }
 
 addEventListener("popstate", () => {

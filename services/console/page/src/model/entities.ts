@@ -240,7 +240,7 @@ export interface ByKind {
 
 export type Entity = ByKind[keyof ByKind];
 
-export interface Happening {
+export interface BusEvent {
   readonly stream: "events" | "lattice" | "dead-letters";
   readonly sequence: number;
   readonly time: string;
@@ -256,7 +256,7 @@ export interface Happening {
   readonly unreadable?: boolean;
 }
 
-export interface Letter extends Happening {
+export interface DeadLetter extends BusEvent {
   readonly trace_id: string | null;
   readonly cluster: string;
   readonly service: string;

@@ -28,12 +28,12 @@ export class Model {
   #kinds = new Map<string, Map<string, Entity>>();
   #sorted = new Map<string, Entity[]>();
   #staged: Delta[] = [];
-  #anew = false;
+  #replacing = false;
 
   /** Start a stream; drop an incomplete revision of the former stream. */
   hello(hello: Hello): void {
     this.#staged = [];
-    this.#anew = hello.full;
+    this.#replacing = hello.full;
     if (hello.full) {
       this.mark = "";
     }
@@ -45,10 +45,10 @@ export class Model {
     if (delta.more) {
       return false;
     }
-    if (this.#anew) {
+    if (this.#replacing) {
       this.#kinds.clear();
       this.#sorted.clear();
-      this.#anew = false;
+      this.#replacing = false;
     }
     for (const one of this.#staged) {
       this.#apply(one);

@@ -3,7 +3,7 @@
    Pure. In: an address. Out: a place, and the address of one. Invariant: names are in the query and not in the path,
    as the server returns the page only for paths without a dot. */
 
-export const VIEWS = ["map", "rollouts", "events", "traces", "controllers", "letters"] as const;
+export const VIEWS = ["map", "rollouts", "events", "traces", "controllers", "dead-letters"] as const;
 export type View = (typeof VIEWS)[number];
 
 export interface Place {
@@ -64,6 +64,6 @@ export function leadingTo(place: Place, id: string): Place {
   if (kind === "controller") {
     return viewed(place, "controllers", { select: id });
   }
-  const stays = place.view === "map" || place.view === "events" || place.view === "letters" || (place.view === "rollouts" && kind === "node");
-  return stays ? changed(place, { select: id, letter: "", event: "" }) : viewed(place, "map", { select: id });
+  const stays = place.view === "map" || place.view === "events" || place.view === "dead-letters" || (place.view === "rollouts" && kind === "node");
+  return stays ? changed(place, { select: id, "dead-letter": "", event: "" }) : viewed(place, "map", { select: id });
 }

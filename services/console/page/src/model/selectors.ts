@@ -16,7 +16,7 @@ export interface Shown {
 }
 
 /** Return whether an entity has each word of the text in its id, its health or its fields. */
-export function fits(entity: Entity, text: string): boolean {
+export function matches(entity: Entity, text: string): boolean {
   if (text === "") {
     return true;
   }
@@ -66,7 +66,7 @@ function searched(entity: Entity): string {
 
 /** Return the entities that match, degraded and missing ones first, otherwise in the given order. */
 export function chosen<E extends Entity>(entities: readonly E[], shown: Shown): readonly E[] {
-  const found = entities.filter((one) => (shown.health === "" || one.health === shown.health) && fits(one, shown.text));
+  const found = entities.filter((one) => (shown.health === "" || one.health === shown.health) && matches(one, shown.text));
   const troubled = found.filter((one) => isBad(one));
   return troubled.length === 0 || troubled.length === found.length
     ? found
@@ -99,13 +99,13 @@ export interface Heading {
 /** Return host groups, each followed by its hosts; also groups with a host that matches. Those of wasmCloud v2 are last. */
 export function hostRows(model: Model, shown: Shown): HostRow[] {
   const below = new Map<string, Host[]>();
-  for (const host of chosen(model.all("host"), shown)) {
+  for (const host of filtered(model.all("host"), shown)) {
     const group = host.group !== null && model.get(host.group) !== undefined ? host.group : "";
     below.set(group, [...(below.get(group) ?? []), host]);
   }
   const rows: HostRow[] = [];
   const groups = model.all("hostgroup");
-  const fitting = new Set<HostGroup>(chosen(groups, shown));
+  const fitting = new Set<HostGroup>(filtered(groups, shown));
   for (const group of groups) {
     const id = idOf(group);
     if (fitting.has(group) || below.has(id)) {
@@ -123,14 +123,14 @@ export function hostRows(model: Model, shown: Shown): HostRow[] {
 
 /** Return the host groups of wasmCloud v2, each followed by its hosts; then hosts without one. */
 function v2HostRows(model: Model, shown: Shown): HostRow[] {
-  const hosts = chosen(model.all("whost"), shown);
+  const hosts = filtered(model.all("whost"), shown);
   const below = new Map<string, V2Host[]>();
   for (const host of hosts) {
     const group = host.group !== null && model.get(host.group) !== undefined ? host.group : "";
     below.set(group, [...(below.get(group) ?? []), host]);
   }
   const rows: HostRow[] = [];
-  const fitting = new Set<V2HostGroup>(chosen(model.all("whostgroup"), shown));
+  const fitting = new Set<V2HostGroup>(filtered(model.all("whostgroup"), shown));
   for (const group of model.all("whostgroup")) {
     const own = below.get(idOf(group)) ?? [];
     if (fitting.has(group) || own.length > 0) {
@@ -150,12 +150,12 @@ function v2HostRows(model: Model, shown: Shown): HostRow[] {
 export function appRows(model: Model, shown: Shown): AppRow[] {
   const services = new Map<string, Service[]>();
   const known = new Set(model.all("application").map(reflected));
-  for (const service of chosen(model.all("service"), shown)) {
+  for (const service of filtered(model.all("service"), shown)) {
     const key = known.has(reflected(service)) ? reflected(service) : "";
     services.set(key, [...(services.get(key) ?? []), service]);
   }
   const lattices = new Map<string, AppRow[]>();
-  const fitting = new Set<Application>(chosen(model.all("application"), shown));
+  const fitting = new Set<Application>(filtered(model.all("application"), shown));
   for (const application of model.all("application")) {
     const own = services.get(reflected(application)) ?? [];
     if (fitting.has(application) || own.length > 0) {
@@ -187,7 +187,7 @@ export function wasmOwners(model: Model): readonly WasmOwner[] {
 /** Return the owners of Wasm pods by Shim: an owner is one row, however many pods it has. */
 function wasmRows(model: Model, shown: Shown): AppRow[] {
   const shims = new Map<string, AppRow[]>();
-  for (const owner of chosen(wasmOwners(model), shown)) {
+  for (const owner of filtered(wasmOwners(model), shown)) {
     const shim = owner.shim?.slice("shim/".length) ?? "";
     const rows = shims.get(shim) ?? [];
     rows.push({ key: idOf(owner), depth: 1, entity: owner });
@@ -216,9 +216,9 @@ function v2AppRows(model: Model, shown: Shown): AppRow[] {
     }
   }
   const services = model.all("wservice").filter((one) => fitting.has(one) && !placed.has(idOf(one)));
-  const workloads = chosen(model.all("workload").filter((one) => one.deployment === null), shown);
+  const workloads = filtered(model.all("workload").filter((one) => one.deployment === null), shown);
   rows.push(...[...services, ...workloads].map((one) => ({ key: idOf(one), depth: 1 as const, entity: one })));
-  const artifacts = chosen(model.all("artifact"), shown).map((one) => ({ key: idOf(one), depth: 1 as const, entity: one }));
+  const artifacts = filtered(model.all("artifact"), shown).map((one) => ({ key: idOf(one), depth: 1 as const, entity: one }));
   return [
     ...(rows.length > 0 ? [{ key: "#v2", heading: "wasmCloud v2" }, ...rows] : []),
     ...(artifacts.length > 0 ? [{ key: "#v2 artifacts", heading: "wasmCloud v2: Artifacts" }, ...artifacts] : []),
@@ -410,7 +410,7 @@ export function rolloutRows(model: Model, shim: string, shown: { readonly text: 
   const rows: StageRow[] = [];
   for (const node of model.all("node")) {
     const on = own(node.shims, shim);
-    if (on !== undefined && (shown.stage === "" || on.stage === shown.stage) && fits(node, shown.text)) {
+    if (on !== undefined && (shown.stage === "" || on.stage === shown.stage) && matches(node, shown.text)) {
       rows.push({ node, on });
     }
   }
@@ -431,7 +431,7 @@ export type Column = "name" | "health" | "resident" | "disk" | "wakes" | "p99" |
 
 /** Return controllers by a column; largest figures first, those without one last. */
 export function controllerRows(model: Model, shown: Shown, by: string): readonly Controller[] {
-  const found = chosen(model.all("controller"), shown);
+  const found = filtered(model.all("controller"), shown);
   const figure = own(FIGURES, by);
   return figure === undefined ? found : [...found].sort((one, other) => (figure(other) ?? -1) - (figure(one) ?? -1));
 }

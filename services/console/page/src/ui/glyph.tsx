@@ -3,7 +3,7 @@
 import type { JSX } from "preact";
 
 import type { Health } from "../model/entities.ts";
-import { HEALTH_CLASSES } from "../model/words.ts";
+import { HEALTH_CLASSES } from "../model/format.ts";
 
 const SHAPES: Readonly<Record<Health, JSX.Element>> = {
   Healthy: (
@@ -51,7 +51,7 @@ export function Glyph({ health, silent = false }: { readonly health: Health; rea
       <svg viewBox="0 0 16 16" width="14" height="14" aria-hidden="true" focusable="false">
         {SHAPES[health]}
       </svg>
-      {silent ? null : <span class="unseen">{health}</span>}
+      {silent ? null : <span class="visually-hidden">{health}</span>}
     </span>
   );
 }

@@ -3,14 +3,14 @@
 import type { ComponentChildren, JSX } from "preact";
 
 import type { Refused } from "../live/api.ts";
-import { go, known, place, set } from "../live/store.ts";
+import { go, currentModel, place, set } from "../live/store.ts";
 import type { Entity, Health } from "../model/entities.ts";
 import { idOf } from "../model/entities.ts";
 import { addressOf, leadingTo } from "../model/place.ts";
 import type { Place } from "../model/place.ts";
 import { isRead, obstacles, tally } from "../model/selectors.ts";
 import type { Shown } from "../model/selectors.ts";
-import { called, figure, HEALTH_CLASSES, KIND_WORDS } from "../model/words.ts";
+import { called, figure, HEALTH_CLASSES, KIND_WORDS } from "../model/format.ts";
 import { Glyph } from "./glyph.tsx";
 import { Message } from "./message.tsx";
 
@@ -21,15 +21,15 @@ export function shownNow(): Shown {
 
 /** Reasons that objects are not shown, in their place: forbidden is not empty. */
 export function Lacking({ parts }: { readonly parts: readonly string[] }): JSX.Element | null {
-  const found = obstacles(known(), parts);
+  const found = obstacles(currentModel(), parts);
   return found.length === 0 ? null : (
     <ul class="lacking">
-      {found.map(({ part, message, do: todo }) => (
+      {found.map(({ part, message, do: remedy }) => (
         <li key={`${part.name} ${message}`}>
           <Glyph health="Degraded" silent />
           <span>
             <strong>{message}</strong>
-            {todo === null ? null : <> – <Message text={todo} /></>}
+            {remedy === null ? null : <> – <Message text={remedy} /></>}
           </span>
         </li>
       ))}
@@ -38,14 +38,14 @@ export function Lacking({ parts }: { readonly parts: readonly string[] }): JSX.E
 }
 
 /** The reason that a list is empty. */
-export function Nothing({ parts, all, what }: { readonly parts: readonly string[]; readonly all: number; readonly what: string }): JSX.Element {
+export function Empty({ parts, all, what }: { readonly parts: readonly string[]; readonly all: number; readonly what: string }): JSX.Element {
   if (all > 0) {
-    return <p class="nothing">None of {figure(all)} matches the search.</p>;
+    return <p class="empty">None of {figure(all)} matches the search.</p>;
   }
-  if (obstacles(known(), parts).length > 0) {
-    return <p class="nothing">No permission to read the {what}.</p>;
+  if (obstacles(currentModel(), parts).length > 0) {
+    return <p class="empty">No permission to read the {what}.</p>;
   }
-  return <p class="nothing">{isRead(known(), parts) ? `No ${what}.` : `Loading ${what} …`}</p>;
+  return <p class="empty">{isRead(currentModel(), parts) ? `No ${what}.` : `Loading ${what} …`}</p>;
 }
 
 /** Counts by health, as a bar and as buttons that filter. */
@@ -74,16 +74,16 @@ export function Tally({ of, label }: { readonly of: readonly Entity[]; readonly 
   );
 }
 
-export function Problem({ error, again }: { readonly error: Refused; readonly again?: () => void }): JSX.Element {
+export function Problem({ error, retry }: { readonly error: Refused; readonly retry?: () => void }): JSX.Element {
   return (
     <div class="problem" role="alert">
       <Glyph health="Degraded" silent />
       <p>
         <strong>{error.message}</strong>
-        {error.todo === "" ? null : <> – <Message text={error.todo} /></>}
+        {error.remedy === "" ? null : <> – <Message text={error.remedy} /></>}
       </p>
-      {again === undefined ? null : (
-        <button type="button" onClick={again}>
+      {retry === undefined ? null : (
+        <button type="button" onClick={retry}>
           Retry
         </button>
       )}
@@ -122,7 +122,7 @@ export function PlaceLink({ to, children, ...rest }: { readonly to: Place; reado
 
 /** `count`: number of objects, not shown if they are forbidden or not read yet. */
 export function Heading({ children, count, parts = [] }: { readonly children: ComponentChildren; readonly count?: number; readonly parts?: readonly string[] }): JSX.Element {
-  const unknown = count === 0 && (obstacles(known(), parts).length > 0 || !isRead(known(), parts));
+  const unknown = count === 0 && (obstacles(currentModel(), parts).length > 0 || !isRead(currentModel(), parts));
   return (
     <h2>
       {children}

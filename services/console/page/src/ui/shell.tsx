@@ -6,19 +6,19 @@ import { useEffect, useState } from "preact/hooks";
 import { asRefused, Refused } from "../live/api.ts";
 import { putTheme, shortcuts, theme, THEMES } from "../live/appearance.ts";
 import type { Theme } from "../live/appearance.ts";
-import { again, begun, known, line, logOut, place, session, set, open } from "../live/store.ts";
+import { connection, currentModel, loaded, logOut, place, reconnect, session, set, open } from "../live/store.ts";
 import { addressOf, viewed, VIEWS } from "../model/place.ts";
 import type { View } from "../model/place.ts";
-import { clock } from "../model/words.ts";
+import { clock } from "../model/format.ts";
 import { ControllersView } from "../views/controllers.tsx";
 import { Detail } from "../views/detail.tsx";
 import { EventPanel } from "../views/event_panel.tsx";
 import { EventsView } from "../views/events.tsx";
-import { LetterPanel, LettersView } from "../views/letters.tsx";
+import { DeadLetterPanel, DeadLettersView } from "../views/dead_letters.tsx";
 import { MapView } from "../views/map.tsx";
 import { RolloutsView } from "../views/rollouts.tsx";
 import { SpanPanel, TracesView } from "../views/traces.tsx";
-import { Contained } from "./contained.tsx";
+import { ErrorBoundary } from "./error_boundary.tsx";
 import { Glyph } from "./glyph.tsx";
 import { Keys } from "./keys.tsx";
 import { PlaceLink, Problem } from "./parts.tsx";
@@ -29,25 +29,25 @@ const TITLES: Readonly<Record<View, string>> = {
   events: "Events",
   traces: "Traces",
   controllers: "Controllers",
-  letters: "Dead letters",
+  "dead-letters": "Dead letters",
 };
-const DRAWN: Readonly<Record<View, () => JSX.Element>> = {
+const COMPONENTS: Readonly<Record<View, () => JSX.Element>> = {
   map: MapView,
   rollouts: RolloutsView,
   events: EventsView,
   traces: TracesView,
   controllers: ControllersView,
-  letters: LettersView,
+  "dead-letters": DeadLettersView,
 };
 /** Parameters that Escape closes, in this order. */
-const CLOSES = ["select", "event", "letter", "span"] as const;
+const CLOSES = ["select", "event", "dead-letter", "span"] as const;
 
 export function Shell(): JSX.Element {
   const [keys, showKeys] = useState(false);
   useEffect(() => {
-    const heard = (event: KeyboardEvent): void => pressed(event, () => showKeys(true));
-    addEventListener("keydown", heard);
-    return () => removeEventListener("keydown", heard);
+    const listener = (event: KeyboardEvent): void => pressed(event, () => showKeys(true));
+    addEventListener("keydown", listener);
+    return () => removeEventListener("keydown", listener);
   }, []);
   const view = place.value.view;
   useEffect(() => {
@@ -57,7 +57,7 @@ export function Shell(): JSX.Element {
     // A phone does not show all of them.
     document.querySelector("nav [aria-current=page]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
   }, [view]);
-  const View = DRAWN[view];
+  const View = COMPONENTS[view];
   const panel = panelNow();
   return (
     <>
@@ -67,16 +67,16 @@ export function Shell(): JSX.Element {
       }}>
         Skip to content
       </a>
-      <Top keys={() => showKeys(true)} />
+      <PageHeader keys={() => showKeys(true)} />
       <Banner />
       <div class={panel === null ? "page" : "page with-panel"}>
-        <main id="main" tabIndex={-1} aria-label={TITLES[view]} data-begun={begun.value} data-revision={known().revision}>
-          <h1 class="unseen">{TITLES[view]}</h1>
-          <Contained key={view} at={addressOf(place.value)}>
+        <main id="main" tabIndex={-1} aria-label={TITLES[view]} data-loaded={loaded.value} data-revision={currentModel().revision}>
+          <h1 class="visually-hidden">{TITLES[view]}</h1>
+          <ErrorBoundary key={view} at={addressOf(place.value)}>
             <View />
-          </Contained>
+          </ErrorBoundary>
         </main>
-        {panel === null ? null : <Contained at={addressOf(place.value)}>{panel}</Contained>}
+        {panel === null ? null : <ErrorBoundary at={addressOf(place.value)}>{panel}</ErrorBoundary>}
       </div>
       {keys ? <Keys close={() => showKeys(false)} /> : null}
     </>
@@ -85,26 +85,26 @@ export function Shell(): JSX.Element {
 
 function panelNow(): JSX.Element | null {
   const { view, query } = place.value;
-  const { select, event, letter, span } = query;
+  const { select, event, "dead-letter": deadLetter, span } = query;
   if (select !== undefined) {
     return <Detail id={select} key={select} />;
   }
   if (view === "events" && event !== undefined) {
     return <EventPanel id={event} />;
   }
-  if (view === "letters" && letter !== undefined) {
-    return <LetterPanel sequence={letter} key={letter} />;
+  if (view === "dead-letters" && deadLetter !== undefined) {
+    return <DeadLetterPanel sequence={deadLetter} key={deadLetter} />;
   }
   return view === "traces" && span !== undefined ? <SpanPanel id={span} /> : null;
 }
 
-function Top({ keys }: { readonly keys: () => void }): JSX.Element {
+function PageHeader({ keys }: { readonly keys: () => void }): JSX.Element {
   const view = place.value.view;
   const who = session.value;
   return (
-    <header class="top">
+    <header class="page-header">
       <p class="brand">
-        Trellis <span class="soft">{who?.cluster ?? ""}</span>
+        Trellis <span class="secondary">{who?.cluster ?? ""}</span>
       </p>
       <nav aria-label="Views">
         <ul>
@@ -119,12 +119,12 @@ function Top({ keys }: { readonly keys: () => void }): JSX.Element {
       </nav>
       <div class="tools">
         <label class="search">
-          <span class="unseen">Search in this view</span>
+          <span class="visually-hidden">Search in this view</span>
           <input id="search" type="search" placeholder="Search  /" value={place.value.query["q"] ?? ""} spellcheck={false} autocomplete="off" onInput={(event) => set({ q: event.currentTarget.value }, "replace")} />
         </label>
         <Namespaces />
         <Live />
-        <Who keys={keys} />
+        <Account keys={keys} />
       </div>
     </header>
   );
@@ -135,7 +135,7 @@ function Namespaces(): JSX.Element {
   const most = session.value?.namespaces_most ?? 12;
   return (
     <label class="namespaces">
-      <span class="unseen">Namespaces, separated by commas, at most {most}; empty for all</span>
+      <span class="visually-hidden">Namespaces, separated by commas, at most {most}; empty for all</span>
       <input
         name="namespaces"
         placeholder="all namespaces"
@@ -150,7 +150,7 @@ function Namespaces(): JSX.Element {
 }
 
 function Live(): JSX.Element {
-  const state = line.value.is;
+  const state = connection.value.is;
   return (
     <span class={`live live-${state}`}>
       <Glyph health={state === "live" ? "Healthy" : state === "lost" ? "Degraded" : "Progressing"} silent />
@@ -159,15 +159,15 @@ function Live(): JSX.Element {
   );
 }
 
-function Who({ keys }: { readonly keys: () => void }): JSX.Element {
+function Account({ keys }: { readonly keys: () => void }): JSX.Element {
   const who = session.value;
-  const [stays, tell] = useState<Refused | null>(null);
+  const [failed, setFailed] = useState<Refused | null>(null);
   const leave = (): void => {
-    tell(null);
-    logOut().catch((error: unknown) => tell(asRefused(error)));
+    setFailed(null);
+    logOut().catch((error: unknown) => setFailed(asRefused(error)));
   };
   return (
-    <details class="who">
+    <details class="account">
       <summary aria-label="Account and settings">
         <svg viewBox="0 0 16 16" width="16" height="16" aria-hidden="true" focusable="false">
           <path class="fill" d="M2 3h12v1.6H2zM2 7.2h12v1.6H2zM2 11.4h12V13H2z" />
@@ -175,7 +175,7 @@ function Who({ keys }: { readonly keys: () => void }): JSX.Element {
       </summary>
       <div class="menu">
         <p class="user">{who?.user}</p>
-        <p class="soft">{who?.auth === "proxy" ? "authenticated by a proxy" : "logged in with a token"}</p>
+        <p class="secondary">{who?.auth === "proxy" ? "authenticated by a proxy" : "logged in with a token"}</p>
         <label>
           Theme{" "}
           <select value={theme.value} onChange={(event) => putTheme(event.currentTarget.value as Theme)}>
@@ -194,8 +194,8 @@ function Who({ keys }: { readonly keys: () => void }): JSX.Element {
             Log out
           </button>
         ) : null}
-        {stays === null ? null : <Problem error={new Refused(stays.status, `you are still logged in: ${stays.message}`, stays.todo, 0)} />}
-        <p class="soft">version {who?.version}</p>
+        {failed === null ? null : <Problem error={new Refused(failed.status, `you are still logged in: ${failed.message}`, failed.remedy, 0)} />}
+        <p class="secondary">version {who?.version}</p>
       </div>
     </details>
   );
@@ -203,14 +203,14 @@ function Who({ keys }: { readonly keys: () => void }): JSX.Element {
 
 /** Reason and time of a lost connection. */
 function Banner(): JSX.Element {
-  const state = line.value;
+  const state = connection.value;
   return (
     <div class="banner" aria-live="assertive" role="status">
       {state.is === "lost" ? (
         <p>
           <Glyph health="Degraded" silent /> Disconnected since {clock(state.since)}: {state.why}
-          {state.todo === "" ? "" : `, ${state.todo}`}. The page shows the last known state.{" "}
-          <button type="button" onClick={again}>
+          {state.remedy === "" ? "" : `, ${state.remedy}`}. The page shows the last known state.{" "}
+          <button type="button" onClick={reconnect}>
             Reconnect
           </button>
         </p>
@@ -221,7 +221,7 @@ function Banner(): JSX.Element {
 
 function pressed(event: KeyboardEvent, keys: () => void): void {
   if (event.key === "Escape" && document.querySelector("dialog[open]") === null) {
-    const who = document.querySelector<HTMLDetailsElement>("details.who[open]");
+    const who = document.querySelector<HTMLDetailsElement>("details.account[open]");
     if (who !== null) {
       who.open = false;
       who.querySelector("summary")?.focus();

@@ -2,13 +2,13 @@
 
 import type { JSX } from "preact";
 
-import { known, place, set } from "../live/store.ts";
+import { currentModel, place, set } from "../live/store.ts";
 import { idOf } from "../model/entities.ts";
 import type { Controller } from "../model/entities.ts";
 import { controllerRows, milliseconds } from "../model/selectors.ts";
-import { bytes, called, cause, duration, figure } from "../model/words.ts";
+import { bytes, called, cause, duration, figure } from "../model/format.ts";
 import { Glyph } from "../ui/glyph.tsx";
-import { Heading, Lacking, Nothing, shownNow, Tally } from "../ui/parts.tsx";
+import { Heading, Lacking, Empty, shownNow, Tally } from "../ui/parts.tsx";
 import { Virtual } from "../ui/virtual.tsx";
 
 const PARTS = ["controllers"];
@@ -22,16 +22,16 @@ const FIGURES = [
 ] as const;
 
 export function ControllersView(): JSX.Element {
-  const all = known().all("controller");
+  const all = currentModel().all("controller");
   const sort = place.value.query["sort"] ?? "";
-  const rows = controllerRows(known(), shownNow(), sort);
+  const rows = controllerRows(currentModel(), shownNow(), sort);
   const selected = place.value.query["select"] ?? "";
   const most = all.reduce((sum, one) => Math.max(sum, one.resident_bytes ?? 0), 1);
   return (
     <section class="controllers" aria-label="Controllers">
       <header>
         <Heading count={all.length} parts={PARTS}>Controllers</Heading>
-        <p class="soft totals">
+        <p class="secondary totals">
           {bytes(all.reduce((sum, one) => sum + (one.resident_bytes ?? 0), 0))} resident · {bytes(all.reduce((sum, one) => sum + (one.disk_bytes ?? 0), 0))} on disk ·{" "}
           {figure(all.reduce((sum, one) => sum + (one.wakes ?? 0), 0))} wakes · figures are up to a minute old
         </p>
@@ -48,7 +48,7 @@ export function ControllersView(): JSX.Element {
         </div>
       </header>
       <Lacking parts={PARTS} />
-      {rows.length === 0 ? <Nothing parts={PARTS} all={all.length} what="controllers" /> : null}
+      {rows.length === 0 ? <Empty parts={PARTS} all={all.length} what="controllers" /> : null}
       <div class="scrolled" data-scrolls>
         <Virtual
           items={rows}

@@ -7,12 +7,12 @@ import { useEffect, useRef, useState } from "preact/hooks";
 
 import { asRefused, get } from "../live/api.ts";
 import type { Refused } from "../live/api.ts";
-import { known, place, session, set } from "../live/store.ts";
+import { currentModel, place, session, set } from "../live/store.ts";
 import { idOf } from "../model/entities.ts";
 import type { Conditions, Entity, Explanation } from "../model/entities.ts";
 import { viewed } from "../model/place.ts";
 import { own, related } from "../model/selectors.ts";
-import { bytes, cause, dated, figure, HEALTH_CLASSES, KIND_WORDS, STAGE_WORDS } from "../model/words.ts";
+import { bytes, cause, dated, figure, HEALTH_CLASSES, KIND_WORDS, STAGE_WORDS } from "../model/format.ts";
 import { Glyph } from "../ui/glyph.tsx";
 import { EntityLink, PlaceLink, Problem } from "../ui/parts.tsx";
 import { Panel } from "../ui/panel.tsx";
@@ -22,14 +22,14 @@ const SHOWN = 12;
 const SETTLE_MS = 700;
 
 export function Detail({ id }: { readonly id: string }): JSX.Element {
-  const entity = known().get(id);
+  const entity = currentModel().get(id);
   const [kind, name] = titleOf(id);
   return (
     <Panel title={name} kind={kind} close={() => set({ select: "" })} key={id}>
       {entity === undefined ? (
-        <p class="nothing">Not found, or no permission to read it.</p>
+        <p class="empty">Not found, or no permission to read it.</p>
       ) : (
-        <p class={`verdict is-${HEALTH_CLASSES[entity.health]}`}>
+        <p class={`health-line is-${HEALTH_CLASSES[entity.health]}`}>
           <Glyph health={entity.health} silent /> <strong>{entity.health}</strong>
           {"phase" in entity && entity.phase !== null ? ` · ${entity.phase}` : ""}
           {cause(entity) === "" ? null : (
@@ -40,11 +40,11 @@ export function Detail({ id }: { readonly id: string }): JSX.Element {
           )}
         </p>
       )}
-      <Why id={id} entity={entity} />
+      <Cause id={id} entity={entity} />
       <Related id={id} />
-      <p class="ways">
+      <p class="links">
         <PlaceLink to={viewed(place.value, "events", { object: id })}>Events</PlaceLink>
-        <PlaceLink to={viewed(place.value, "letters", { object: id })}>Dead letters</PlaceLink>
+        <PlaceLink to={viewed(place.value, "dead-letters", { object: id })}>Dead letters</PlaceLink>
         {entity?.kind === "shim" ? <PlaceLink to={viewed(place.value, "rollouts", { shim: entity.name })}>Rollout</PlaceLink> : null}
       </p>
       {entity === undefined ? null : <Fields entity={entity} />}
@@ -65,10 +65,10 @@ function explainedBy(id: string, entity: Entity | undefined): string | null {
   return (session.value?.explained ?? []).includes(kind) ? found : null;
 }
 
-function Why({ id, entity }: { readonly id: string; readonly entity: Entity | undefined }): JSX.Element | null {
+function Cause({ id, entity }: { readonly id: string; readonly entity: Entity | undefined }): JSX.Element | null {
   const subject = explainedBy(id, entity);
   const [read, put] = useState<{ readonly page?: Explanation; readonly error?: Refused; readonly at: number }>({ at: 0 });
-  const [asked, ask] = useState(0);
+  const [attempt, setAttempt] = useState(0);
   const first = useRef(true);
   const health = entity === undefined ? "" : `${entity.health} ${cause(entity)}`;
   useEffect(() => {
@@ -91,20 +91,20 @@ function Why({ id, entity }: { readonly id: string; readonly entity: Entity | un
       clearTimeout(timer);
       abort.abort();
     };
-  }, [subject, health, asked]);
+  }, [subject, health, attempt]);
   if (subject === null) {
     return null;
   }
   return (
-    <section class="why" aria-busy={read.at === 0}>
+    <section class="cause" aria-busy={read.at === 0}>
       <h3>
         Cause{" "}
-        <button type="button" class="quiet" onClick={() => ask(asked + 1)}>
+        <button type="button" class="text-button" onClick={() => setAttempt(attempt + 1)}>
           Refresh
         </button>
       </h3>
       {read.error === undefined ? null : <Problem error={read.error} />}
-      {read.page === undefined ? (read.error === undefined ? <p class="nothing">Loading …</p> : null) : <Reasons page={read.page} at={read.at} />}
+      {read.page === undefined ? (read.error === undefined ? <p class="empty">Loading …</p> : null) : <Reasons page={read.page} at={read.at} />}
     </section>
   );
 }
@@ -121,18 +121,18 @@ export function Reasons({ page, at }: { readonly page: Explanation; readonly at?
             {line.ok === null ? <span class="glyph dot" aria-hidden="true" /> : <Glyph health={line.ok ? "Healthy" : "Degraded"} />}
             <span>
               <strong>{line.about}</strong> <Message text={line.text} />
-              {line.do === null ? null : <span class="todo"><Message text={line.do} /></span>}
+              {line.do === null ? null : <span class="remedy"><Message text={line.do} /></span>}
             </span>
           </li>
         ))}
       </ol>
-      {at === undefined ? null : <p class="soft">Last read: {dated(at)}</p>}
+      {at === undefined ? null : <p class="secondary">Last read: {dated(at)}</p>}
     </>
   );
 }
 
 function Related({ id }: { readonly id: string }): JSX.Element | null {
-  const found = [...related(known(), id)];
+  const found = [...related(currentModel(), id)];
   return found.length === 0 ? null : (
     <section>
       <h3>Related resources</h3>
@@ -148,7 +148,7 @@ function Related({ id }: { readonly id: string }): JSX.Element | null {
               </li>
             ))}
           </ul>
-          {entities.length > SHOWN ? <p class="soft">and {figure(entities.length - SHOWN)} more</p> : null}
+          {entities.length > SHOWN ? <p class="secondary">and {figure(entities.length - SHOWN)} more</p> : null}
         </div>
       ))}
     </section>

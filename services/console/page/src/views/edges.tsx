@@ -10,7 +10,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 
 import { origins, outOfView, route } from "../model/edges.ts";
 import type { Box, Steps } from "../model/edges.ts";
-import { counted, figure } from "../model/words.ts";
+import { counted, figure } from "../model/format.ts";
 
 interface Line {
   readonly to: string;

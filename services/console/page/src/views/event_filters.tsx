@@ -3,7 +3,7 @@
 import type { JSX } from "preact";
 
 import { place, set } from "../live/store.ts";
-import { STREAMS } from "../model/happenings.ts";
+import { STREAMS } from "../model/events.ts";
 import { FilterField } from "../ui/field.tsx";
 
 const STREAM_WORDS = { events: "events", lattice: "lattice events", "dead-letters": "dead letters" } as const;

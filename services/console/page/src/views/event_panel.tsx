@@ -3,10 +3,10 @@
 import type { JSX } from "preact";
 
 import { events } from "../live/bus.ts";
-import { known, place, set } from "../live/store.ts";
-import { keyOf } from "../model/happenings.ts";
+import { currentModel, place, set } from "../live/store.ts";
+import { keyOf } from "../model/events.ts";
 import { leadingTo, viewed } from "../model/place.ts";
-import { age, dated, outcome } from "../model/words.ts";
+import { age, dated, outcome } from "../model/format.ts";
 import { EntityLink, PlaceLink } from "../ui/parts.tsx";
 import { Panel } from "../ui/panel.tsx";
 import { seen } from "./events.tsx";
@@ -17,11 +17,11 @@ export function EventPanel({ id }: { readonly id: string }): JSX.Element {
   if (event === undefined) {
     return (
       <Panel title={id} kind="event" close={close}>
-        <p class="nothing">Not among the shown events.</p>
+        <p class="empty">Not among the shown events.</p>
       </Panel>
     );
   }
-  const about = event.about === null ? undefined : known().get(event.about);
+  const about = event.about === null ? undefined : currentModel().get(event.about);
   return (
     <Panel title={event.type} kind={event.stream === "dead-letters" ? "dead letter" : event.stream === "lattice" ? "lattice event" : "event"} close={close} key={id}>
       <dl class="fields">
@@ -39,13 +39,13 @@ export function EventPanel({ id }: { readonly id: string }): JSX.Element {
           </Field>
         )}
       </dl>
-      <p class="ways">
+      <p class="links">
         {event.about === null ? null : <PlaceLink to={viewed(place.value, "events", { object: event.about })}>Events of this object</PlaceLink>}
         {event.trace === null ? null : <PlaceLink to={viewed(place.value, "events", { trace: event.trace })}>Events of this trace</PlaceLink>}
-        {event.stream === "dead-letters" ? <PlaceLink to={viewed(place.value, "letters", { letter: String(event.sequence) })}>Dead letter</PlaceLink> : null}
+        {event.stream === "dead-letters" ? <PlaceLink to={viewed(place.value, "dead-letters", { "dead-letter": String(event.sequence) })}>Dead letter</PlaceLink> : null}
       </p>
-      {event.cut ? <p class="soft">Its data is too long to show here.</p> : null}
-      {event.unreadable ? <p class="soft">The message is not a valid event.</p> : null}
+      {event.cut ? <p class="secondary">Its data is too long to show here.</p> : null}
+      {event.unreadable ? <p class="secondary">The message is not a valid event.</p> : null}
       {event.data === null || event.data === undefined ? null : <pre class="data">{JSON.stringify(event.data, null, 2)}</pre>}
     </Panel>
   );

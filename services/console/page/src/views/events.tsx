@@ -8,14 +8,14 @@ import { useEffect, useState } from "preact/hooks";
 
 import { asRefused, get } from "../live/api.ts";
 import type { Refused } from "../live/api.ts";
-import { unavailable, events, eventsLine, gap, hear } from "../live/bus.ts";
+import { unavailable, events, eventsConnection, gap, subscribe } from "../live/bus.ts";
 import { place, set } from "../live/store.ts";
-import type { Happening } from "../model/entities.ts";
-import { asked, askedPast, has, keyOf } from "../model/happenings.ts";
-import { age, clock, counted, dated, outcome } from "../model/words.ts";
+import type { BusEvent } from "../model/entities.ts";
+import { eventsQuery, storedEventsQuery, matchesText, keyOf } from "../model/events.ts";
+import { age, clock, counted, dated, outcome } from "../model/format.ts";
 import { Glyph } from "../ui/glyph.tsx";
 import { Heading, Problem } from "../ui/parts.tsx";
-import { Missing, noneOf, Unreadable } from "../ui/unreadable.tsx";
+import { MissingPermissions, emptyText, MissingEventPermissions } from "../ui/missing_permissions.tsx";
 import { narrow } from "../ui/narrow.ts";
 import { Virtual } from "../ui/virtual.tsx";
 import { EventFilters } from "./event_filters.tsx";
@@ -44,13 +44,13 @@ export function EventsView(): JSX.Element {
 }
 
 function Live(): JSX.Element {
-  const query = asked(place.value.query, { recent: RECENT });
-  useEffect(() => hear(query), [query]);
-  const [held, hold] = useState<readonly Happening[] | null>(null);
+  const query = eventsQuery(place.value.query, { recent: RECENT });
+  useEffect(() => subscribe(query), [query]);
+  const [held, hold] = useState<readonly BusEvent[] | null>(null);
   useEffect(() => hold(null), [query]);
   const text = place.value.query["q"] ?? "";
   const now = events.value;
-  const shown = (held ?? now).filter((one) => text === "" || has(one, text));
+  const shown = (held ?? now).filter((one) => text === "" || matchesText(one, text));
   const fresh = held === null ? 0 : now.findIndex((one) => held[0] !== undefined && keyOf(one) === keyOf(held[0]));
   const waiting = held === null ? 0 : held.length === 0 ? now.length : fresh < 0 ? now.length : fresh;
   return (
@@ -58,16 +58,16 @@ function Live(): JSX.Element {
       <p class="status" role="status">
         {unavailable.value === null ? null : <Notice text={`the bus is unavailable: ${unavailable.value}`} />}
         {gap.value ? <Notice text="the buffer overflowed: some events are missing here, see the stored ones" /> : null}
-        {eventsLine.value.is === "lost" ? <Notice text={[eventsLine.value.why, eventsLine.value.todo].filter(Boolean).join(", ")} /> : null}
+        {eventsConnection.value.is === "lost" ? <Notice text={[eventsConnection.value.why, eventsConnection.value.remedy].filter(Boolean).join(", ")} /> : null}
         <button type="button" class="chip" aria-pressed={held !== null} onClick={() => hold(held === null ? now : null)}>
           {held === null ? "Pause" : `Paused, ${counted(waiting, "new event")}: resume`}
         </button>
-        <span class="soft">{counted(shown.length, "event")}, newest first</span>
+        <span class="secondary">{counted(shown.length, "event")}, newest first</span>
       </p>
-      <Unreadable of="events" />
+      <MissingEventPermissions of="events" />
       <List
         of={shown}
-        none={eventsLine.value.is === "live" ? noneOf("matching events") : "Connecting …"}
+        none={eventsConnection.value.is === "live" ? emptyText("matching events") : "Connecting …"}
         scrolled={(down) => {
           if (down && held === null) {
             hold(events.value);
@@ -87,7 +87,7 @@ function Notice({ text }: { readonly text: string }): JSX.Element {
 }
 
 interface Read {
-  readonly events: readonly Happening[];
+  readonly events: readonly BusEvent[];
   readonly next: number | null;
   readonly lacking: readonly string[];
   readonly reading: boolean;
@@ -95,21 +95,21 @@ interface Read {
 }
 
 function Past(): JSX.Element {
-  const query = askedPast(place.value.query, "");
+  const query = storedEventsQuery(place.value.query, "");
   const [read, put] = useState<Read>({ events: [], next: null, lacking: [], reading: true, error: null });
   const [page, turn] = useState({ query, after: "" });
   const asking = page.query === query ? page.after : "";
   useEffect(() => {
     const abort = new AbortController();
     put((was) => ({ ...was, ...(asking === "" ? { events: [], next: null } : {}), reading: true, error: null }));
-    get<{ events: Happening[]; next: number | null; lacking: string[] }>(`/api/events?${askedPast(place.value.query, asking)}`, abort.signal).then(
+    get<{ events: BusEvent[]; next: number | null; lacking: string[] }>(`/api/events?${storedEventsQuery(place.value.query, asking)}`, abort.signal).then(
       (found) => put((was) => ({ events: asking === "" ? found.events : [...was.events, ...found.events], next: found.next, lacking: found.lacking, reading: false, error: null })),
       (error: unknown) => abort.signal.aborted || put((was) => ({ ...was, reading: false, error: asRefused(error) })),
     );
     return () => abort.abort();
   }, [query, asking]);
   const text = place.value.query["q"] ?? "";
-  const shown = read.events.filter((one) => text === "" || has(one, text));
+  const shown = read.events.filter((one) => text === "" || matchesText(one, text));
   return (
     <>
       <p class="status" role="status">
@@ -123,13 +123,13 @@ function Past(): JSX.Element {
         )}
       </p>
       {read.error === null ? null : <Problem error={read.error} />}
-      <Missing permissions={read.lacking} of="events" />
+      <MissingPermissions permissions={read.lacking} of="events" />
       <List of={shown} none={read.reading ? "Loading …" : read.lacking.length > 0 ? "No matching events that this account can read." : "No matching events."} />
     </>
   );
 }
 
-function List({ of, none, scrolled }: { readonly of: readonly Happening[]; readonly none: string; readonly scrolled?: (down: boolean) => void }): JSX.Element {
+function List({ of, none, scrolled }: { readonly of: readonly BusEvent[]; readonly none: string; readonly scrolled?: (down: boolean) => void }): JSX.Element {
   const chosen = place.value.query["event"] ?? "";
   useEffect(() => {
     seen.clear();
@@ -139,7 +139,7 @@ function List({ of, none, scrolled }: { readonly of: readonly Happening[]; reado
   }, [of]);
   return (
     <div class="scrolled" data-scrolls onScroll={(event) => scrolled?.(event.currentTarget.scrollTop > 8)}>
-      {of.length === 0 ? <p class="nothing">{none}</p> : null}
+      {of.length === 0 ? <p class="empty">{none}</p> : null}
       <Virtual
         items={of}
         keyOf={keyOf}
@@ -157,10 +157,10 @@ function List({ of, none, scrolled }: { readonly of: readonly Happening[]; reado
             </span>
             <span class="about">{one.about ?? one.lattice ?? ""}</span>
             <span class="outcome">{outcome(one)}</span>
-            <span class="soft from">
+            <span class="secondary from">
               {one.stream === "dead-letters" ? "dead letter" : one.stream === "lattice" ? `lattice ${one.lattice ?? ""}` : (one.source ?? "")}
             </span>
-            <span class="soft trace">{one.trace === null ? "" : one.trace.slice(0, 8)}</span>
+            <span class="secondary trace">{one.trace === null ? "" : one.trace.slice(0, 8)}</span>
           </button>
         )}
       />
@@ -169,4 +169,4 @@ function List({ of, none, scrolled }: { readonly of: readonly Happening[]; reado
 }
 
 /** Events of the list, for the panel. */
-export const seen = new Map<string, Happening>();
+export const seen = new Map<string, BusEvent>();

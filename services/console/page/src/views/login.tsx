@@ -9,21 +9,21 @@ import { failure, logIn, retry } from "../live/store.ts";
 import { Problem } from "../ui/parts.tsx";
 
 export function LogIn(): JSX.Element {
-  const [error, tell] = useState<Refused | null>(null);
-  const [busy, work] = useState(false);
+  const [error, setError] = useState<Refused | null>(null);
+  const [busy, setBusy] = useState(false);
   const send = async (form: HTMLFormElement): Promise<void> => {
     const token = String(new FormData(form).get("token") ?? "").trim();
     if (token === "") {
       return;
     }
-    work(true);
-    tell(null);
+    setBusy(true);
+    setError(null);
     form.reset();
     try {
       await logIn(token);
     } catch (failed) {
-      tell(asRefused(failed));
-      work(false);
+      setError(asRefused(failed));
+      setBusy(false);
       form.querySelector("input")?.focus();
     }
   };
@@ -46,7 +46,7 @@ export function LogIn(): JSX.Element {
         </button>
       </form>
       {error === null ? null : <Problem error={error} />}
-      <p class="soft">
+      <p class="secondary">
         Create a token: <code>kubectl create token ACCOUNT</code>
       </p>
     </main>
@@ -57,7 +57,7 @@ export function Failed(): JSX.Element | null {
   return failure.value === null ? null : (
     <main class="login" id="main">
       <h1>Trellis</h1>
-      <Problem error={failure.value} again={retry} />
+      <Problem error={failure.value} retry={retry} />
     </main>
   );
 }

@@ -6,17 +6,17 @@
 import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
 
-import { drawn, known, place, set } from "../live/store.ts";
+import { drawn, currentModel, place, set } from "../live/store.ts";
 import { steps as stepsOf } from "../model/edges.ts";
 import type { Steps } from "../model/edges.ts";
 import { idOf } from "../model/entities.ts";
 import type { Application, Entity, Host, HostGroup, Node, Service, V2Host, V2HostGroup, WasmOwner } from "../model/entities.ts";
-import { appRows, chosen, hostRows, V2_PARTS, WASM_PARTS, wasmOwners } from "../model/selectors.ts";
+import { appRows, filtered, hostRows, V2_PARTS, WASM_PARTS, wasmOwners } from "../model/selectors.ts";
 import type { AppRow, HostRow, V2App } from "../model/selectors.ts";
-import { bytes, called, cause, counted, figure, KIND_WORDS, STAGE_HEALTHS, STAGE_WORDS } from "../model/words.ts";
+import { bytes, called, cause, counted, figure, KIND_WORDS, STAGE_HEALTHS, STAGE_WORDS } from "../model/format.ts";
 import { Glyph } from "../ui/glyph.tsx";
 import { narrow } from "../ui/narrow.ts";
-import { Heading, Lacking, Nothing, shownNow, Tally } from "../ui/parts.tsx";
+import { Heading, Lacking, Empty, shownNow, Tally } from "../ui/parts.tsx";
 import { Virtual } from "../ui/virtual.tsx";
 import type { CellProps } from "../ui/virtual.tsx";
 import { Edges, OutOfView } from "./edges.tsx";
@@ -30,11 +30,11 @@ const LANES = [
 export function MapView(): JSX.Element {
   const lane = place.value.query["lane"] ?? "nodes";
   const selected = place.value.query["select"] ?? "";
-  const steps = useMemo(() => stepsOf(known(), selected), [drawn.value, selected]);
+  const steps = useMemo(() => stepsOf(currentModel(), selected), [drawn.value, selected]);
   const counts = {
-    nodes: known().all("node").length,
-    hosts: known().all("host").length + known().all("whost").length,
-    apps: known().all("application").length + known().all("workloaddeployment").length + wasmOwners(known()).length,
+    nodes: currentModel().all("node").length,
+    hosts: currentModel().all("host").length + currentModel().all("whost").length,
+    apps: currentModel().all("application").length + currentModel().all("workloaddeployment").length + wasmOwners(currentModel()).length,
   };
   return (
     <div class="map">
@@ -61,8 +61,8 @@ interface LaneProps {
 }
 
 function NodesLane({ selected, steps }: LaneProps): JSX.Element {
-  const all = known().all("node");
-  const nodes = chosen(all, shownNow());
+  const all = currentModel().all("node");
+  const nodes = filtered(all, shownNow());
   return (
     <section class="lane lane-nodes" aria-label="Nodes">
       <header>
@@ -72,7 +72,7 @@ function NodesLane({ selected, steps }: LaneProps): JSX.Element {
       </header>
       <div class="lane-body" data-scrolls>
         <Lacking parts={["nodes", "jobs", "installers", "ledgers"]} />
-        {nodes.length === 0 ? <Nothing parts={["nodes"]} all={all.length} what="nodes" /> : null}
+        {nodes.length === 0 ? <Empty parts={["nodes"]} all={all.length} what="nodes" /> : null}
         <Virtual
           items={nodes}
           keyOf={idOf}
@@ -94,8 +94,8 @@ function NodesLane({ selected, steps }: LaneProps): JSX.Element {
 
 /** All Shims with the progress of their rollouts. */
 function Shims({ selected, steps }: LaneProps): JSX.Element | null {
-  const shims = known().all("shim");
-  const owners = wasmOwners(known());
+  const shims = currentModel().all("shim");
+  const owners = wasmOwners(currentModel());
   return (
     <>
       <Lacking parts={["shims"]} />
@@ -105,10 +105,10 @@ function Shims({ selected, steps }: LaneProps): JSX.Element | null {
             const id = idOf(shim);
             return (
               <li key={shim.name}>
-                <button type="button" class={steps.has(id) ? "chip linked" : "chip"} data-id={id} title={cause(shim)} aria-pressed={selected === id} onClick={() => set({ select: selected === id ? "" : id })}>
+                <button type="button" class={steps.has(id) ? "chip is-related" : "chip"} data-id={id} title={cause(shim)} aria-pressed={selected === id} onClick={() => set({ select: selected === id ? "" : id })}>
                   <Glyph health={shim.health} />
                   {shim.name}
-                  <span class="soft">
+                  <span class="secondary">
                     {shim.phase} {figure(shim.counts.Updated ?? 0)}/{figure(shim.desired)}
                     {workloadsOf(owners, id)}
                   </span>
@@ -141,7 +141,7 @@ function NodeLines({ node }: { readonly node: Node }): JSX.Element {
           <span key={name} class="badge" title={`${name}: ${STAGE_WORDS[on.stage]}`}>
             <Glyph health={STAGE_HEALTHS[on.stage]} silent />
             {name}
-            <span class="unseen"> {STAGE_WORDS[on.stage]}</span>
+            <span class="visually-hidden"> {STAGE_WORDS[on.stage]}</span>
           </span>
         ))}
         {shims.length > 4 ? <span class="badge">+{shims.length - 4}</span> : null}
@@ -151,9 +151,9 @@ function NodeLines({ node }: { readonly node: Node }): JSX.Element {
 }
 
 function HostsLane({ selected, steps }: LaneProps): JSX.Element {
-  const groups = [...known().all("hostgroup"), ...known().all("whostgroup")];
-  const hosts = [...known().all("host"), ...known().all("whost")];
-  const rows = hostRows(known(), shownNow());
+  const groups = [...currentModel().all("hostgroup"), ...currentModel().all("whostgroup")];
+  const hosts = [...currentModel().all("host"), ...currentModel().all("whost")];
+  const rows = hostRows(currentModel(), shownNow());
   return (
     <section class="lane lane-hosts" aria-label="Host groups and hosts">
       <header>
@@ -162,7 +162,7 @@ function HostsLane({ selected, steps }: LaneProps): JSX.Element {
       </header>
       <div class="lane-body" data-scrolls>
         <Lacking parts={["groups", "pods", ...V2_PARTS.slice(0, 4)]} />
-        {rows.length === 0 ? <Nothing parts={["groups", "pods"]} all={groups.length + hosts.length} what="host groups" /> : null}
+        {rows.length === 0 ? <Empty parts={["groups", "pods"]} all={groups.length + hosts.length} what="host groups" /> : null}
         <Virtual
           items={rows}
           keyOf={(row) => row.key}
@@ -178,9 +178,9 @@ function HostsLane({ selected, steps }: LaneProps): JSX.Element {
 }
 
 function AppsLane({ selected, steps }: LaneProps): JSX.Element {
-  const applications = [...known().all("application"), ...known().all("workloaddeployment"), ...wasmOwners(known())];
-  const services = [...known().all("service"), ...known().all("wservice"), ...known().all("artifact")];
-  const rows = appRows(known(), shownNow());
+  const applications = [...currentModel().all("application"), ...currentModel().all("workloaddeployment"), ...wasmOwners(currentModel())];
+  const services = [...currentModel().all("service"), ...currentModel().all("wservice"), ...currentModel().all("artifact")];
+  const rows = appRows(currentModel(), shownNow());
   return (
     <section class="lane lane-apps" aria-label="Applications and Services">
       <header>
@@ -189,7 +189,7 @@ function AppsLane({ selected, steps }: LaneProps): JSX.Element {
       </header>
       <div class="lane-body" data-scrolls>
         <Lacking parts={["applications", "services", "slices", ...WASM_PARTS, ...V2_PARTS.slice(4)]} />
-        {rows.length === 0 ? <Nothing parts={["applications", "services"]} all={applications.length + services.length} what="applications" /> : null}
+        {rows.length === 0 ? <Empty parts={["applications", "services"]} all={applications.length + services.length} what="applications" /> : null}
         <Virtual
           items={rows}
           keyOf={(row) => row.key}
@@ -278,7 +278,7 @@ function Cell({
   entity, depth, selected, steps, properties, children,
 }: LaneProps & { readonly entity: Entity; readonly depth?: number; readonly properties: CellProps; readonly children: JSX.Element | JSX.Element[] }): JSX.Element {
   const id = idOf(entity);
-  const classes = ["cell", depth === undefined ? "" : `depth-${depth}`, `kind-${entity.kind}`, steps.has(id) ? "linked" : ""];
+  const classes = ["cell", depth === undefined ? "" : `depth-${depth}`, `kind-${entity.kind}`, steps.has(id) ? "is-related" : ""];
   return (
     <button
       type="button"
@@ -297,7 +297,7 @@ function Cell({
 }
 
 function Related({ is }: { readonly is: boolean }): JSX.Element | null {
-  return is ? <span class="unseen">, related to the selection</span> : null;
+  return is ? <span class="visually-hidden">, related to the selection</span> : null;
 }
 
 function spaced(phase: string): string {

@@ -2,13 +2,13 @@
 
 import type { JSX } from "preact";
 
-import { known, place, set } from "../live/store.ts";
+import { currentModel, place, set } from "../live/store.ts";
 import { idOf } from "../model/entities.ts";
 import type { Shim } from "../model/entities.ts";
 import { progress, rolloutRows } from "../model/selectors.ts";
-import { cause, figure, HEALTH_CLASSES, STAGE_HEALTHS, STAGE_WORDS } from "../model/words.ts";
+import { cause, figure, HEALTH_CLASSES, STAGE_HEALTHS, STAGE_WORDS } from "../model/format.ts";
 import { Glyph } from "../ui/glyph.tsx";
-import { Heading, Lacking, Nothing, shownNow } from "../ui/parts.tsx";
+import { Heading, Lacking, Empty, shownNow } from "../ui/parts.tsx";
 import { narrow } from "../ui/narrow.ts";
 import { Message } from "../ui/message.tsx";
 import { Virtual } from "../ui/virtual.tsx";
@@ -16,7 +16,7 @@ import { Virtual } from "../ui/virtual.tsx";
 const PARTS = ["shims", "nodes", "jobs", "installers", "ledgers"];
 
 export function RolloutsView(): JSX.Element {
-  const shims = known().all("shim");
+  const shims = currentModel().all("shim");
   const wanted = place.value.query["shim"] ?? "";
   const shim = shims.find((one) => one.name === wanted) ?? (wanted === "" ? shims[0] : undefined);
   return (
@@ -24,7 +24,7 @@ export function RolloutsView(): JSX.Element {
       <section class="rollout-list" aria-label="Shims">
         <Heading count={shims.length} parts={["shims"]}>Rollouts</Heading>
         <Lacking parts={PARTS} />
-        {shims.length === 0 ? <Nothing parts={["shims"]} all={0} what="Shims" /> : null}
+        {shims.length === 0 ? <Empty parts={["shims"]} all={0} what="Shims" /> : null}
         <ul class="cards">
           {shims.map((one) => (
             <li key={one.name}>
@@ -34,7 +34,7 @@ export function RolloutsView(): JSX.Element {
         </ul>
       </section>
       {shim === undefined ? (
-        wanted === "" ? null : <p class="nothing">Shim {wanted} not found, or no permission to read it.</p>
+        wanted === "" ? null : <p class="empty">Shim {wanted} not found, or no permission to read it.</p>
       ) : (
         <Nodes shim={shim} />
       )}
@@ -66,9 +66,9 @@ function Card({ shim, chosen }: { readonly shim: Shim; readonly chosen: boolean 
         ))}
         {all === 0 ? <span>its nodeSelector matches no node</span> : null}
       </p>
-      {shim.message === null ? null : <p class="soft"><Message text={cause(shim)} /></p>}
+      {shim.message === null ? null : <p class="secondary"><Message text={cause(shim)} /></p>}
       <p>
-        <button type="button" class="quiet" onClick={() => set({ shim: shim.name, select: idOf(shim) })}>
+        <button type="button" class="text-button" onClick={() => set({ shim: shim.name, select: idOf(shim) })}>
           Details
         </button>
       </p>
@@ -79,7 +79,7 @@ function Card({ shim, chosen }: { readonly shim: Shim; readonly chosen: boolean 
 function Nodes({ shim }: { readonly shim: Shim }): JSX.Element {
   const stage = place.value.query["stage"] ?? "";
   const selected = place.value.query["select"] ?? "";
-  const rows = rolloutRows(known(), shim.name, { text: shownNow().text, stage });
+  const rows = rolloutRows(currentModel(), shim.name, { text: shownNow().text, stage });
   const { counts, all } = progress(shim);
   return (
     <section class="rollout-nodes" aria-label={`Nodes of ${shim.name}`}>
@@ -94,7 +94,7 @@ function Nodes({ shim }: { readonly shim: Shim }): JSX.Element {
         </div>
       </header>
       <div class="scrolled" data-scrolls>
-        {rows.length === 0 ? <Nothing parts={["nodes"]} all={all} what="nodes of this Shim" /> : null}
+        {rows.length === 0 ? <Empty parts={["nodes"]} all={all} what="nodes of this Shim" /> : null}
         <Virtual
           items={rows}
           keyOf={(row) => idOf(row.node)}
@@ -102,11 +102,11 @@ function Nodes({ shim }: { readonly shim: Shim }): JSX.Element {
           height={narrow.value ? 44 : 34}
           selected={selected}
           cell={({ node, on }, properties) => (
-            <button type="button" class="line" data-id={idOf(node)} aria-pressed={selected === idOf(node)} onClick={() => set({ select: selected === idOf(node) ? "" : idOf(node) })} {...properties}>
+            <button type="button" class="rollout-node" data-id={idOf(node)} aria-pressed={selected === idOf(node)} onClick={() => set({ select: selected === idOf(node) ? "" : idOf(node) })} {...properties}>
               <Glyph health={STAGE_HEALTHS[on.stage]} silent />
               <span class="name">{node.name}</span>
               <span class="stage">{STAGE_WORDS[on.stage]}</span>
-              <span class="soft">{on.attempt === null ? "" : `attempt ${on.attempt}`}</span>
+              <span class="secondary">{on.attempt === null ? "" : `attempt ${on.attempt}`}</span>
               <span class="message">{on.message ?? ""}</span>
             </button>
           )}

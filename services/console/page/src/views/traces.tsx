@@ -7,17 +7,17 @@ import { useEffect, useState } from "preact/hooks";
 
 import { asRefused, get } from "../live/api.ts";
 import type { Refused } from "../live/api.ts";
-import { events, eventsLine, hear } from "../live/bus.ts";
+import { events, eventsConnection, subscribe } from "../live/bus.ts";
 import { place, session, set } from "../live/store.ts";
 import type { Trace } from "../model/entities.ts";
-import { asked, changes, has } from "../model/happenings.ts";
+import { eventsQuery, changes, matchesText } from "../model/events.ts";
 import { viewed } from "../model/place.ts";
 import { waterfall } from "../model/waterfall.ts";
 import type { Bar } from "../model/waterfall.ts";
-import { counted, dated, duration } from "../model/words.ts";
+import { counted, dated, duration } from "../model/format.ts";
 import { Glyph } from "../ui/glyph.tsx";
 import { Heading, PlaceLink, Problem } from "../ui/parts.tsx";
-import { noneOf, Unreadable } from "../ui/unreadable.tsx";
+import { emptyText, MissingEventPermissions } from "../ui/missing_permissions.tsx";
 import { narrow } from "../ui/narrow.ts";
 import { Panel } from "../ui/panel.tsx";
 import { Virtual } from "../ui/virtual.tsx";
@@ -51,16 +51,16 @@ export function TracesView(): JSX.Element {
 }
 
 function Changes(): JSX.Element {
-  const query = asked({}, { streams: "events", recent: "500" });
-  useEffect(() => hear(query), []);
+  const query = eventsQuery({}, { streams: "events", recent: "500" });
+  useEffect(() => subscribe(query), []);
   const text = place.value.query["q"] ?? "";
-  const found = changes(events.value).filter((one) => text === "" || has(one.first, text) || has(one.last, text));
+  const found = changes(events.value).filter((one) => text === "" || matchesText(one.first, text) || matchesText(one.last, text));
   return (
     <>
-      {session.value?.traces === false ? <p class="soft">No Jaeger is configured: set TRELLIS_JAEGER_URL to open traces here.</p> : null}
-      <Unreadable of="events" />
+      {session.value?.traces === false ? <p class="secondary">No Jaeger is configured: set TRELLIS_JAEGER_URL to open traces here.</p> : null}
+      <MissingEventPermissions of="events" />
       <div class="scrolled" data-scrolls>
-        {found.length === 0 ? <p class="nothing">{eventsLine.value.is === "live" ? noneOf("changes with a trace") : "Connecting …"}</p> : null}
+        {found.length === 0 ? <p class="empty">{eventsConnection.value.is === "live" ? emptyText("changes with a trace") : "Connecting …"}</p> : null}
         <Virtual
           items={found}
           keyOf={(one) => one.trace}
@@ -71,8 +71,8 @@ function Changes(): JSX.Element {
               <time dateTime={one.first.time}>{dated(one.first.time)}</time>
               <span class="type">{one.types.slice(0, 3).join(" → ")}{one.types.length > 3 ? " …" : ""}</span>
               <span class="about">{one.first.about ?? ""}</span>
-              <span class="soft from">{counted(one.count, "event")}</span>
-              <span class="soft trace">{one.trace.slice(0, 8)}</span>
+              <span class="secondary from">{counted(one.count, "event")}</span>
+              <span class="secondary trace">{one.trace.slice(0, 8)}</span>
             </button>
           )}
         />
@@ -86,7 +86,7 @@ const shown: { trace: Trace | null } = { trace: null };
 
 function One({ trace }: { readonly trace: string }): JSX.Element {
   const [read, put] = useState<{ readonly trace?: Trace; readonly error?: Refused }>({});
-  const [asked, ask] = useState(0);
+  const [attempt, setAttempt] = useState(0);
   useEffect(() => {
     const abort = new AbortController();
     get<Trace>(`/api/traces/${encodeURIComponent(trace)}`, abort.signal).then(
@@ -97,31 +97,31 @@ function One({ trace }: { readonly trace: string }): JSX.Element {
       (error: unknown) => abort.signal.aborted || put({ error: asRefused(error) }),
     );
     return () => abort.abort();
-  }, [trace, asked]);
+  }, [trace, attempt]);
   if (read.error !== undefined) {
-    return <Problem error={read.error} again={() => ask(asked + 1)} />;
+    return <Problem error={read.error} retry={() => setAttempt(attempt + 1)} />;
   }
   if (read.trace?.spans.length === 0) {
     return (
-      <p class="nothing">
+      <p class="empty">
         Jaeger does not have this trace. It arrives within seconds, unless it was not sampled or has expired.{" "}
-        <button type="button" class="quiet" onClick={() => ask(asked + 1)}>
+        <button type="button" class="text-button" onClick={() => setAttempt(attempt + 1)}>
           Refresh
         </button>
       </p>
     );
   }
-  return read.trace === undefined ? <p class="nothing">Loading …</p> : <Bars trace={read.trace} again={() => ask(asked + 1)} />;
+  return read.trace === undefined ? <p class="empty">Loading …</p> : <Bars trace={read.trace} retry={() => setAttempt(attempt + 1)} />;
 }
 
-function Bars({ trace, again }: { readonly trace: Trace; readonly again: () => void }): JSX.Element {
+function Bars({ trace, retry }: { readonly trace: Trace; readonly retry: () => void }): JSX.Element {
   const { bars, took, began, services, errors } = waterfall(trace);
   const chosen = place.value.query["span"] ?? "";
   return (
     <>
       <p class="status">
         <strong>{duration(took)}</strong>
-        <span class="soft">
+        <span class="secondary">
           from {dated(began)}, {counted(bars.length, "span")} of {services.length === 1 ? services[0] : `${services.length} services`}
         </span>
         {errors === 0 ? null : (
@@ -129,9 +129,9 @@ function Bars({ trace, again }: { readonly trace: Trace; readonly again: () => v
             <Glyph health="Degraded" silent /> {counted(errors, "error")}
           </span>
         )}
-        {trace.whole ? null : <span class="soft">incomplete: spans are missing</span>}
-        {trace.cut ? <span class="soft">more spans exist than are shown</span> : null}
-        <button type="button" class="quiet" onClick={again}>
+        {trace.whole ? null : <span class="secondary">incomplete: spans are missing</span>}
+        {trace.cut ? <span class="secondary">more spans exist than are shown</span> : null}
+        <button type="button" class="text-button" onClick={retry}>
           Refresh
         </button>
         <PlaceLink to={viewed(place.value, "events", { trace: trace.trace })}>Events</PlaceLink>
@@ -162,13 +162,13 @@ function Bars({ trace, again }: { readonly trace: Trace; readonly again: () => v
           selected={chosen}
           cell={(bar, properties) => (
             <button type="button" class={`span hue-${services.indexOf(bar.span.service) % HUES}`} data-key={bar.span.span} aria-pressed={chosen === bar.span.span} onClick={() => set({ span: chosen === bar.span.span ? "" : bar.span.span })} {...properties}>
-              <span class="what" style={{ paddingInlineStart: `${Math.min(bar.span.depth, 12) * 0.9}em` }}>
+              <span class="span-name" style={{ paddingInlineStart: `${Math.min(bar.span.depth, 12) * 0.9}em` }}>
                 {bar.span.error === null ? null : <Glyph health="Degraded" />}
-                {bar.span.name} <span class="soft">{bar.span.service}</span>
+                {bar.span.name} <span class="secondary">{bar.span.service}</span>
               </span>
               <span class="track">
-                <span class={`piece${bar.span.error === null ? "" : " failed"}`} style={{ left: `${bar.left * 100}%`, width: `max(2px, ${bar.width * 100}%)` }} />
-                <span class={`took${bar.width > 0.8 ? " inside" : ""}`} style={bar.width > 0.8 ? { right: `${(1 - bar.left - bar.width) * 100}%` } : bar.left + bar.width > 0.8 ? { right: `${(1 - bar.left) * 100}%` } : { left: `${(bar.left + bar.width) * 100}%` }}>
+                <span class={`span-bar${bar.span.error === null ? "" : " failed"}`} style={{ left: `${bar.left * 100}%`, width: `max(2px, ${bar.width * 100}%)` }} />
+                <span class={`span-duration${bar.width > 0.8 ? " inside" : ""}`} style={bar.width > 0.8 ? { right: `${(1 - bar.left - bar.width) * 100}%` } : bar.left + bar.width > 0.8 ? { right: `${(1 - bar.left) * 100}%` } : { left: `${(bar.left + bar.width) * 100}%` }}>
                   {duration(bar.took)}
                 </span>
               </span>
@@ -190,7 +190,7 @@ export function SpanPanel({ id }: { readonly id: string }): JSX.Element | null {
   return (
     <Panel title={span.name} kind={`span of ${span.service}`} close={() => set({ span: "" })} key={id}>
       {span.error === null ? null : (
-        <p class="verdict is-degraded">
+        <p class="health-line is-degraded">
           <Glyph health="Degraded" silent /> {span.error}
         </p>
       )}
@@ -210,7 +210,7 @@ export function SpanPanel({ id }: { readonly id: string }): JSX.Element | null {
         ))}
       </dl>
       {span.links.map((link) => (
-        <p key={`${link.trace}${link.span}`} class="ways">
+        <p key={`${link.trace}${link.span}`} class="links">
           <PlaceLink to={viewed(place.value, "traces", { trace: link.trace })}>linked trace {link.trace.slice(0, 8)}</PlaceLink>
         </p>
       ))}

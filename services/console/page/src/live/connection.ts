@@ -11,115 +11,115 @@ import { Reader } from "../model/sse.ts";
 import type { Message } from "../model/sse.ts";
 
 const SILENCE_MS = 30_000;
-const UNSEEN_MS = 10_000;
+const HIDDEN_MS = 10_000;
 const HEARTBEAT_MS = 15_000;
-const AGAIN_MS = 500;
-const MOST_MS = 15_000;
+const RETRY_MS = 500;
+const RETRY_MAX_MS = 15_000;
 
-export type LineState =
+export type ConnectionState =
   | { readonly is: "connecting" }
   | { readonly is: "live" }
-  | { readonly is: "lost"; readonly since: number; readonly why: string; readonly todo: string };
+  | { readonly is: "lost"; readonly since: number; readonly why: string; readonly remedy: string };
 
-export interface Heard {
+export interface Handlers {
   /** The address, with the last id of the page. */
   address(): string;
   message(message: Message): void;
-  state(state: LineState): void;
+  state(state: ConnectionState): void;
   /** The session is not valid any more. */
   loggedOut(): void;
 }
 
-export class Line {
-  #heard: Heard;
+export class Connection {
+  #handlers: Handlers;
   #closed = false;
   #abort = new AbortController();
   #wake: () => void = () => undefined;
   #since = 0;
   #tries = 0;
-  #rests = false;
-  #unseen: ReturnType<typeof setTimeout> | undefined;
-  #anew = false;
+  #suspended = false;
+  #hiddenTimer: ReturnType<typeof setTimeout> | undefined;
+  #reconnecting = false;
   /** Time of the last data, by a clock that continues while the machine sleeps. */
-  #came = Date.now();
-  #over = new AbortController();
+  #lastData = Date.now();
+  #listeners = new AbortController();
 
-  constructor(heard: Heard) {
-    this.#heard = heard;
-    const { signal } = this.#over;
+  constructor(handlers: Handlers) {
+    this.#handlers = handlers;
+    const { signal } = this.#listeners;
     // After a change of the network or a sleep the connection is lost, and timers detect that late.
-    addEventListener("online", () => this.again(), { signal });
-    document.addEventListener("visibilitychange", () => this.#look(), { signal });
-    this.#look();
+    addEventListener("online", () => this.reconnect(), { signal });
+    document.addEventListener("visibilitychange", () => this.#onVisibility(), { signal });
+    this.#onVisibility();
     void this.#run();
   }
 
   close(): void {
     this.#closed = true;
-    this.#over.abort();
-    clearTimeout(this.#unseen);
+    this.#listeners.abort();
+    clearTimeout(this.#hiddenTimer);
     this.#abort.abort();
     this.#wake();
   }
 
   /** Reconnect now. */
-  again(): void {
+  reconnect(): void {
     this.#tries = 0;
-    this.#anew = true;
+    this.#reconnecting = true;
     this.#abort.abort();
     this.#wake();
   }
 
   /** Close the stream after the tab was hidden for a while; reopen it, with missed changes, when it is visible. */
-  #look(): void {
-    clearTimeout(this.#unseen);
+  #onVisibility(): void {
+    clearTimeout(this.#hiddenTimer);
     if (document.hidden) {
-      this.#unseen = setTimeout(() => {
-        this.#rests = true;
+      this.#hiddenTimer = setTimeout(() => {
+        this.#suspended = true;
         this.#abort.abort();
-      }, UNSEEN_MS);
-    } else if (this.#rests) {
-      this.#rests = false;
+      }, HIDDEN_MS);
+    } else if (this.#suspended) {
+      this.#suspended = false;
       this.#wake();
-    } else if (Date.now() - this.#came > 1.5 * HEARTBEAT_MS) {
-      this.again();
+    } else if (Date.now() - this.#lastData > 1.5 * HEARTBEAT_MS) {
+      this.reconnect();
     }
   }
 
   async #run(): Promise<void> {
-    this.#heard.state({ is: "connecting" });
+    this.#handlers.state({ is: "connecting" });
     while (!this.#closed) {
-      if (this.#rests) {
+      if (this.#suspended) {
         await new Promise<void>((resolve) => (this.#wake = resolve));
         continue;
       }
       let wait: number;
       try {
-        wait = await this.#listen();
+        wait = await this.#receive();
       } catch (error) {
         if (this.#closed) {
           return;
         }
-        wait = this.#failed(asRefused(error));
+        wait = this.#onFailure(asRefused(error));
       }
       if (wait < 0) {
         this.close();
-        this.#heard.loggedOut();
+        this.#handlers.loggedOut();
         return;
       }
-      await this.#pause(wait);
+      await this.#sleep(wait);
     }
   }
 
   /** Receive until the stream ends; return the milliseconds until the next attempt, less than 0 for none. */
-  async #listen(): Promise<number> {
+  async #receive(): Promise<number> {
     const abort = new AbortController();
     this.#abort = abort;
-    this.#anew = false;
+    this.#reconnecting = false;
     let alarm = setTimeout(() => abort.abort(), SILENCE_MS);
     const reader = new Reader();
     try {
-      const answer = await fetch(this.#heard.address(), { headers: { Accept: "text/event-stream" }, signal: abort.signal });
+      const answer = await fetch(this.#handlers.address(), { headers: { Accept: "text/event-stream" }, signal: abort.signal });
       if (answer.status === 401) {
         return -1;
       }
@@ -132,19 +132,19 @@ export class Line {
         if (done) {
           throw new Refused(0, "the connection was closed", "", 0);
         }
-        this.#came = Date.now();
+        this.#lastData = Date.now();
         clearTimeout(alarm);
         alarm = setTimeout(() => abort.abort(), SILENCE_MS);
-        this.#live();
+        this.#onData();
         for (const message of reader.take(value)) {
           if (message.event === "bye") {
-            return this.#bye((JSON.parse(message.data) as { reason: string }).reason);
+            return this.#onBye((JSON.parse(message.data) as { reason: string }).reason);
           }
-          this.#heard.message(message);
+          this.#handlers.message(message);
         }
       }
     } catch (error) {
-      if ((this.#rests || this.#anew) && !this.#closed) {
+      if ((this.#suspended || this.#reconnecting) && !this.#closed) {
         return 0;
       }
       if (abort.signal.aborted && !this.#closed) {
@@ -157,33 +157,33 @@ export class Line {
     }
   }
 
-  #live(): void {
+  #onData(): void {
     if (this.#since !== 0 || this.#tries === 0) {
-      this.#heard.state({ is: "live" });
+      this.#handlers.state({ is: "live" });
     }
     this.#since = 0;
     this.#tries = 1;
   }
 
-  #bye(reason: string): number {
+  #onBye(reason: string): number {
     if (reason === "login") {
       return -1;
     }
     if (reason === "stopping") {
-      return this.#failed(new Refused(0, "the console is shutting down", "", 1));
+      return this.#onFailure(new Refused(0, "the console is shutting down", "", 1));
     }
-    return AGAIN_MS / 5;
+    return RETRY_MS / 5;
   }
 
-  #failed(error: Refused): number {
+  #onFailure(error: Refused): number {
     this.#since = this.#since || Date.now();
-    this.#heard.state({ is: "lost", since: this.#since, why: error.message, todo: error.todo });
-    const spread = Math.min(MOST_MS, AGAIN_MS * 2 ** Math.min(this.#tries, 6)) * (0.5 + Math.random() / 2);
+    this.#handlers.state({ is: "lost", since: this.#since, why: error.message, remedy: error.remedy });
+    const spread = Math.min(RETRY_MAX_MS, RETRY_MS * 2 ** Math.min(this.#tries, 6)) * (0.5 + Math.random() / 2);
     this.#tries += 1;
     return Math.max(spread, error.after * 1000);
   }
 
-  #pause(ms: number): Promise<void> {
+  #sleep(ms: number): Promise<void> {
     return new Promise((resolve) => {
       const timer = setTimeout(resolve, ms);
       this.#wake = () => {

@@ -1,38 +1,38 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { asked, askedPast, changes, joined, KEPT } from "../src/model/happenings.ts";
+import { eventsQuery, storedEventsQuery, changes, mergeEvents, EVENTS_KEPT } from "../src/model/events.ts";
 import { addressOf, changed, leadingTo, placeOf, viewed } from "../src/model/place.ts";
 import { Reader } from "../src/model/sse.ts";
 import { waterfall } from "../src/model/waterfall.ts";
-import { age, bytes, cause, clock, duration, outcome } from "../src/model/words.ts";
+import { age, bytes, cause, clock, duration, outcome } from "../src/model/format.ts";
 import { step } from "../src/ui/step.ts";
-import { happening } from "./objects.ts";
+import { busEvent } from "./objects.ts";
 
-test("an address leads to the place that it came from", () => {
+test("a place is restored from its address", () => {
   const place = placeOf("/events", "?object=node/n1.example&streams=events,dead-letters&q=a%20b");
   assert.equal(addressOf(place), "/events?object=node/n1.example&q=a+b&streams=events,dead-letters");
   assert.deepEqual(placeOf("/events", addressOf(place).slice("/events".length)), place);
 });
 
-test("an address of nothing is the map, and no name stands in a path", () => {
+test("an unknown path is the map, and names are in the query", () => {
   assert.equal(placeOf("/nothing/at/all", "").view, "map");
   assert.equal(addressOf(leadingTo(placeOf("/", ""), "node/n1.example")), "/?select=node/n1.example");
 });
 
-test("another view keeps whose namespaces are looked at, and nothing else", () => {
+test("another view keeps only the selected namespaces", () => {
   const place = changed(placeOf("/", "?namespaces=a,b&q=x&select=node/n"), { q: "" });
-  assert.equal(addressOf(viewed(place, "letters")), "/letters?namespaces=a,b");
+  assert.equal(addressOf(viewed(place, "dead-letters")), "/letters?namespaces=a,b");
   assert.equal(addressOf(place), "/?namespaces=a,b&select=node/n");
 });
 
-test("Shims and controllers are seen in views of their own", () => {
+test("Shims and controllers have their own views", () => {
   assert.equal(addressOf(leadingTo(placeOf("/events", ""), "shim/spin")), "/rollouts?select=shim/spin&shim=spin");
   assert.equal(addressOf(leadingTo(placeOf("/events", "?q=1"), "node/n")), "/events?q=1&select=node/n");
   assert.equal(addressOf(leadingTo(placeOf("/traces", ""), "node/n")), "/?select=node/n");
 });
 
-test("messages are read however they are cut into pieces", () => {
+test("messages are read from pieces of any size", () => {
   const text = ": still here\n\nretry: 1000\n\nevent: delta\nid: a.1\ndata: {\"x\":\ndata:  1}\n\nevent: bye\r\ndata: {}\r\n\r\n";
   for (const size of [1, 2, 7, 1000]) {
     const reader = new Reader();
@@ -47,23 +47,23 @@ test("messages are read however they are cut into pieces", () => {
   }
 });
 
-test("events are kept once, the newest first, and not more than so many", () => {
-  const first = joined([], [happening(1), happening(2)]);
-  assert.deepEqual(joined(first, [happening(2), happening(3)]).map((one) => one.sequence), [3, 2, 1]);
-  const many = Array.from({ length: KEPT + 5 }, (_, at) => happening(at));
-  assert.equal(joined([], many).length, KEPT);
-  assert.equal(joined([], many)[0]?.sequence, KEPT + 4);
+test("events are kept once, newest first, up to the limit", () => {
+  const first = mergeEvents([], [busEvent(1), busEvent(2)]);
+  assert.deepEqual(mergeEvents(first, [busEvent(2), busEvent(3)]).map((one) => one.sequence), [3, 2, 1]);
+  const many = Array.from({ length: EVENTS_KEPT + 5 }, (_, at) => busEvent(at));
+  assert.equal(mergeEvents([], many).length, EVENTS_KEPT);
+  assert.equal(mergeEvents([], many)[0]?.sequence, EVENTS_KEPT + 4);
 });
 
-test("the server is asked for what stands in the address, and for nothing else of it", () => {
-  assert.equal(asked({ types: "node.*", q: "x", select: "node/n" }, { recent: "5" }), "types=node.*&recent=5");
-  assert.equal(askedPast({ streams: "events,dead-letters", since: "2026-11-21T10:00:00Z" }, ""), "streams=events&since=2026-11-21T10%3A00%3A00.000Z");
-  assert.equal(askedPast({ since: "yesterday" }, "7"), "streams=events&after=7");
+test("a query of the server has only the filters of the address", () => {
+  assert.equal(eventsQuery({ types: "node.*", q: "x", select: "node/n" }, { recent: "5" }), "types=node.*&recent=5");
+  assert.equal(storedEventsQuery({ streams: "events,dead-letters", since: "2026-11-21T10:00:00Z" }, ""), "streams=events&since=2026-11-21T10%3A00%3A00.000Z");
+  assert.equal(storedEventsQuery({ since: "yesterday" }, "7"), "streams=events&after=7");
 });
 
 test("events of one trace are one change", () => {
   const trace = "ab".repeat(16);
-  const found = changes([happening(3, { trace, type: "node.ready" }), happening(2, { trace: null }), happening(1, { trace, type: "node.opted_in" })]);
+  const found = changes([busEvent(3, { trace, type: "node.ready" }), busEvent(2, { trace: null }), busEvent(1, { trace, type: "node.opted_in" })]);
   assert.equal(found.length, 1);
   assert.deepEqual([found[0]?.count, found[0]?.first.sequence, found[0]?.types], [2, 1, ["node.opted_in", "node.ready"]]);
 });
@@ -76,14 +76,14 @@ test("bars of a trace lie within it, also when a span ends before it begins", ()
   assert.equal(waterfall({ trace: "t", whole: true, cut: false, link: null, spans: [] }).took, 0);
 });
 
-test("figures are written as people read them", () => {
+test("figures have readable units", () => {
   assert.deepEqual([bytes(null), bytes(512), bytes(1536), bytes(300 * 2 ** 20)], ["–", "512 B", "1.5 KiB", "300 MiB"]);
   assert.deepEqual([duration(0.25), duration(2.25), duration(1500), duration(90_000)], ["250 µs", "2.3 ms", "1.50 s", "1 min 30 s"]);
   assert.equal(clock("2026-11-21T00:00:00", new Date("2026-11-21T12:00:00")), "00:00:00");
   assert.equal(clock("2026-11-20T00:00:00", new Date("2026-11-21T12:00:00")), "2026-11-20 00:00:00");
 });
 
-test("keys lead to cells that are there", () => {
+test("keys move only to existing cells", () => {
   assert.deepEqual([step("ArrowDown", 1, 3, 6), step("ArrowUp", 1, 3, 6), step("End", 1, 3, 6), step("ArrowRight", 5, 3, 6), step("x", 1, 3, 6)], [4, undefined, 5, undefined, undefined]);
 });
 
@@ -96,9 +96,9 @@ test("ages are written as kubectl writes them", () => {
 });
 
 test("an event has the reason and the message of its data, a dead letter its own", () => {
-  assert.equal(outcome(happening(1, { data: { reason: "InstallerFailed", message: "no space" } })), "InstallerFailed: no space");
-  assert.equal(outcome(happening(1, { data: { name: "n1" } })), "");
-  const letter = { ...happening(1), stream: "dead-letters", reason: "Unparseable", error: "no JSON" } as const;
+  assert.equal(outcome(busEvent(1, { data: { reason: "InstallerFailed", message: "no space" } })), "InstallerFailed: no space");
+  assert.equal(outcome(busEvent(1, { data: { name: "n1" } })), "");
+  const letter = { ...busEvent(1), stream: "dead-letters", reason: "Unparseable", error: "no JSON" } as const;
   assert.equal(outcome(letter as never), "Unparseable: no JSON");
 });
 

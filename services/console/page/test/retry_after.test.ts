@@ -18,8 +18,8 @@ const CASES: [string | null, number][] = [
   ["Wed, 21 Oct 2099 07:28:00 GMT", 0],
 ];
 
-for (const [asked, seconds] of CASES) {
-  test(`Retry-After: ${asked} is waited for ${seconds} s`, () => {
-    assert.equal(waitOf(asked), seconds);
+for (const [header, seconds] of CASES) {
+  test(`Retry-After: ${header} is a delay of ${seconds} s`, () => {
+    assert.equal(waitOf(header), seconds);
   });
 }

@@ -1,4 +1,4 @@
-"""A user in a hurry, on a phone, on a bad connection: their input stays, and the messages are correct."""
+"""The page with many dead letters, a failed logout, a dead connection, and a missing trace."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def world() -> AsyncIterator[World]:
         yield found
 
 
-def letter(index: int) -> Item:
+def dead_letter(index: int) -> Item:
     return dead_letter_item(
         read_dead_letter(Stored(index, NOW, f"trellis.dead.c.node_watcher.node.n{index}", {}, b"", 0), "e"), index
     )
@@ -42,22 +42,22 @@ async def test_hundreds_of_new_dead_letters_neither_clear_a_field_nor_reload_all
         requested: list[str] = []
 
         def count(request: Request) -> None:
-            if "/api/letters" in request.url:
+            if "/api/dead-letters" in request.url:
                 requested.append(request.url)
 
-        await window.open("/letters")
+        await window.open("/dead-letters")
         await window.sees(".problem")
         window.page.on("request", count)
         field = window.page.get_by_role("textbox", name="Reason")
         await field.press_sequentially("Unpar")
         for index in range(1, 41):
             async with window.page.expect_response("**/api/session"):  # one frame of the page is over by then
-                world.feed.add(letter(index))
+                world.feed.add(dead_letter(index))
                 await window.page.evaluate("fetch('/api/session')")
         await field.press_sequentially("seable")
         await expect(field).to_have_value("Unparseable")
         await field.press("Enter")
-        await expect(window.page).to_have_url(f"{world.url}/letters?reason=Unparseable")
+        await expect(window.page).to_have_url(f"{world.url}/dead-letters?reason=Unparseable")
         await expect(field).to_be_focused()
         assert len(requested) < 12, len(requested)
         await window.page.go_back()
@@ -108,4 +108,4 @@ async def test_a_missing_trace_is_reported_as_missing(world: World, chrome: Chro
     async with chrome.window(world.url, TOKEN) as window:
         await window.page.route("**/api/traces/*", answer)
         await window.open(f"/traces?trace={'a' * 32}")
-        await window.sees(".traces .nothing", "Jaeger")
+        await window.sees(".traces .empty", "Jaeger")

@@ -85,7 +85,7 @@ class Pace:
     watch: WatchTimings = field(default_factory=viewer_timings)
 
 
-class Audience:
+class LiveModel:
     """Runs while it has readers. ``epoch`` distinguishes its revisions from those of other runs."""
 
     def __init__(

@@ -6,7 +6,7 @@ import { lacking } from "../live/bus.ts";
 import { Glyph } from "./glyph.tsx";
 
 /** `permissions`: missing permissions, as the server names them; `of`: the messages that they are for. */
-export function Missing({ permissions, of }: { readonly permissions: readonly string[]; readonly of: string }): JSX.Element | null {
+export function MissingPermissions({ permissions, of }: { readonly permissions: readonly string[]; readonly of: string }): JSX.Element | null {
   return permissions.length === 0 ? null : (
     <ul class="lacking">
       <li>
@@ -20,11 +20,11 @@ export function Missing({ permissions, of }: { readonly permissions: readonly st
 }
 
 /** The same for the stream of events. */
-export function Unreadable({ of }: { readonly of: string }): JSX.Element | null {
-  return <Missing permissions={lacking.value} of={of} />;
+export function MissingEventPermissions({ of }: { readonly of: string }): JSX.Element | null {
+  return <MissingPermissions permissions={lacking.value} of={of} />;
 }
 
 /** Return the text of an empty list. */
-export function noneOf(what: string): string {
+export function emptyText(what: string): string {
   return lacking.value.length > 0 ? `No ${what} that this account can read.` : `No ${what}.`;
 }

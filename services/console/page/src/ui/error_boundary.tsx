@@ -13,7 +13,7 @@ interface Properties {
   readonly children: ComponentChildren;
 }
 
-export class Contained extends Component<Properties, { readonly error: string | null }> {
+export class ErrorBoundary extends Component<Properties, { readonly error: string | null }> {
   override state = { error: null };
 
   static override getDerivedStateFromError(error: unknown): { error: string } {
@@ -35,7 +35,7 @@ export class Contained extends Component<Properties, { readonly error: string | 
     return error === null ? (
       <>{this.props.children}</>
     ) : (
-      <Problem error={new Refused(0, `cannot render this view: ${error}`, "the rest of the page is not affected", 0)} again={() => this.setState({ error: null })} />
+      <Problem error={new Refused(0, `cannot render this view: ${error}`, "the rest of the page is not affected", 0)} retry={() => this.setState({ error: null })} />
     );
   }
 }

@@ -1,6 +1,6 @@
 /* Texts for figures, times, kinds and events. Pure. */
 
-import type { Happening, Health, Kind, Letter, Stage } from "./entities.ts";
+import type { BusEvent, DeadLetter, Health, Kind, Stage } from "./entities.ts";
 
 /** The part of a class name that a state of health has in style sheets. */
 export const HEALTH_CLASSES: Readonly<Record<Health, string>> = {
@@ -113,12 +113,12 @@ export function age(text: string | number, now: number = Date.now()): string {
 }
 
 /** Return reason and message of an event, from its data; a dead letter has both itself. */
-export function outcome(event: Happening): string {
+export function outcome(event: BusEvent): string {
   const data: Readonly<Record<string, unknown>> = typeof event.data === "object" && event.data !== null ? (event.data as Record<string, unknown>) : {};
-  const letter: Partial<Letter> = event.stream === "dead-letters" ? (event as Letter) : {};
+  const deadLetter: Partial<DeadLetter> = event.stream === "dead-letters" ? (event as DeadLetter) : {};
   const text = (...names: readonly string[]): string => names.map((name) => data[name]).find((one) => typeof one === "string" && one !== "") as string | undefined ?? "";
-  const reason = letter.reason ?? text("reason", "kind", "phase", "state");
-  const message = letter.error ?? letter.obstacle ?? text("message", "error");
+  const reason = deadLetter.reason ?? text("reason", "kind", "phase", "state");
+  const message = deadLetter.error ?? deadLetter.obstacle ?? text("message", "error");
   return [reason, message].filter((one) => one !== "").join(": ");
 }
 
