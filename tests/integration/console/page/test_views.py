@@ -27,7 +27,7 @@ async def test_the_map_leads_from_a_node_to_what_runs_on_it_and_states_the_reaso
             re.compile("is-related")
         )
         await window.sees(f'[data-id="service/{visit.world.namespace}/shop"]', "endpoints")
-        await expect(window.page.get_by_text("Services of no application")).to_have_count(0)
+        await expect(window.page.get_by_text("Services without a visible application")).to_have_count(0)
         await window.in_both("map")
         await window.page.get_by_role("link", name=re.compile("host group")).first.click()
         await window.sees("aside.panel h2", "hosts")

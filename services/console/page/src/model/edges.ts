@@ -145,13 +145,14 @@ export function route(one: Box, other: Box): string {
   return `${out}H${from.laneRight}C${from.laneRight + bend} ${y} ${to.left - bend} ${end} ${to.left} ${end}`;
 }
 
-/** Return the number of related rows of a list, and of those above and below its first and last row in view. */
+/** Return the number of related rows of a list, and of those above and below its first and last row in view. Without a row
+    in view all are below. */
 export function outOfView(ids: readonly string[], those: Steps, first: number, last: number): { readonly all: number; readonly above: number; readonly below: number } {
   const counts = { all: 0, above: 0, below: 0 };
   ids.forEach((id, at) => {
     if (those.has(id)) {
       counts.all += 1;
-      counts.above += at < first ? 1 : 0;
+      counts.above += first <= last && at < first ? 1 : 0;
       counts.below += at > last ? 1 : 0;
     }
   });
