@@ -42,7 +42,6 @@ export function Virtual<T>({ items, keyOf, label, height, width, selected, cell 
   const [seen, put] = useState<Seen>({ columns: 1, first: 0, last: 30 });
   const [current, setCurrent] = useState("");
   const wanted = useRef(-1);
-  const shown = useRef({ selected: "", done: true });
 
   const look = (): void => {
     const box = list.current?.getBoundingClientRect();
@@ -99,16 +98,13 @@ export function Virtual<T>({ items, keyOf, label, height, width, selected, cell 
     }
   });
 
+  // Scroll once per selection, as soon as its item is in the list, and once per number of columns, which moves items.
+  const target = selectedAt < 0 ? "" : `${seen.columns} ${selected}`;
   useEffect(() => {
-    // Once per selection, as soon as its item is in the list: a link to an item shows it.
-    if (shown.current.selected !== (selected ?? "")) {
-      shown.current = { selected: selected ?? "", done: false };
-    }
-    if (!shown.current.done && selectedAt >= 0) {
-      shown.current.done = true;
+    if (target !== "") {
       scrollTo(list.current, Math.floor(selectedAt / seen.columns) * height, height);
     }
-  });
+  }, [target]);
 
   const move = (event: KeyboardEvent): void => {
     const at = Number((event.target as HTMLElement).dataset["at"] ?? NaN);
