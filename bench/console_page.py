@@ -24,7 +24,7 @@ from machine import describe
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 
 from support.console.page_world import PageWorld
-from support.console.viewing import READ_ALL, Crowd, shown
+from support.console.viewing import READ_ALL, Accounts, run_console
 from support.wadm.applications_kind import ApplicationsKind
 from trellis_dev.definitions import define_kinds
 from trellis_dev.localcluster import ClusterInfo, owned_cluster
@@ -77,7 +77,7 @@ async def measure(cluster: ClusterInfo, world: PageWorld, token: str, changes: i
     how = How(Quiet(), threading.Event())
     build_page(ROOT, how)
     program = chromium(how)
-    async with shown(cluster, cluster=world.own) as console, async_playwright() as playwright:
+    async with run_console(cluster, cluster=world.own) as console, async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=program.program, env=dict(program.environment))
         context = await browser.new_context(base_url=console.url, viewport={"width": 1440, "height": 900})
         page = await context.new_page()
@@ -178,10 +178,10 @@ def main() -> None:
         namespace = f"bench-{secrets.token_hex(3)}"
         place = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
         api.call("POST", "/api/v1/namespaces", place)
-        world, crowd = PageWorld(Path(cluster.kubeconfig), "n", namespace, api), Crowd(api, namespace)
+        world, accounts = PageWorld(Path(cluster.kubeconfig), "n", namespace, api), Accounts(api, namespace)
         world.fill(options.nodes)
-        token = crowd.person("jane")
-        crowd.allow("jane", READ_ALL)
+        token = accounts.create("jane")
+        accounts.allow("jane", READ_ALL)
         print(f"nodes                           {options.nodes:6d}")
         asyncio.run(measure(cluster, world, token, options.changes))
         api.close()

@@ -70,7 +70,7 @@ class Outlet:
                 self.abort()
                 raise StreamEndedError("slow") from None
             except (ConnectionError, OSError):
-                raise StreamEndedError("gone") from None
+                raise StreamEndedError("closed") from None
             self._written_at = asyncio.get_running_loop().time()
 
     def abort(self) -> None:

@@ -1,6 +1,4 @@
-"""The console on a real bus with users: it receives events of its own cluster only, reads past ones, and can change
-nothing.
-"""
+"""The console on a real bus with users: it reads its own cluster only, live and stored, and publishes nothing."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ import pytest
 from console.timings import Timings
 from support.cluster.grants import granted, manifests, until_given
 from support.console import seen_objects as objects
-from support.console.viewing import READ_ALL, Crowd, rule, shown, tab
+from support.console.viewing import READ_ALL, Accounts, rule, run_console, tab
 from support.guests.controllers_world import define
 from support.nats.buses import eventually_async
 from trellis.read_model.live.watching import viewer_timings
@@ -34,9 +34,9 @@ CONTROLLERS = "/apis/trellis.dev/v1alpha1/namespaces/{}/wasmcontrollers"
 
 
 @pytest.fixture
-def crowd(cluster_api: Api, namespace: str) -> Iterator[Crowd]:
+def accounts(cluster_api: Api, namespace: str) -> Iterator[Accounts]:
     define(cluster_api)
-    found = Crowd(cluster_api, namespace)
+    found = Accounts(cluster_api, namespace)
     yield found
     found.leave()
 
@@ -63,11 +63,11 @@ def controller(name: str) -> dict[str, object]:
 
 
 async def test_changes_by_kubectl_reach_the_page_in_less_than_a_second(
-    cluster: ClusterInfo, cluster_api: Api, crowd: Crowd, node: str
+    cluster: ClusterInfo, cluster_api: Api, accounts: Accounts, node: str
 ) -> None:
-    token = crowd.person("admin")
-    crowd.allow("admin", READ_ALL)
-    async with shown(cluster) as console, console.browser(token) as browser, tab(browser) as page:
+    token = accounts.create("admin")
+    accounts.allow("admin", READ_ALL)
+    async with run_console(cluster) as console, console.browser(token) as browser, tab(browser) as page:
         await page.until(lambda seen: f"node/{node}" in seen.entities)
         took = []
         for value in ("true", "false", "maybe", "true", "false"):
@@ -85,15 +85,15 @@ async def test_changes_by_kubectl_reach_the_page_in_less_than_a_second(
 
 
 async def test_a_viewer_of_one_namespace_sees_only_that_namespace(
-    cluster: ClusterInfo, cluster_api: Api, crowd: Crowd, node: str
+    cluster: ClusterInfo, cluster_api: Api, accounts: Accounts, node: str
 ) -> None:
-    token = crowd.person("tenant")
-    crowd.allow("tenant", READ_ALL, namespace=crowd.namespace)
-    path = CONTROLLERS.format(crowd.namespace)
+    token = accounts.create("tenant")
+    accounts.allow("tenant", READ_ALL, namespace=accounts.namespace)
+    path = CONTROLLERS.format(accounts.namespace)
     assert cluster_api.call("POST", path, controller("ring"))[0] == http.HTTPStatus.CREATED
-    async with shown(cluster) as console, console.browser(token) as browser:
-        async with tab(browser, f"?namespaces={crowd.namespace},kube-system") as page:
-            key = f"controller/{crowd.namespace}/ring"
+    async with run_console(cluster) as console, console.browser(token) as browser:
+        async with tab(browser, f"?namespaces={accounts.namespace},kube-system") as page:
+            key = f"controller/{accounts.namespace}/ring"
             seen = await page.until(lambda seen: key in seen.entities and "part/nodes" in seen.entities)
             await page.until(lambda seen: seen.entities["part/nodes"]["lacking"])
             assert f"node/{node}" not in seen.entities
@@ -101,32 +101,32 @@ async def test_a_viewer_of_one_namespace_sees_only_that_namespace(
             assert [item["namespace"] for item in lacking] == ["kube-system"]
         async with browser.get(f"/api/explain/node/{node}") as answer:
             assert answer.status == http.HTTPStatus.FORBIDDEN
-        async with browser.get(f"/api/explain/controller/{crowd.namespace}/ring") as answer:
+        async with browser.get(f"/api/explain/controller/{accounts.namespace}/ring") as answer:
             assert (await answer.json())["ok"] is False
 
 
-async def test_a_revoked_permission_hides_its_objects(cluster: ClusterInfo, cluster_api: Api, crowd: Crowd) -> None:
-    token = crowd.person("tenant")
-    take_away = crowd.allow("tenant", READ_ALL, namespace=crowd.namespace)
-    path = CONTROLLERS.format(crowd.namespace)
+async def test_a_revoked_permission_hides_its_objects(cluster: ClusterInfo, cluster_api: Api, accounts: Accounts) -> None:
+    token = accounts.create("tenant")
+    take_away = accounts.allow("tenant", READ_ALL, namespace=accounts.namespace)
+    path = CONTROLLERS.format(accounts.namespace)
     assert cluster_api.call("POST", path, controller("ring"))[0] == http.HTTPStatus.CREATED
-    key = f"controller/{crowd.namespace}/ring"
+    key = f"controller/{accounts.namespace}/ring"
     async with (
-        shown(cluster, timings=QUICK) as console,
+        run_console(cluster, timings=QUICK) as console,
         console.browser(token) as browser,
-        tab(browser, f"?namespaces={crowd.namespace}") as page,
+        tab(browser, f"?namespaces={accounts.namespace}") as page,
     ):
         await page.until(lambda seen: key in seen.entities)
         take_away()
         await page.until(lambda seen: key not in seen.entities)
 
 
-async def test_a_revoked_token_ends_its_streams(cluster: ClusterInfo, crowd: Crowd) -> None:
-    token = crowd.person("gone")
-    crowd.allow("gone", READ_ALL)
-    async with shown(cluster, timings=QUICK) as console, console.browser(token) as browser, tab(browser) as page:
+async def test_a_revoked_token_ends_its_streams(cluster: ClusterInfo, accounts: Accounts) -> None:
+    token = accounts.create("gone")
+    accounts.allow("gone", READ_ALL)
+    async with run_console(cluster, timings=QUICK) as console, console.browser(token) as browser, tab(browser) as page:
         await page.until(lambda seen: "part/nodes" in seen.entities)
-        crowd.forget("gone")
+        accounts.delete("gone")
         await page.until(lambda seen: seen.messages[-1].event == "bye")  # the API server knows a token for 10 s longer
         assert page.page.messages[-1].data == {"reason": "login"}
 
@@ -138,38 +138,38 @@ async def test_a_revoked_token_ends_its_streams(cluster: ClusterInfo, crowd: Cro
 
 
 async def test_a_wrong_token_is_refused_by_the_api_server(cluster: ClusterInfo) -> None:
-    async with shown(cluster) as console:
+    async with run_console(cluster) as console:
         with pytest.raises(AssertionError, match=r"^401 "):
             async with console.browser("eyJhbGciOiJSUzI1NiJ9.e30.x"):
                 pass
 
 
 async def test_behind_a_proxy_the_consoles_account_may_impersonate_and_nothing_more(
-    cluster: ClusterInfo, cluster_api: Api, crowd: Crowd, node: str, tmp_path: Path
+    cluster: ClusterInfo, cluster_api: Api, accounts: Accounts, node: str, tmp_path: Path
 ) -> None:
     secret = tmp_path / "secret"
     secret.write_text("s" * 40)
-    crowd.api.call(
+    accounts.api.call(
         "POST",
         "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
         {
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": "ClusterRoleBinding",
-            "metadata": {"name": f"viewing-{crowd.namespace}"},
+            "metadata": {"name": f"viewing-{accounts.namespace}"},
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
-            "subjects": [{"kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": crowd.namespace}],
+            "subjects": [{"kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": accounts.namespace}],
         },
     )
-    crowd.made.append(f"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/viewing-{crowd.namespace}")
+    accounts.made.append(f"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/viewing-{accounts.namespace}")
     settings = {"console_auth": "proxy", "console_proxy_secret_file": secret}
     jane = {"X-Forwarded-User": "jane", "X-Trellis-Proxy-Secret": "s" * 40}
-    group = {"X-Forwarded-Groups": f"dev, {crowd.namespace}"}
+    group = {"X-Forwarded-Groups": f"dev, {accounts.namespace}"}
     with granted(cluster, cluster_api, "trellis-console", tmp_path) as account:
         account.apply(manifests("console.yaml") + manifests("console-proxy.yaml"))
         for manifest in manifests("console-proxy.yaml"):
             until_given(cluster_api, account.user, manifest)
         settings |= {"kubeconfig": account.kubeconfig}
-        async with shown(cluster, **settings) as console, aiohttp.ClientSession(base_url=console.url) as browser:
+        async with run_console(cluster, **settings) as console, aiohttp.ClientSession(base_url=console.url) as browser:
             async with browser.get(f"/api/explain/node/{node}", headers=jane) as answer:
                 assert answer.status == http.HTTPStatus.FORBIDDEN
             async with browser.get(f"/api/explain/node/{node}", headers=jane | group) as answer:
@@ -178,13 +178,13 @@ async def test_behind_a_proxy_the_consoles_account_may_impersonate_and_nothing_m
                 await page.until(lambda seen: f"node/{node}" in seen.entities)
 
 
-async def test_a_right_to_what_is_no_object_is_given_by_rbac_alone(cluster: ClusterInfo, crowd: Crowd) -> None:
-    token = crowd.person("reader")
+async def test_a_right_to_what_is_no_object_is_given_by_rbac_alone(cluster: ClusterInfo, accounts: Accounts) -> None:
+    token = accounts.create("reader")
     path = "/api/traces/" + "ab" * 16
-    async with shown(cluster, timings=QUICK) as console, console.browser(token) as browser:
+    async with run_console(cluster, timings=QUICK) as console, console.browser(token) as browser:
         async with browser.get(path) as answer:
             assert answer.status == http.HTTPStatus.FORBIDDEN
-        crowd.allow("reader", [rule("console.trellis.dev", "traces", "get")])
+        accounts.allow("reader", [rule("console.trellis.dev", "traces", "get")])
 
         async def is_allowed() -> bool:
             async with browser.get(path) as answer:

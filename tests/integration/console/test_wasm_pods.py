@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.console.viewing import READ_ALL, Crowd, rule, shown, tab
+from support.console.viewing import READ_ALL, Accounts, rule, run_console, tab
 from support.guests.controllers_world import define
 from support.wasm_pods.served import ServedWasmPods
 from trellis.kube.resources import RUNTIME_CLASSES
@@ -19,9 +19,9 @@ pytestmark = pytest.mark.cluster
 
 
 @pytest.fixture
-def crowd(cluster_api: Api, namespace: str) -> Iterator[Crowd]:
+def accounts(cluster_api: Api, namespace: str) -> Iterator[Accounts]:
     define(cluster_api)
-    found = Crowd(cluster_api, namespace)
+    found = Accounts(cluster_api, namespace)
     yield found
     found.leave()
 
@@ -34,13 +34,13 @@ def served(cluster_api: Api, namespace: str) -> Iterator[ServedWasmPods]:
 
 
 async def test_an_owner_is_shown_with_its_cause_and_a_new_runtime_class_changes_it(
-    cluster: ClusterInfo, crowd: Crowd, served: ServedWasmPods
+    cluster: ClusterInfo, accounts: Accounts, served: ServedWasmPods
 ) -> None:
-    token = crowd.person("admin")
-    crowd.allow("admin", READ_ALL)
+    token = accounts.create("admin")
+    accounts.allow("admin", READ_ALL)
     hello, lost = served.ids().values()
     query = f"?namespaces={served.namespace}"
-    async with shown(cluster) as console, console.browser(token) as browser, tab(browser, query) as page:
+    async with run_console(cluster) as console, console.browser(token) as browser, tab(browser, query) as page:
         seen = await page.until(lambda seen: {hello, lost} <= seen.entities.keys())
         await page.until(lambda seen: seen.entities[hello]["pods"] == {"all": 2, "ready": 0})
         assert seen.entities[lost]["reason"] == Reason.RUNTIME_CLASS_MISSING
@@ -54,14 +54,14 @@ async def test_an_owner_is_shown_with_its_cause_and_a_new_runtime_class_changes_
 
 
 async def test_a_viewer_without_deployments_sees_their_pods_and_the_missing_permission(
-    cluster: ClusterInfo, crowd: Crowd, served: ServedWasmPods
+    cluster: ClusterInfo, accounts: Accounts, served: ServedWasmPods
 ) -> None:
-    token = crowd.person("tenant")
-    crowd.allow("tenant", [rule("", "pods"), rule("", "events")], namespace=served.namespace)
-    crowd.allow("tenant", [rule("runtime.spinkube.dev", "shims"), rule("node.k8s.io", "runtimeclasses")])
+    token = accounts.create("tenant")
+    accounts.allow("tenant", [rule("", "pods"), rule("", "events")], namespace=served.namespace)
+    accounts.allow("tenant", [rule("runtime.spinkube.dev", "shims"), rule("node.k8s.io", "runtimeclasses")])
     hello = served.ids()["hello"]
     query = f"?namespaces={served.namespace}"
-    async with shown(cluster) as console, console.browser(token) as browser, tab(browser, query) as page:
+    async with run_console(cluster) as console, console.browser(token) as browser, tab(browser, query) as page:
         seen = await page.until(lambda seen: hello in seen.entities and seen.entities[hello]["pods"])
         await page.until(lambda seen: seen.entities[hello]["pods"] == {"all": 2, "ready": 0})
         assert seen.entities["part/deployments"]["lacking"]

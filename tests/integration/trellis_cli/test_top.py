@@ -24,7 +24,7 @@ import pytest
 import yaml
 
 from support.console import seen_objects as objects
-from support.console.viewing import READ_ALL, Crowd
+from support.console.viewing import READ_ALL, Accounts
 from support.guests.controllers_world import define
 from trellis_dev.localcluster import ClusterInfo
 from trellis_dev.localcluster.api import Api
@@ -34,9 +34,9 @@ SECONDS = 60.0
 
 
 @pytest.fixture
-def crowd(cluster_api: Api, namespace: str) -> Iterator[Crowd]:
+def accounts(cluster_api: Api, namespace: str) -> Iterator[Accounts]:
     define(cluster_api)
-    found = Crowd(cluster_api, namespace)
+    found = Accounts(cluster_api, namespace)
     yield found
     found.leave()
 
@@ -85,7 +85,7 @@ def opt_in(api: Api, node: str, value: str) -> None:
 
 @pytest.mark.thorough
 def test_once_it_prints_what_there_is_and_what_keeps_it_from_more(
-    cluster: ClusterInfo, cluster_api: Api, crowd: Crowd, node: str, tmp_path: Path
+    cluster: ClusterInfo, cluster_api: Api, accounts: Accounts, node: str, tmp_path: Path
 ) -> None:
     opt_in(cluster_api, node, "maybe")
     admin = Path(cluster.kubeconfig)
@@ -100,14 +100,14 @@ def test_once_it_prints_what_there_is_and_what_keeps_it_from_more(
     assert document["entities"][f"node/{node}"]["opt_in"] == "invalid"
     assert document["lacking"] == []
 
-    token = crowd.person("tenant")
-    crowd.allow("tenant", READ_ALL, namespace=crowd.namespace)
+    token = accounts.create("tenant")
+    accounts.allow("tenant", READ_ALL, namespace=accounts.namespace)
     tenant = kubeconfig_of(cluster, token, tmp_path / "kubeconfig")
     refused = once(tenant, "nodes", "--once")
     assert refused.returncode == 1
     assert "list nodes" in refused.stderr
     assert node not in refused.stdout
-    confined = once(tenant, "controllers", "--namespace", crowd.namespace, "--once")
+    confined = once(tenant, "controllers", "--namespace", accounts.namespace, "--once")
     assert (confined.returncode, confined.stdout) == (0, "no controllers\n"), confined.stderr
     assert once(tenant, "--once", "-o", "json").returncode == 0, "all that may be seen is what was asked for"
 
@@ -192,9 +192,9 @@ class Terminal:
 @pytest.mark.thorough
 @pytest.mark.parametrize("end", ["q", "Ctrl-C", "kill"])
 async def test_on_a_terminal_a_change_is_drawn_keys_count_and_it_is_left_as_it_was(
-    cluster: ClusterInfo, cluster_api: Api, crowd: Crowd, node: str, end: str
+    cluster: ClusterInfo, cluster_api: Api, accounts: Accounts, node: str, end: str
 ) -> None:
-    assert crowd.namespace
+    assert accounts.namespace
     terminal = Terminal(Path(cluster.kubeconfig))
     try:
         await terminal.until(lambda drawn: "q quit" in drawn and " nodes" in drawn)

@@ -31,12 +31,12 @@ DESKTOP: Final = {"width": 1440, "height": 900}
 PHONE: Final = {"width": 390, "height": 844}
 _RULES: Final = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 _EXPECTED: Final = re.compile(r"Failed to load resource|net::ERR_")
-"""What Chromium says of each answer that is none, and of a server that is away: both are shown by the page."""
+"""Messages of Chromium about failed responses and an unreachable server, which the page shows itself."""
 
 
 @pytest.fixture(scope="session")
 def built_page() -> Path:
-    """The page, built from this checkout; skips where node is missing."""
+    """The page, built from this checkout; skips without node."""
     if (reason := missing_node()) is not None:
         pytest.skip(reason)
     return build_page(ROOT, How(Quiet(), threading.Event()))
@@ -44,7 +44,7 @@ def built_page() -> Path:
 
 @pytest.fixture(scope="session")
 def program() -> Program:
-    """A Chromium; skips where none can be had."""
+    """A Chromium; skips if none is available."""
     if (reason := missing()) is not None:
         pytest.skip(reason)
     return chromium(How(Quiet(), threading.Event()))
@@ -52,7 +52,7 @@ def program() -> Program:
 
 @pytest.fixture
 async def chrome(built_page: Path, program: Program) -> AsyncIterator[Chrome]:
-    """A browser; what went wrong in one of its windows fails the test."""
+    """A browser; an error in one of its windows fails the test."""
     del built_page  # it is there, and that is all
     axe = packages(ROOT, How(Quiet(), threading.Event())) / "axe-core" / "axe.min.js"
     async with async_playwright() as playwright:
@@ -77,7 +77,7 @@ class Chrome:
     async def window(
         self, url: str, token: str = "", *, size: dict[str, int] = DESKTOP, scheme: str = "light", **options: Any
     ) -> AsyncIterator[Window]:
-        """Open a window; with a token a user is logged in, and the map is opened."""
+        """Open a window; with a token it is logged in and shows the map."""
         context = await self.browser.new_context(
             base_url=url,
             viewport=size,  # type: ignore[arg-type]
@@ -112,7 +112,7 @@ class Window:
     axe: str
 
     async def open(self, address: str) -> None:
-        """Go to an address, and wait until there is something to see."""
+        """Open an address, and wait until the model is loaded."""
         await self.page.goto(address)
         await expect(self.page.locator("main[data-loaded=true]")).to_be_visible(timeout=MS)
 
@@ -123,14 +123,14 @@ class Window:
             await expect(found).to_contain_text(text, timeout=ms)
 
     async def shot(self, name: str) -> Path:
-        """Keep a picture as an artefact of the build."""
+        """Write a screenshot into the build directory."""
         SHOTS.mkdir(parents=True, exist_ok=True)
         path = SHOTS / f"{name}.png"
         await self.page.screenshot(path=path)
         return path
 
     async def faults(self) -> list[str]:
-        """Return what axe finds, in one line each."""
+        """Return the findings of axe, one line each."""
         # As a browser's own tools would: not by a script of the page, which its policy would refuse.
         await self.page.evaluate(self.axe)
         found = await self.page.evaluate(
@@ -143,7 +143,7 @@ class Window:
         ]
 
     async def in_both(self, name: str) -> None:
-        """Check and picture what is seen, light and dark."""
+        """Check the accessibility and write a screenshot, light and dark."""
         for scheme in ("light", "dark"):
             await self.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
             await self.shot(f"{name}-{scheme}")

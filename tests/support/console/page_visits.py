@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from support.console.page_world import PageWorld
-from support.console.viewing import READ_ALL, Crowd, Shown, rule, shown
+from support.console.viewing import READ_ALL, Accounts, RunningConsole, rule, run_console
 from support.nats.buses import Buses, Listener, opted_out
 from support.nats.raw_nats import raw_publish
 from support.suite.jaeger import Jaeger
@@ -34,11 +34,11 @@ from trellis_dev.localcluster.progress import Quiet
 
 @dataclass
 class Visit:
-    """A world, and what it takes to look at it."""
+    """A cluster, a bus, and accounts of viewers."""
 
     cluster: ClusterInfo
     world: PageWorld
-    crowd: Crowd
+    accounts: Accounts
     nats: NatsServer
     token: str = ""
     buses: list[Buses] = field(default_factory=list)
@@ -48,11 +48,11 @@ class Visit:
         return self.world.own
 
     @asynccontextmanager
-    async def console(self, **settings: Any) -> AsyncIterator[Shown]:
+    async def console(self, **settings: Any) -> AsyncIterator[RunningConsole]:
         """A console on a bus of its own cluster."""
         given = {"nats_url": self.nats.url, "cluster": self.own} | settings
         try:
-            async with shown(self.cluster, **given) as console:
+            async with run_console(self.cluster, **given) as console:
                 yield console
         finally:
             for buse in self.buses:
@@ -70,7 +70,7 @@ class Visit:
             await bus.publish(opted_out(name), dedup=secrets.token_hex(8))
 
     async def dead_letter(self, name: str) -> None:
-        """Make a message into a dead letter: what it holds is no event."""
+        """Publish a message that is not an event, which becomes a dead letter."""
         provisioner = await self.bus(PROVISIONER)
         provisioner.subscribe("nodes", [NodeOptedOut], Listener())
         await provisioner.start()
@@ -78,7 +78,7 @@ class Visit:
         raw_publish(int(self.nats.url.rpartition(":")[2]), subject.encode(), b"garbage")
 
     async def change(self, jaeger: Jaeger, name: str) -> str:
-        """Say an event within a trace of a few spans of two services; return the trace's id."""
+        """Publish an event within a trace with spans of two services; return the id of the trace."""
         watcher = setup(NODE_WATCHER, metrics=Metrics(), otlp_endpoint=jaeger.otlp)
         provisioner = setup(PROVISIONER, metrics=Metrics(), otlp_endpoint=jaeger.otlp)
         bus = Bus(
@@ -105,20 +105,20 @@ class Visit:
 
 @pytest.fixture
 def visit(cluster: ClusterInfo, cluster_api: Api, namespace: str, nats_server: NatsServer) -> Iterator[Visit]:
-    """A full world, and a token of who may see everything."""
+    """A cluster with all kinds of objects, and a token with all permissions."""
     define_kinds(cluster, Quiet())
     kind = ApplicationsKind(cluster_api)
     ours = kind.ensure()
-    crowd = Crowd(cluster_api, namespace)
+    accounts = Accounts(cluster_api, namespace)
     world = PageWorld(Path(cluster.kubeconfig), f"w{secrets.token_hex(3)}", namespace, cluster_api)
-    found = Visit(cluster, world, crowd, nats_server)
+    found = Visit(cluster, world, accounts, nats_server)
     try:
         world.fill()
-        found.token = crowd.person("jane")
-        crowd.allow("jane", [*READ_ALL, rule("console.trellis.dev", "traces,messages,lattices", "get")])
+        found.token = accounts.create("jane")
+        accounts.allow("jane", [*READ_ALL, rule("console.trellis.dev", "traces,messages,lattices", "get")])
         yield found
     finally:
         world.leave()
-        crowd.leave()
+        accounts.leave()
         if ours:
             kind.clear()

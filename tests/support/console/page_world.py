@@ -47,7 +47,7 @@ class PageWorld:
         return f"{self.own}-{number}"
 
     def fill(self, nodes: int = 9) -> None:
-        """Make everything: a third of the nodes is updated, one failed, the others wait."""
+        """Create all objects: a third of the nodes is updated, one failed, the others wait."""
         self.count = nodes
         self._shim()
         with ThreadPoolExecutor(8) as pool:
@@ -64,7 +64,7 @@ class PageWorld:
         self._controllers()
 
     def update(self, number: int) -> None:
-        """Say on a node what the service says once the Shim is proved there."""
+        """Write the annotations of a node on which the Shim is verified."""
         path = f"/api/v1/nodes/{self.node(number)}"
         uid = self.call("GET", path)["metadata"]["uid"]
         marks = {

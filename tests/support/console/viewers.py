@@ -41,7 +41,7 @@ _DISCOVERY = re.compile(r"/apis/[a-z.]+")
 
 @dataclass(frozen=True)
 class Rule:
-    """The permissions of a user or a group; "*" is anything, of namespaces the whole cluster, too."""
+    """A permission of a user or a group; "*" is all, for namespaces also the whole cluster."""
 
     who: str
     verbs: frozenset[str] = frozenset({"get", "list", "watch"})
@@ -58,12 +58,12 @@ def may(
 
 @dataclass
 class Users:
-    """Answers requests for the API server by the user; everything else the fake answers."""
+    """Identity and permissions of the API server; the fake answers all other requests."""
 
     tokens: dict[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
     rules: list[Rule] = field(default_factory=list)
     seen: list[tuple[str, str, str]] = field(default_factory=list)
-    """Of each request who made it, the method, the path."""
+    """User, method and path of each request."""
     own: bool = False
     """Whether requests without a token are of an account that may impersonate."""
 
@@ -132,7 +132,7 @@ def parsed(request: HttpRequest) -> tuple[str, str, str, str]:
 
 @dataclass
 class World:
-    """A console that answers at ``url``, and all that it stands on."""
+    """A running console at ``url``, and its components."""
 
     kube: FakeKube
     users: Users
@@ -147,7 +147,7 @@ class World:
 
     @asynccontextmanager
     async def logged_in(self, token: str) -> AsyncIterator[aiohttp.ClientSession]:
-        """A browser of the owner of the token."""
+        """A browser with a session of the token."""
         async with self.page() as page:
             async with page.post("/api/session", json={"token": token}, headers={"Origin": self.url}) as answer:
                 assert answer.status == 204, await answer.text()
@@ -213,7 +213,7 @@ class Message:
 
 
 async def messages(response: aiohttp.ClientResponse) -> AsyncIterator[Message]:
-    """Yield what a stream says, without heartbeats."""
+    """Yield the messages of a stream, without heartbeats."""
     fields: dict[str, str] = {}
     while line := await response.content.readline():
         text = line.decode().rstrip("\n")
@@ -228,7 +228,7 @@ async def messages(response: aiohttp.ClientResponse) -> AsyncIterator[Message]:
 
 
 class Page:
-    """The entities of a page, kept as docs/console/api.md says."""
+    """The state of a page, as docs/console/api.md describes it."""
 
     def __init__(self) -> None:
         self.entities: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""A whole console in front of a real API server, and people with real tokens who look at it."""
+"""A console in front of a real API server, and accounts with real tokens."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _GROUP = "rbac.authorization.k8s.io"
 
 
 @dataclass
-class Crowd:
-    """ServiceAccounts of one namespace; whatever it made in the cluster goes with ``leave``."""
+class Accounts:
+    """ServiceAccounts of one namespace; ``leave`` deletes their permissions."""
 
     api: Api
     namespace: str
     made: list[str] = field(default_factory=list)
 
-    def person(self, name: str) -> str:
-        """Make an account and return a token of it."""
+    def create(self, name: str) -> str:
+        """Create an account, and return a token."""
         body = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
         self._call("POST", f"/api/v1/namespaces/{self.namespace}/serviceaccounts", body)
         return self.token(name)
@@ -44,16 +44,16 @@ class Crowd:
         path = f"/api/v1/namespaces/{self.namespace}/serviceaccounts/{name}/token"
         return str(self._call("POST", path, body)["status"]["token"])
 
-    def forget(self, name: str) -> None:
-        """Make every token of an account worthless."""
+    def delete(self, name: str) -> None:
+        """Delete an account, which invalidates its tokens."""
         self._call("DELETE", f"/api/v1/namespaces/{self.namespace}/serviceaccounts/{name}")
 
     def allow(self, name: str, rules: list[dict[str, Any]], *, namespace: str = "") -> Callable[[], None]:
-        """Give an account permissions, in a namespace or everywhere, and return what takes them away."""
+        """Grant permissions in a namespace or in the cluster; return a function that revokes them."""
         return self._allow({"kind": "ServiceAccount", "name": name, "namespace": self.namespace}, rules, namespace)
 
     def allow_user(self, user: str, rules: list[dict[str, Any]]) -> None:
-        """Give permissions everywhere to a user whom a proxy names."""
+        """Grant permissions in the cluster to a user that a proxy names."""
         self._allow({"kind": "User", "apiGroup": _GROUP, "name": user}, rules)
 
     def _allow(self, subject: dict[str, str], rules: list[dict[str, Any]], namespace: str = "") -> Callable[[], None]:
@@ -107,13 +107,13 @@ class Tab:
 
 
 @dataclass
-class Shown:
-    """A console that runs; ``url`` is where."""
+class RunningConsole:
+    """A running console at ``url``."""
 
     console: Console
     url: str
     stop: Callable[[], Awaitable[None]]
-    """Ends it, before the block does."""
+    """Ends it before the end of the block."""
 
     @asynccontextmanager
     async def browser(self, token: str) -> AsyncIterator[aiohttp.ClientSession]:
@@ -132,14 +132,14 @@ async def tab(browser: aiohttp.ClientSession, query: str = "", **headers: str) -
 
 
 @asynccontextmanager
-async def shown(
+async def run_console(
     cluster: ClusterInfo,
     /,
     *,
     timings: Timings = Timings(),  # noqa: B008 - frozen
     **settings: Any,
-) -> AsyncIterator[Shown]:
-    """Run a console in front of a cluster, on any port of the loopback."""
+) -> AsyncIterator[RunningConsole]:
+    """Run a console in front of a cluster, on a free port of the loopback."""
     given = {"kubeconfig": Path(cluster.kubeconfig), "console_port": 0, "console_address": "127.0.0.1"} | settings
     console, stop = create_app(Settings(**given), timings=timings), asyncio.Event()
     running = asyncio.create_task(console.run(stop))
@@ -154,6 +154,6 @@ async def shown(
                 if running.done():
                     running.result()
                 await asyncio.sleep(0.01)
-        yield Shown(console, f"http://127.0.0.1:{console.port}", end)
+        yield RunningConsole(console, f"http://127.0.0.1:{console.port}", end)
     finally:
         await end()

@@ -1,4 +1,4 @@
-"""A message is visible to viewers who may get its object; without a known object, to those who may see such ones."""
+"""Permissions that messages of the bus require: that of their object, or that of all messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The whole process but for the servers around it: it listens, reports its health, and ends on SIGTERM."""
+"""The process of the console: it listens, reports its health, and ends on request."""
 
 from __future__ import annotations
 

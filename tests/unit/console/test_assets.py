@@ -1,4 +1,4 @@
-"""The page's files: their contents, their caching, and the answer for a missing one."""
+"""Files of the page: content, caching, and the response if the page is not built."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way in: a cookie for a token, a proxy that is believed, and what every answer says to browsers."""
+"""Authentication: a cookie for a token, identities of a proxy, and security headers."""
 
 from __future__ import annotations
 

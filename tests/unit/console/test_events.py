@@ -1,4 +1,4 @@
-"""Messages of the bus: each for viewers who may see its object, and for no others; filters; the past."""
+"""Messages of the bus in the console: permissions, filters, and stored events."""
 
 from __future__ import annotations
 

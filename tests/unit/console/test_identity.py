@@ -1,4 +1,4 @@
-"""The identity of a viewer: a token's owner, or the user whom the proxy names, and nobody by a header alone."""
+"""Identities of viewers: the owner of a token, or a user that a proxy names; never a header alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Differences: put on what a page has they give what there is, from whichever revision it comes."""
+"""Differences of the journal: applied to any former revision they give the present state."""
 
 from __future__ import annotations
 

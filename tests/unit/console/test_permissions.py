@@ -1,4 +1,4 @@
-"""Rights: asked as the viewer, believed for a while, never more than the API server says."""
+"""Access reviews: sent as the viewer, cached for a while, never more than the API server grants."""
 
 from __future__ import annotations
 

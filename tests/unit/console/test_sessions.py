@@ -1,4 +1,4 @@
-"""Sessions: they end, they are bounded, and an id says nothing."""
+"""Sessions: they end, they are bounded, and an id contains no data."""
 
 from __future__ import annotations
 

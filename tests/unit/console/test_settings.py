@@ -1,4 +1,4 @@
-"""Settings of the console: settings that would permit any identity are refused at the start."""
+"""Settings of the console: a proxy that any client could imitate is refused at the start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stream of a page: everything the viewer may see, each change of it, and nothing else."""
+"""The model stream: all objects that the viewer can read, and each change of them."""
 
 from __future__ import annotations
 

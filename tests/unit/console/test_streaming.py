@@ -1,4 +1,4 @@
-"""Pages that are slow, closed or too late: none costs more than one message, and each gets the reason for its end."""
+"""Slow, closed and expired pages: each costs one message at most, and gets the reason of its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Traces: the message to a viewer when Jaeger is unavailable, is none, or has impossible times."""
+"""Traces: errors of Jaeger and invalid spans."""
 
 from __future__ import annotations
 

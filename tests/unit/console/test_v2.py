@@ -1,4 +1,4 @@
-"""wasmCloud v2 in the console: absent it costs nothing, unreadable it is unknown, and pages have causes and Events."""
+"""wasmCloud v2 in the console: no watches without it, unknown if unreadable, pages with causes and Events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Applications as tables show them, where both sides differ, and which versions there are."""
+"""Applications in tables: differences between wadm and the cluster, and versions."""
 
 from __future__ import annotations
 

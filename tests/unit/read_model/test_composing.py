@@ -1,4 +1,4 @@
-"""Entities after any sequence of changes are those of who saw only the end."""
+"""Entities after any sequence of changes equal those of a composer that received only the final state."""
 
 from __future__ import annotations
 

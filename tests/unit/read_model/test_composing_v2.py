@@ -1,4 +1,4 @@
-"""Entities of wasmCloud v2: after any sequence of changes they are those of a composer that saw only the end."""
+"""Entities of wasmCloud v2 after any changes equal those of a composer that received only the final state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cause of a node that cannot run Wasm, and of a Shim that is not on all its nodes, in the first line."""
+"""Causes for which a node cannot run Wasm, and for which a Shim is not on all its nodes."""
 
 from __future__ import annotations
 

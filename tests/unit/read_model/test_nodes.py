@@ -1,4 +1,4 @@
-"""The state of a node, from worlds by name."""
+"""States of nodes in named situations."""
 
 from __future__ import annotations
 

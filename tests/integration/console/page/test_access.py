@@ -42,7 +42,7 @@ async def test_a_token_opens_the_page_and_is_kept_nowhere_in_it(visit: Visit, ch
 async def test_behind_a_proxy_no_token_is_requested(visit: Visit, chrome: Chrome, tmp_path: Path) -> None:
     secret, jane = tmp_path / "secret", f"jane-of-{visit.own}"
     secret.write_text("s" * 40)
-    visit.crowd.allow_user(jane, READ_ALL)
+    visit.accounts.allow_user(jane, READ_ALL)
     settings = {"console_auth": "proxy", "console_proxy_secret_file": secret}
     named = {"X-Forwarded-User": jane, "X-Trellis-Proxy-Secret": "s" * 40}
     async with visit.console(**settings) as console:
@@ -71,8 +71,8 @@ async def test_behind_a_proxy_no_token_is_requested(visit: Visit, chrome: Chrome
 
 @pytest.mark.thorough
 async def test_a_forbidden_part_is_named_and_its_content_is_hidden(visit: Visit, chrome: Chrome) -> None:
-    token = visit.crowd.person("tenant")
-    visit.crowd.allow("tenant", READ_ALL, namespace=visit.crowd.namespace)
+    token = visit.accounts.create("tenant")
+    visit.accounts.allow("tenant", READ_ALL, namespace=visit.accounts.namespace)
     async with visit.console() as console, chrome.window(console.url, token) as window:
         await window.sees(".lane-nodes .lane-body .lacking", "list nodes")
         await window.sees(".lane-apps .lacking")

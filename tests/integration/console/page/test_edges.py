@@ -11,7 +11,7 @@ from playwright.async_api import expect
 
 from support.console import seen_objects as objects
 from support.console.page_browser import DESKTOP, PHONE, Chrome, Window
-from support.console.viewers import People, World, console, may
+from support.console.viewers import Users, World, console, may
 from support.v2.explained import fill as fill_v2
 from support.v2.host_pods import both
 from support.wasm_pods.objects import SPACE, pod, runtime_class, workload
@@ -51,7 +51,7 @@ _ASTRAY: Final = """
 @pytest.fixture
 async def world() -> AsyncIterator[World]:
     """A console in front of a fake API server with a Shim on many nodes, Wasm pods, a host group, and wasmCloud v2."""
-    async with console(People({TOKEN: ("jane", ())}, [may("jane")])) as found:
+    async with console(Users({TOKEN: ("jane", ())}, [may("jane")])) as found:
         kube = found.kube
         for name in ("team", SPACE, "trellis-system", "trellis-installers"):
             kube.put(NAMESPACES, {"metadata": {"name": name}})

@@ -92,4 +92,4 @@ async def test_an_answer_that_cannot_be_drawn_costs_its_panel_and_nothing_else(w
         await window.page.locator('[data-id="shim/spin"], .shims button').first.click()
         await window.sees("aside.panel .headline, aside.panel .problem", re.compile("."))
         await expect(window.page.get_by_text(problem)).to_have_count(0)
-    chrome.complaints.clear()  # it is told to who looks into the browser's console
+    chrome.complaints.clear()  # the error is also in the console of the browser
