@@ -98,7 +98,7 @@ class LatticeFollowers:
     def owns(self, lattice_id: str) -> bool:
         """Return whether this cluster may write to a lattice now; checked before each write."""
         found = self._of(lattice_id)
-        return found is not None and found.claim.owns
+        return found is not None and found.claim.owned
 
     def _of(self, lattice_id: str) -> _Followed | None:
         address = self._needs.get(lattice_id)

@@ -67,7 +67,7 @@ class WorkloadTimings:
     refused_again: float = 30.0
     """Interval of the reads of a controller whose pods the API server refuses."""
     refused_for: float = 1200.0
-    """Age of an Event from which it is no evidence of refused pods: controllers retry within 1,000 s."""
+    """Age from which an Event does not prove refused pods any more: controllers retry within 1,000 s."""
     other_class: float = 3600.0
     """Time for which the Events of a controller whose RuntimeClass no Shim provides are not evaluated."""
     steady: float = 30.0

@@ -15,10 +15,10 @@ from collections.abc import AsyncIterator, Awaitable
 from pathlib import Path
 from typing import Any, Final
 
-from chaos.retrying_requests import RetryingRequests
 from chaos.controller_work import OBJECTS, Act
 from chaos.model import Expected
 from chaos.namespaces import Namespaces
+from chaos.retrying_requests import RetryingRequests
 from chaos.steps import Step
 from support.guests.built import compile_c
 from support.guests.controllers_world import CONFIG_MAPS, Tenant

@@ -17,7 +17,7 @@ from typing import Any, Final
 from nats.aio.msg import Msg
 
 import trellis_cli.command_line
-from chaos.points import Point, When, of_wadm_request, of_reply, of_request, of_subject
+from chaos.points import Point, When, of_reply, of_request, of_subject, of_wadm_request
 from trellis.bus.consume.ack import Ack
 from trellis.bus.publish.publisher import Publisher
 from trellis.kube.transport import HttpRequest, HttpTransport, Reply

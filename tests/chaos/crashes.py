@@ -23,18 +23,18 @@ import pytest
 from nats.aio.client import Client
 from nats.js.api import ConsumerInfo
 
-from chaos import controller_work, judge, lattice_work, node_work, crash_at_point
-from chaos.retrying_requests import RetryingRequests
+from chaos import controller_work, crash_at_point, judge, lattice_work, node_work
 from chaos.bus_servers import BusServers
 from chaos.controller_side import ControllerSide
-from chaos.forwarded_events import wrongly_forwarded, received_events
+from chaos.forwarded_events import received_events, wrongly_forwarded
 from chaos.kubelets import Kubelets
 from chaos.lattice_side import LatticeSide
 from chaos.model import expected
 from chaos.node_side import NodeSide
 from chaos.points import Point, When
-from chaos.sides import Side
+from chaos.retrying_requests import RetryingRequests
 from chaos.scenarios import Scenario
+from chaos.sides import Side
 from chaos.waiting import Patience, none_of
 from support.nodes.fleet import Fleet
 from support.suite.forkserver import Child, Forkserver
@@ -255,7 +255,7 @@ class _World:
                 )
                 assert event_ids, "the lattice published nothing"
             dead_letters = (await client.jetstream().stream_info(STREAM_DEAD)).state.messages
-            return [*found, f"{letters} dead letters"] if letters else found
+            return [*found, f"{dead_letters} dead letters"] if dead_letters else found
         finally:
             await client.close()
 

@@ -15,10 +15,10 @@ from datetime import UTC, datetime
 from typing import Final
 
 from chaos import history, orders
-from chaos.retrying_requests import RetryingRequests
 from chaos.bus_faults import BusFaults, refuse, silence
 from chaos.fault_plan import Fault
 from chaos.replicas import Replica
+from chaos.retrying_requests import RetryingRequests
 from chaos.steps import Step
 from support.cluster.api_proxy import Trouble
 from support.suite.tcp_proxy import TcpProxy

@@ -16,11 +16,11 @@ from typing import Any, Final
 import nats
 import nats.errors
 
-from chaos.retrying_requests import RetryingRequests
 from chaos.bus_servers import quiet
 from chaos.lattice_work import GROUPS, KUBECTL_S, WASH_S, Act, App
 from chaos.model import Expected
 from chaos.namespaces import Namespaces
+from chaos.retrying_requests import RetryingRequests
 from chaos.steps import Step
 from support.lattices.host_groups import MINIMAL
 from support.suite.tcp_proxy import TcpProxy

@@ -13,10 +13,10 @@ from collections.abc import AsyncIterator, Awaitable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from chaos.retrying_requests import RetryingRequests
 from chaos.kubelets import Kubelets
 from chaos.model import Expected
 from chaos.node_work import NODES, SHIMS, Act, NodeEnd, NodeModel
+from chaos.retrying_requests import RetryingRequests
 from chaos.steps import Step
 from support.nodes.shims import CLASSES
 from support.nodes.shims import SHIMS as SHIMS_PATH
@@ -126,7 +126,9 @@ class NodeSide:
                 await self._until_deleted(path)
             elif found is not None:
                 # Of the very object that was seen: one that is deleted meanwhile is not changed in its last moments.
-                await self.requests.accepted("PATCH", path, {"metadata": {"uid": found["metadata"]["uid"]}, "spec": spec})
+                await self.requests.accepted(
+                    "PATCH", path, {"metadata": {"uid": found["metadata"]["uid"]}, "spec": spec}
+                )
                 return
             else:
                 status, answer = await self.requests.call(

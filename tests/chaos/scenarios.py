@@ -102,7 +102,13 @@ CONTROLLERS: Final = Scenario(
         "update configmaps",
     ),
     frozenset(
-        {"create namespaces", "create events", "patch events", "publish controller.suspended", "publish controller.woken"}
+        {
+            "create namespaces",
+            "create events",
+            "patch events",
+            "publish controller.suspended",
+            "publish controller.woken",
+        }
     ),
 )
 SCENARIOS: Final = (NODES, LATTICE, CONTROLLERS)

@@ -18,10 +18,10 @@ from typing import Any, Final
 import nats.errors
 from nacl.exceptions import CryptoError
 
-from chaos.retrying_requests import RetryingRequests
 from chaos.bus_servers import quiet
 from chaos.model import Expected
 from chaos.namespaces import Namespaces
+from chaos.retrying_requests import RetryingRequests
 from chaos.secret_witness import Answer, Witness
 from chaos.secret_work import ACCOUNTS, PART, SECRETS, Act
 from chaos.steps import Step

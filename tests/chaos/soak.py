@@ -105,7 +105,10 @@ async def soak(schedule: Schedule, directory: Path, samples: dict[str, list[Samp
     """Carry out a soak and return its outcome. The measurements are in ``samples``."""
     async with run.control_plane("", WORK) as cluster:
         await asyncio.to_thread(run.define, cluster)
-        with run.replica_forkserver() as made_by, (directory / "progress").open("w", encoding="utf-8", buffering=1) as log:
+        with (
+            run.replica_forkserver() as made_by,
+            (directory / "progress").open("w", encoding="utf-8", buffering=1) as log,
+        ):
             try:
                 async with world(cluster, made_by, schedule, directory, lambda text: print(text, file=log)) as made:
                     looking = asyncio.create_task(sample(made, samples))

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Final
 
 from chaos import controller_work, fault_plan, lattice_work, node_work, secret_work
-from chaos.retrying_requests import RetryingRequests
 from chaos.bus_faults import BusFaults
 from chaos.bus_servers import BusServers
 from chaos.controller_side import ControllerSide
@@ -26,6 +25,7 @@ from chaos.lattice_side import LatticeSide
 from chaos.model import Expected
 from chaos.node_side import NodeSide
 from chaos.replicas import Replica
+from chaos.retrying_requests import RetryingRequests
 from chaos.secret_side import SecretSide
 from chaos.sides import Side
 from chaos.steps import Schedule, Step

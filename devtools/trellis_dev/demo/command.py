@@ -29,8 +29,8 @@ from trellis_dev.demo.commands import Commands, Shown
 from trellis_dev.demo.consent import Chosen, choose
 from trellis_dev.demo.display import Display, on_stderr
 from trellis_dev.demo.report import Outcome, show
+from trellis_dev.demo.scenario import Scenario, Stage, run_scenario
 from trellis_dev.demo.services import KUBELETS, RUN, Program, Services
-from trellis_dev.demo.scenario import Stage, Scenario, run_scenario
 from trellis_dev.demo.target import Target, Wanted, adopt, current_context, local, refuse_if_there, rescue_log
 from trellis_dev.demo.viewing import CHECKOUT, Page, open_console, ready_page
 from trellis_dev.demo.watching import Watching

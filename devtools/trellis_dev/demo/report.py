@@ -18,8 +18,8 @@ from trellis_cli.common.output import Format, print_document, print_result, prin
 from trellis_cli.nodes import table_of
 from trellis_cli.trace.span_tree import NS_PER_MS, render
 from trellis_dev.demo.commands import Shown, export_lines, own_command
-from trellis_dev.demo.shims import HELLO, NAME
 from trellis_dev.demo.scenario import Scenario
+from trellis_dev.demo.shims import HELLO, NAME
 from trellis_dev.demo.target import NAME as CLUSTER
 from trellis_dev.demo.viewing import Page
 from trellis_dev.localcluster import ClusterInfo

@@ -39,8 +39,8 @@ from trellis.bus.streams.stream_reader import EVERYTHING, Start
 from trellis.bus.streams.tail import event_of
 from trellis.events.subjects import STREAM_DEAD, STREAM_EVENTS, STREAM_LATTICE, escape
 from trellis.installer_api.parse_int import whole
-from trellis.read_model.reading.explained_dead_letter import explain_dead_letter
 from trellis.read_model.reading.dead_letters import full_document
+from trellis.read_model.reading.explained_dead_letter import explain_dead_letter
 
 _STREAMS: Final = {EVENTS: STREAM_EVENTS, LATTICE: STREAM_LATTICE}
 

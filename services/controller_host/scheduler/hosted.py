@@ -1,7 +1,7 @@
 """State of one controller in the host: spec, waiting keys, errors.
 
-Used by ``hosting`` and ``status``, in the event loop; its ``lifecycle`` belongs to the thread that serves it. Invariant: the
-state can be lost: it is rebuilt from the object, the caches and the disk.
+Used by ``hosting`` and ``status``, in the event loop; its ``lifecycle`` belongs to the thread that serves it.
+Invariant: the state can be lost: it is rebuilt from the object, the caches and the disk.
 """
 
 from __future__ import annotations

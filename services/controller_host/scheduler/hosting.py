@@ -126,7 +126,9 @@ class Hosting:
         self.calling.stop()
         for item in self.hosted.values():
             item.lifecycle.interrupt()
-        lifecycles = [item.lifecycle for item in self.hosted.values() if item.busy or item.lifecycle.instance is not None]
+        lifecycles = [
+            item.lifecycle for item in self.hosted.values() if item.busy or item.lifecycle.instance is not None
+        ]
         work = [asyncio.ensure_future(self.memory.in_pool(lifecycle.suspend)) for lifecycle in lifecycles]
         if work:
             _, late = await asyncio.wait(work, timeout=max(0.1, until - time.monotonic()))
@@ -307,7 +309,11 @@ class Hosting:
 
     def _next(self, hosted: Hosted, wait: float | None) -> float | None:
         now, waits = time.monotonic(), [wait]
-        if hosted.lifecycle.instance is not None and hosted.wanted is not None and hosted.wanted.suspend_after is not None:
+        if (
+            hosted.lifecycle.instance is not None
+            and hosted.wanted is not None
+            and hosted.wanted.suspend_after is not None
+        ):
             left = hosted.used_at + hosted.wanted.suspend_after - now
             waits.append(left if left > 0 else self.parts.disk_space.again(hosted.not_to_disk_before))
         elif hosted.lifecycle.processed.owed:

@@ -79,7 +79,12 @@ class SharedWatches:
                 kind = self._kinds.get(spec.type)
                 if kind is None:
                     kind = self._kinds[spec.type] = CachedKind(
-                        spec.type, self._context.kube, self._context.discovery, self._timings, self._changed, self._stated
+                        spec.type,
+                        self._context.kube,
+                        self._context.discovery,
+                        self._timings,
+                        self._changed,
+                        self._stated,
                     )
                 kind.watch_index.add(controller, spec)
         self._wake.set()

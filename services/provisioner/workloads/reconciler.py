@@ -249,9 +249,7 @@ class WorkloadReconciler:
             if not known:
                 created = next((pod.created_at for pod in pods if pod.uid == event.pod_uid), 0.0)
                 start_ns = int(created * 1e9) or None
-                spans.enter_context(
-                    self.telemetry.begin(subject, cause, start_ns=start_ns, attributes=attributes)
-                )
+                spans.enter_context(self.telemetry.begin(subject, cause, start_ns=start_ns, attributes=attributes))
             context = context_from(self.telemetry.trace_of(cause)) if known else None
             spans.enter_context(
                 self.telemetry.tracer.start_as_current_span(

@@ -1,7 +1,8 @@
 """Usage and errors of commands as in kubectl: arguments without types of Python, unknown words with their parent.
 
 In: commands of typer. Out: the same commands, worded so. Called when a command is loaded and run. Source: the usage
-lines of kubectl, such as ``rollout status (TYPE NAME | TYPE/NAME)``, and its error ``unknown command "x" for "kubectl"``.
+lines of kubectl, such as ``rollout status (TYPE NAME | TYPE/NAME)``, and its error ``unknown command "x" for
+"kubectl"``.
 """
 
 from __future__ import annotations

@@ -73,7 +73,9 @@ def list_dead_letters(  # noqa: PLR0913, PLR0917 - options of a command line
         settings, filters = _settings_and_filters(nats_url, _Filters(cluster, service, noun, reason, since, until))
         letters, looked_at = asyncio.run(_find(settings, filters))
         if output.structured:
-            print_document(output, {"letters": [letter_document(dead_letter) for dead_letter in letters], "looked_at": looked_at})
+            print_document(
+                output, {"letters": [letter_document(dead_letter) for dead_letter in letters], "looked_at": looked_at}
+            )
             return
         if output is Format.NAME:
             print_names(printed_name("deadletter", str(dead_letter.sequence)) for dead_letter in letters)

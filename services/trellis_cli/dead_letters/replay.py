@@ -134,5 +134,8 @@ async def _line(box: DeadLetters, sequence: int, dead_letter: DeadLetter | None,
         return ReplayLine(sequence, Outcome.NOT_REPLAYED, str(error), dead_letter.subject)
     again = ", already stored" if done.again else ""
     return ReplayLine(
-        sequence, Outcome.REPLAYED, f"{dead_letter.subject} as {done.sequence} in {done.stream}{again}", dead_letter.subject
+        sequence,
+        Outcome.REPLAYED,
+        f"{dead_letter.subject} as {done.sequence} in {done.stream}{again}",
+        dead_letter.subject,
     )

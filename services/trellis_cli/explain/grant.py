@@ -91,7 +91,9 @@ def _from(snapshot: GrantSnapshot, spec: SecretGrantSpec) -> Iterator[Line]:
     if snapshot.groups is None:
         yield Line("from", "host groups unknown: this account may not list them")
         return
-    there = {(group["metadata"]["namespace"], str((group.get("spec") or {}).get("lattice"))) for group in snapshot.groups}
+    there = {
+        (group["metadata"]["namespace"], str((group.get("spec") or {}).get("lattice"))) for group in snapshot.groups
+    }
     for item in spec.from_:
         meant = sorted(lattice for namespace, lattice in there if namespace == item.namespace)
         fits = [lattice for lattice in meant if item.lattice in {None, lattice}]

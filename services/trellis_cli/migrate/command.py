@@ -155,7 +155,9 @@ async def _find(kube: Kube, arguments: Arguments) -> Found:
     )
     writing = still_writing(arguments.peer, deployments, [*nodes, *shims], time.time())
     steps = take_over_controllers(arguments.peer, deployments) if arguments.how.force else []
-    return Found([*_PLANS[arguments.peer](snapshot), *steps], writing, [*notes, *await _notes(kube, arguments.settings)])
+    return Found(
+        [*_PLANS[arguments.peer](snapshot), *steps], writing, [*notes, *await _notes(kube, arguments.settings)]
+    )
 
 
 async def _notes(kube: Kube, settings: ClientSettings) -> list[str]:

@@ -224,7 +224,11 @@ def bus_part(streams: list[StreamCount]) -> Part:
     if missing:
         problems.append(f"missing streams: {', '.join(missing)}; a running service creates them within seconds")
     if dead:
-        see = f", of the oldest `trellis explain deadletter/{dead_letters.first}`" if dead_letters and dead_letters.first else ""
+        see = (
+            f", of the oldest `trellis explain deadletter/{dead_letters.first}`"
+            if dead_letters and dead_letters.first
+            else ""
+        )
         problems.append(f"{dead} dead letters in {STREAM_DEAD}: see `trellis dead-letters list`{see}")
     text = ", ".join(
         f"{stream.name} {stream.messages} messages {(stream.size or 0) / _MIB:.1f} MiB"

@@ -149,7 +149,9 @@ class EventRecorder:
         if type == "Warning":
             await self._try(occurrence, occurred_at)
         elif len(self._waiting) >= _REMEMBERED:
-            log.debug("Kubernetes Event dropped: too many wait", kind=regarding.kind, name=regarding.name, reason=reason)
+            log.debug(
+                "Kubernetes Event dropped: too many wait", kind=regarding.kind, name=regarding.name, reason=reason
+            )
         else:
             self._waiting.append((occurrence, occurred_at))
             if self._writer is None or self._writer.done():
@@ -196,7 +198,11 @@ class EventRecorder:
             return  # it expired in the meantime; the next repetition creates a new one
         read = {name: found["metadata"][name] for name in ("uid", "resourceVersion")}
         metadata = read | ({"annotations": dict(occurrence.annotations)} if occurrence.annotations else {})
-        patch: Manifest = {"metadata": metadata, "count": int(found.get("count") or 1) + 1, "lastTimestamp": occurred_at}
+        patch: Manifest = {
+            "metadata": metadata,
+            "count": int(found.get("count") or 1) + 1,
+            "lastTimestamp": occurred_at,
+        }
         if occurrence.combined:
             patch["message"] = occurrence.message
         if occurrence.related is not None:

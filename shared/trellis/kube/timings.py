@@ -58,7 +58,7 @@ class EventTimings:
     refill: float = 300.0
     """Interval of Event writes of an object after its burst."""
     pause: float = 0.1
-    """Between two Normal Events of a process: a thousand changed nodes or Services are more urgent than their Events."""
+    """Between two Normal Events of a process: a thousand changed nodes are more urgent than their Events."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from support.lattices.host_behaviour import own_lattice
 from support.lattices.host_world import PATIENCE
 from support.lattices.real_lattice import RealLattice, Wadm, application, wasm_component
 from support.nodes.fleet import eventually
-from support.wadm.application_world import ApplicationWorld, spec
 from support.wadm.application_behaviour import wadm_has
+from support.wadm.application_world import ApplicationWorld, spec
 from support.wadm.wadm_stand_in import BUCKET
 from trellis import names
 from trellis.kube.resources import APPLICATIONS, CONFIGMAPS, HOST_CONFIGS, LEASES
@@ -38,7 +38,9 @@ def tombstones(apps: ApplicationWorld) -> Manifest:
     return dict(found.get("data") or {}) if status == 200 else {}
 
 
-async def test_an_application_without_a_lattice_waits_and_begins_when_there_is_one(apps: ApplicationWorld, wadm: Wadm) -> None:
+async def test_an_application_without_a_lattice_waits_and_begins_when_there_is_one(
+    apps: ApplicationWorld, wadm: Wadm
+) -> None:
     async with apps.manager():
         apps.apply("web", spec())
         found = await apps.condition("web", "Synced", "False", "NoLattice")
@@ -69,7 +71,9 @@ async def test_an_application_that_wadm_stores_and_does_not_list_is_listed_again
         await apps.synced("web", deployed=False, version="w1")
 
 
-async def test_the_label_selects_one_of_two_lattices(apps: ApplicationWorld, wadm: Wadm, real_lattice: RealLattice) -> None:
+async def test_the_label_selects_one_of_two_lattices(
+    apps: ApplicationWorld, wadm: Wadm, real_lattice: RealLattice
+) -> None:
     other = own_lattice()
     apps.group("one")
     apps.group("two", lattice=other)

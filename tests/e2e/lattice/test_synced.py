@@ -11,8 +11,8 @@ import pytest
 from support.lattices.host_world import PATIENCE
 from support.lattices.real_lattice import RealLattice, Wadm, wasm_component
 from support.nodes.fleet import eventually
-from support.wadm.application_world import ApplicationWorld, spec
 from support.wadm.application_behaviour import ApplicationBehaviour, image_of, wadm_has
+from support.wadm.application_world import ApplicationWorld, spec
 
 pytestmark = pytest.mark.cluster
 

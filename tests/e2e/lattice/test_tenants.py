@@ -20,8 +20,8 @@ from support.nats.tenants import (
     url_of,
 )
 from support.nodes.fleet import eventually
-from support.wadm.application_world import ApplicationWorld, application_world
 from support.wadm.application_behaviour import ApplicationBehaviour, models
+from support.wadm.application_world import ApplicationWorld, application_world
 from support.wadm.store_behaviour import followed, manifest, until
 from trellis.lattice.connection.address import LatticeAddress, NatsAddress
 from trellis.lattice.domain.store import Proof
@@ -66,7 +66,9 @@ class FromATenantsAccount(OfATenant):
 
     @pytest.fixture
     def apps(self, hosts: HostWorld, tenant_lattice: TenantLattice) -> Iterator[ApplicationWorld]:
-        with application_world(hosts, tenant_lattice.nats.port, own_lattice(), from_own_account(self.tenant), OFTEN) as made:
+        with application_world(
+            hosts, tenant_lattice.nats.port, own_lattice(), from_own_account(self.tenant), OFTEN
+        ) as made:
             yield made
 
 

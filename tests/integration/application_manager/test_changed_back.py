@@ -7,8 +7,8 @@ import pytest
 from support.lattices.host_world import PATIENCE
 from support.lattices.real_lattice import Wadm, application, wasm_component
 from support.nodes.fleet import eventually
-from support.wadm.application_world import ApplicationWorld, spec
 from support.wadm.application_behaviour import image_of, wadm_has, wadm_lacks
+from support.wadm.application_world import ApplicationWorld, spec
 from support.wadm.wadm_stand_in import WadmStandIn
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]
@@ -61,7 +61,9 @@ async def test_an_application_that_wadm_stores_and_does_not_list_is_listed_again
 
 
 @pytest.mark.thorough
-async def test_changes_made_with_wash_while_the_controller_is_down_are_shown(apps: ApplicationWorld, wadm: Wadm) -> None:
+async def test_changes_made_with_wash_while_the_controller_is_down_are_shown(
+    apps: ApplicationWorld, wadm: Wadm
+) -> None:
     """Of the first of these steps the status was written, as if the new version was passed over."""
     first, second = (wasm_component("echo", f"file:///none-{number}.wasm") for number in (1, 2))
     apps.group()

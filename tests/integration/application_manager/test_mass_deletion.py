@@ -10,8 +10,8 @@ from support.cluster.crd_deletion import define_again, delete_definition
 from support.lattices.host_world import PATIENCE
 from support.lattices.real_lattice import Wadm
 from support.nodes.fleet import eventually
-from support.wadm.application_world import ApplicationWorld, spec
 from support.wadm.application_behaviour import wadm_has
+from support.wadm.application_world import ApplicationWorld, spec
 from trellis import names
 from trellis.kube.breaker import DELETION_PAUSED
 from trellis.kube.resources import APPLICATIONS, EVENTS
@@ -76,7 +76,9 @@ async def test_objects_of_many_applications_deleted_in_wadm_wait_for_the_circuit
         await others_are_deleted(apps)
 
 
-async def test_a_finalizer_removed_by_hand_from_a_living_application_is_put_back(apps: ApplicationWorld, wadm: Wadm) -> None:
+async def test_a_finalizer_removed_by_hand_from_a_living_application_is_put_back(
+    apps: ApplicationWorld, wadm: Wadm
+) -> None:
     apps.group()
     async with apps.manager():
         apps.apply("web", spec())

@@ -14,7 +14,9 @@ pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 
 
 @pytest.mark.thorough
-async def test_the_largest_status_has_room_beside_the_largest_manifest(apps: ApplicationWorld, stand_in: WadmStandIn) -> None:
+async def test_the_largest_status_has_room_beside_the_largest_manifest(
+    apps: ApplicationWorld, stand_in: WadmStandIn
+) -> None:
     apps.group()
     async with apps.manager():
         apps.apply("web", spec("file:///" + "x" * 1_040_000))
@@ -87,7 +89,9 @@ async def test_the_status_of_a_deleted_application_does_not_apply_to_its_success
         await apps.condition("web", "Ready", "True", "Deployed")
 
 
-async def test_unreadable_statuses_change_nothing_and_later_ones_count(apps: ApplicationWorld, stand_in: WadmStandIn) -> None:
+async def test_unreadable_statuses_change_nothing_and_later_ones_count(
+    apps: ApplicationWorld, stand_in: WadmStandIn
+) -> None:
     apps.group()
     async with apps.manager():
         apps.apply("web", spec())

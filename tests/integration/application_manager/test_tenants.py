@@ -14,8 +14,8 @@ from support.lattices.host_world import PATIENCE, HostWorld
 from support.lattices.real_lattice import Wadm, application, wasm_component
 from support.nats.tenants import EAST, WEST, from_own_account, from_wadms_account, url_of, write_accounts
 from support.nodes.fleet import eventually
-from support.wadm.application_world import QUICK, ApplicationWorld, application_world, spec
 from support.wadm.application_behaviour import ApplicationBehaviour, wadm_has
+from support.wadm.application_world import QUICK, ApplicationWorld, application_world, spec
 from support.wadm.wadm_stand_in import WadmStandIn
 from trellis import names
 from trellis.lattice.domain.subjects import STREAM_MODELS

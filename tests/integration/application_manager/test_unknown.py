@@ -12,8 +12,8 @@ from support.cluster.api_proxy import ApiProxy
 from support.lattices.host_world import PATIENCE
 from support.lattices.real_lattice import Wadm
 from support.nodes.fleet import eventually
-from support.wadm.application_world import ApplicationWorld, spec
 from support.wadm.application_behaviour import wadm_has, wadm_lacks
+from support.wadm.application_world import ApplicationWorld, spec
 from trellis import names
 from trellis.kube.resources import APPLICATIONS, HOST_CONFIGS, Resource
 from trellis.runtime.run import LedService
@@ -22,7 +22,9 @@ pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 
 
 @contextlib.asynccontextmanager
-async def manager_without(apps: ApplicationWorld, folder: Path, kind: Resource) -> AsyncIterator[tuple[LedService, ApiProxy]]:
+async def manager_without(
+    apps: ApplicationWorld, folder: Path, kind: Resource
+) -> AsyncIterator[tuple[LedService, ApiProxy]]:
     """Start application_manager while a kind is not served."""
     async with ApiProxy(Path(apps.hosts.fleet.info.kubeconfig), folder) as proxy:
         proxy.withheld = f"/apis/{kind.api_version}/"

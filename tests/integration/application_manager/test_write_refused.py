@@ -63,7 +63,9 @@ async def test_an_application_of_wadms_that_is_refused_is_reported_on_its_group_
 
 
 @pytest.mark.parametrize("reason", first_of(["Invalid", "Forbidden"]))
-async def test_an_application_that_cannot_be_changed_reports_why_until_it_can(apps: ApplicationWorld, reason: str) -> None:
+async def test_an_application_that_cannot_be_changed_reports_why_until_it_can(
+    apps: ApplicationWorld, reason: str
+) -> None:
     apps.group()
     apps.apply("probe", spec())
     async with apps.manager() as service:

@@ -237,7 +237,9 @@ async def test_the_dead_letter_of_a_recreated_stream_does_not_remove_another_one
     assert other.body == b"another letter"
 
 
-async def test_a_dead_letter_that_another_user_has_removed_is_no_error(buses: Buses, jetstream: JetStreamContext) -> None:
+async def test_a_dead_letter_that_another_user_has_removed_is_no_error(
+    buses: Buses, jetstream: JetStreamContext
+) -> None:
     letter = await a_poison(buses, jetstream)
     await jetstream.delete_msg(STREAM_DEAD, letter.sequence)
     async with dead_letters(buses.url) as box:
@@ -267,7 +269,9 @@ async def test_a_stream_that_keeps_its_dead_letters_is_reported_with_the_outcome
         await jetstream.delete_stream(STREAM_DEAD)
 
 
-async def test_dead_letters_that_cannot_be_replayed_are_refused_by_name(buses: Buses, jetstream: JetStreamContext) -> None:
+async def test_dead_letters_that_cannot_be_replayed_are_refused_by_name(
+    buses: Buses, jetstream: JetStreamContext
+) -> None:
     bus = buses.new()
     await bus.connect()
     subject = f"trellis.dead.{buses.cluster}.s.node.x"
@@ -292,7 +296,9 @@ async def test_dead_letters_that_cannot_be_replayed_are_refused_by_name(buses: B
     assert await published_events(buses) == []
 
 
-async def test_the_largest_dead_letter_comes_back_whole(buses: Buses, client: Client, jetstream: JetStreamContext) -> None:
+async def test_the_largest_dead_letter_comes_back_whole(
+    buses: Buses, client: Client, jetstream: JetStreamContext
+) -> None:
     body = b"x" * (client.max_payload - 2000)
     letter = await a_poison(buses, jetstream, body)
     assert letter.body == body

@@ -194,7 +194,10 @@ async def kubelet(installation: Installation, started: list[Running]) -> AsyncIt
 async def test_killed_at_every_write_it_still_removes_all_finalizers(
     cluster: ClusterInfo, uninstallation: Uninstallation, tmp_path: Path
 ) -> None:
-    values: dict[str, Any] = {"installers": {"namespace": uninstallation.shim.fleet.installers}, "nats": {"replicas": 1}}
+    values: dict[str, Any] = {
+        "installers": {"namespace": uninstallation.shim.fleet.installers},
+        "nats": {"replicas": 1},
+    }
     with installed(uninstallation.api, Path(cluster.kubeconfig), **values) as installation:
         uninstallation.apply()
         keys = bus_keys(Where(cluster, uninstallation.api, tmp_path, ""), hooks("pre-install", **VALUES | values))
@@ -241,7 +244,9 @@ async def test_killed_at_every_write_it_still_removes_all_finalizers(
         ("get", f"{API_SERVICES.plural}.{API_SERVICES.group}", ""),
         ("patch", SERVICES.plural, ""),  # of a former version
     }
-    assert needed - rare == given(uninstallation.rights) - rare, "each right was needed, or is for a kind that answers 404"
+    assert needed - rare == given(uninstallation.rights) - rare, (
+        "each right was needed, or is for a kind that answers 404"
+    )
 
 
 async def test_finalizers_of_objects_without_a_controller_are_removed_too(uninstallation: Uninstallation) -> None:
@@ -281,7 +286,9 @@ async def test_a_slice_whose_service_was_created_again_goes_with_that_one(uninst
 
 
 @pytest.mark.thorough
-async def test_a_dry_run_writes_nothing_and_a_service_of_another_owner_is_left_alone(uninstallation: Uninstallation) -> None:
+async def test_a_dry_run_writes_nothing_and_a_service_of_another_owner_is_left_alone(
+    uninstallation: Uninstallation,
+) -> None:
     uninstallation.apply()
     uninstallation.service(ours=False)
     uninstallation.guard()
@@ -292,7 +299,9 @@ async def test_a_dry_run_writes_nothing_and_a_service_of_another_owner_is_left_a
     assert found["stopped"] == []
     assert all(kind["stays"] for kind in found["kinds"] if kind["removed"]), found
     await uninstallation.remove_finalizers("--timeout=60s")
-    assert uninstallation.finalizers() == {kind: [] for kind in before} | {"Service": [names.WASMCLOUD_OPERATOR_SERVICE]}
+    assert uninstallation.finalizers() == {kind: [] for kind in before} | {
+        "Service": [names.WASMCLOUD_OPERATOR_SERVICE]
+    }
 
 
 async def test_a_service_that_still_leads_is_named_and_no_finalizer_is_removed(uninstallation: Uninstallation) -> None:

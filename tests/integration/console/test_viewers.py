@@ -105,7 +105,9 @@ async def test_a_viewer_of_one_namespace_sees_only_that_namespace(
             assert (await answer.json())["ok"] is False
 
 
-async def test_a_revoked_permission_hides_its_objects(cluster: ClusterInfo, cluster_api: Api, accounts: Accounts) -> None:
+async def test_a_revoked_permission_hides_its_objects(
+    cluster: ClusterInfo, cluster_api: Api, accounts: Accounts
+) -> None:
     token = accounts.create("tenant")
     take_away = accounts.allow("tenant", READ_ALL, namespace=accounts.namespace)
     path = CONTROLLERS.format(accounts.namespace)

@@ -126,8 +126,7 @@ INFORMERS: Final = (
         "_is_list_of",
         'found.get("apiVersion") != res.api_version',
         'found.get("apiVersion") is None',
-        "tests/unit/kube/test_informer.py::"
-        "test_an_unexpected_answer_to_a_list_deletes_nothing_and_is_survived",
+        "tests/unit/kube/test_informer.py::test_an_unexpected_answer_to_a_list_deletes_nothing_and_is_survived",
     ),
 )
 

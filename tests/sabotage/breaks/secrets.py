@@ -112,8 +112,7 @@ TOKENS: Final = (
         "Lookup.read",
         "(identity.user, identity.namespace, name)",
         '("", identity.namespace, name)',
-        "tests/unit/secrets_backend/test_answering.py::"
-        "test_a_cached_secret_is_not_given_to_another_user",
+        "tests/unit/secrets_backend/test_answering.py::test_a_cached_secret_is_not_given_to_another_user",
     ),
     Break(
         "a deleted key is replaced by a different one",

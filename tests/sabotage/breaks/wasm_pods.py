@@ -38,7 +38,7 @@ CAUSES: Final = (
         "the Event of a sandbox counts after the sandbox exists",
         "ADR 120, rule 3: objects come before words",
         "trellis",
-        "_sandbox_words",
+        "_sandbox_message",
         "if pod.sandboxed or pod.works or not pod.node:",
         "if pod.works or not pod.node:",
         f"{_PODS}::test_the_first_line_of_a_pod_is_its_cause",

@@ -139,8 +139,7 @@ class World:
 
 @dataclass(frozen=True)
 class Record:
-    """The changes that two watches reported, each in the order of its objects. ``ledger``, ``jobs``: files of theirs.
-    """
+    """Changes that two watches reported, each in the order of its objects. ``ledger``, ``jobs``: files with them."""
 
     ledger: Path
     jobs: Path

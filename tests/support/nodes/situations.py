@@ -109,6 +109,10 @@ SITUATIONS: Final = {
     "dead letter": Situation(
         "dead letter",
         "bus",
-        ("dead letter <sequence>", "`trellis dead-letters show <sequence>`", "`trellis dead-letters replay <sequence>`"),
+        (
+            "dead letter <sequence>",
+            "`trellis dead-letters show <sequence>`",
+            "`trellis dead-letters replay <sequence>`",
+        ),
     ),
 }

@@ -144,7 +144,9 @@ class ApplicationBehaviour:
             await self.delete_with_wash(apps, wadm, "web")
             await wadm_lacks(wadm, "web")
 
-    async def test_a_name_that_kubernetes_refuses_is_escaped_and_leads_back(self, apps: ApplicationWorld, wadm: Wadm) -> None:
+    async def test_a_name_that_kubernetes_refuses_is_escaped_and_leads_back(
+        self, apps: ApplicationWorld, wadm: Wadm
+    ) -> None:
         apps.group()
         async with apps.manager():
             await wadm.put(application("Web_1", wasm_component("echo", "file:///none-1.wasm"), version="w1"))
@@ -242,7 +244,9 @@ class ApplicationBehaviour:
             await apps.synced("web")
 
     @pytest.mark.thorough
-    async def test_fifty_at_once_come_from_both_sides_and_go_from_the_other(self, apps: ApplicationWorld, wadm: Wadm) -> None:
+    async def test_fifty_at_once_come_from_both_sides_and_go_from_the_other(
+        self, apps: ApplicationWorld, wadm: Wadm
+    ) -> None:
         applied = [f"applied-{number}" for number in range(25)]
         put = [f"put-{number}" for number in range(25)]
 

@@ -14,8 +14,8 @@ import nats
 from support.lattices.host_world import PATIENCE
 from support.lattices.real_lattice import Wadm, application, wasm_component
 from support.nodes.fleet import eventually
-from support.wadm.application_world import ApplicationWorld, spec
 from support.wadm.application_behaviour import image_of, models, wadm_has, wadm_lacks
+from support.wadm.application_world import ApplicationWorld, spec
 from trellis import names
 from trellis.lattice.domain.subjects import STREAM_MODELS
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from support.lattices.real_lattice import Wadm, application, wasm_component
-from support.wadm.application_world import ApplicationWorld, spec
 from support.wadm.application_behaviour import models, wadm_has
+from support.wadm.application_world import ApplicationWorld, spec
 from trellis_dev.localcluster.nats import NatsServer
 
 

@@ -100,7 +100,12 @@ class TwoRealSides:
 
     async def act(self, fault: Callable[[int, int], Awaitable[None]]) -> None:
         """Carry out all requests, some at once; ``fault`` gets how many of how many are done."""
-        acting = [side_requests for item in self.all for side_requests in (item.kubectl, item.wash) if side_requests is not None]
+        acting = [
+            side_requests
+            for item in self.all
+            for side_requests in (item.kubectl, item.wash)
+            if side_requests is not None
+        ]
         self._rng.shuffle(acting)
         left, done = iter(acting), 0
 
@@ -135,10 +140,14 @@ class TwoRealSides:
             return SideRequests([put, deploy] if runs else [put], (image, runs), stops=not runs)
         choice = self._rng.choice(["deploy", "deploy", "undeploy", "delete", "put"])
         if choice == "undeploy":
-            return SideRequests([lambda: self._ask(lambda: self._wadm.undeploy(one.name))], (one.state[0], False), stops=True)
+            return SideRequests(
+                [lambda: self._ask(lambda: self._wadm.undeploy(one.name))], (one.state[0], False), stops=True
+            )
         if choice == "delete":
             one.annotated = False
-            return SideRequests([lambda: self._ask(lambda: self._wadm.delete(one.name))], None, stops=True, deletes=True)
+            return SideRequests(
+                [lambda: self._ask(lambda: self._wadm.delete(one.name))], None, stops=True, deletes=True
+            )
         if choice == "put" and one.state[1]:
             return SideRequests([put], one.state, put=image)
         return SideRequests([put, deploy], (image, True))

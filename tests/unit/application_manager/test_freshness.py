@@ -132,7 +132,8 @@ async def test_missing_permission_to_write_the_status_makes_the_service_not_read
         await reconciler.run("red/1", None)
     [reason] = health.readiness().reasons
     assert (
-        lacking(reason, "me", "patch wasmcloudhostconfigs.k8s.wasmcloud.dev/status", "namespace default", MANIFEST) == []
+        lacking(reason, "me", "patch wasmcloudhostconfigs.k8s.wasmcloud.dev/status", "namespace default", MANIFEST)
+        == []
     )
     assert await reconciler.run("red/1", None) is None
     assert health.readiness().reasons == ()

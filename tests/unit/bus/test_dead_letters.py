@@ -18,7 +18,7 @@ from trellis.bus.dead_letters.write import (
     HEADER_SUBJECT,
     HEADER_TRUNCATED,
     Delivered,
-    letter,
+    make_dead_letter,
 )
 from trellis.bus.streams.stream_reader import Stored
 from trellis.read_model.reading.dead_letters import document, full_document

@@ -210,7 +210,9 @@ async def test_a_message_between_two_fetches_is_not_lost_at_the_end(staleness: S
     assert [raw.reply for raw in fetching.untaken()] == ["b"]
 
 
-async def test_at_the_end_a_fetch_that_waits_for_nothing_is_not_waited_for_and_none_follows(staleness: Staleness) -> None:
+async def test_at_the_end_a_fetch_that_waits_for_nothing_is_not_waited_for_and_none_follows(
+    staleness: Staleness,
+) -> None:
     pull = Pull()
     fetching = fetching_of(pull, staleness)
     loop = asyncio.create_task(fetching.fetch(100, 5))

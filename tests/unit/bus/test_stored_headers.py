@@ -29,6 +29,8 @@ async def test_a_dead_letter_has_the_headers_of_its_message(raw: bytes, headers:
     client = RobustNatsClient()
     message = client._build_message(1, b"trellis.evt.c", ACKNOWLEDGED, b"", await client._process_headers(raw))
     delivered = Delivered("trellis.evt.c", "TRELLIS_EVENTS", "e", 7, 6, b"", message.headers or {})
-    made = make_dead_letter(delivered, cluster="c", reader=("s", "n"), reason=Reason.UNPARSEABLE, error="", max_bytes=10_000)
+    made = make_dead_letter(
+        delivered, cluster="c", reader=("s", "n"), reason=Reason.UNPARSEABLE, error="", max_bytes=10_000
+    )
     found = read_dead_letter(Stored(1, NOW, made.subject, made.headers, made.body, 0), "e")
     assert {name: (found.original_headers or {}).get(name) for name in headers} == headers

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from chaos import kubelets
-from chaos.retrying_requests import RetryingRequests
 from chaos.kubelets import Kubelets
+from chaos.retrying_requests import RetryingRequests
 from trellis_dev.localcluster.api import Api
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chaos.points import of_wadm_request, of_reply, of_request, of_subject
+from chaos.points import of_reply, of_request, of_subject, of_wadm_request
 from chaos.scenarios import SCENARIOS, Scenario
 from trellis.kube.transport import HttpRequest
 

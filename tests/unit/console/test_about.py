@@ -42,7 +42,9 @@ def permission_of(subject: str, data: object = None) -> Permission:
         ("trellis.lattice.c.prod.host_started", {}, lattice_permission("prod")),
     ],
 )
-def test_an_event_is_visible_to_viewers_who_may_get_its_object(subject: str, data: object, permission: Permission) -> None:
+def test_an_event_is_visible_to_viewers_who_may_get_its_object(
+    subject: str, data: object, permission: Permission
+) -> None:
     assert permission_of(subject, data) == permission
 
 

@@ -44,7 +44,9 @@ def copy(lattice: str, index: int) -> Item:
 
 
 def dead(noun: str, key: str, index: int) -> Item:
-    return dead_letter_item(read_dead_letter(stored(f"trellis.dead.c.node_watcher.{noun}.{key}", sequence=index), "e"), index)
+    return dead_letter_item(
+        read_dead_letter(stored(f"trellis.dead.c.node_watcher.{noun}.{key}", sequence=index), "e"), index
+    )
 
 
 @pytest.fixture
@@ -238,14 +240,19 @@ async def test_the_past_comes_in_pages_that_leave_nothing_out() -> None:
 
 async def test_history_contains_only_permitted_events() -> None:
     page = await replay(
-        StoredMessages(*NODES), reviewed_permissions(may("dev", "nodes", name="n4")), read_page_request({}), seconds=SECONDS
+        StoredMessages(*NODES),
+        reviewed_permissions(may("dev", "nodes", name="n4")),
+        read_page_request({}),
+        seconds=SECONDS,
     )  # type: ignore[arg-type]
     assert [event["name"] for event in page["events"]] == ["n4"]
 
 
 async def test_the_past_ends_where_it_was_asked_to() -> None:
     until = (BEGAN + timedelta(seconds=4)).isoformat()
-    page = await replay(StoredMessages(*NODES), reviewed_permissions(may("dev")), read_page_request({"until": until}), seconds=SECONDS)  # type: ignore[arg-type]
+    page = await replay(
+        StoredMessages(*NODES), reviewed_permissions(may("dev")), read_page_request({"until": until}), seconds=SECONDS
+    )  # type: ignore[arg-type]
     assert [event["sequence"] for event in page["events"]] == [1, 2, 3, 4]
     assert page["next"] is None
 
@@ -294,10 +301,14 @@ DEAD_LETTERS = (
 
 
 async def test_dead_letters_go_to_viewers_who_may_see_their_objects() -> None:
-    page = await dead_letters(StoredMessages(*DEAD_LETTERS), reviewed_permissions(may("dev", namespace="team")), {}, seconds=SECONDS)  # type: ignore[arg-type]
+    page = await dead_letters(
+        StoredMessages(*DEAD_LETTERS), reviewed_permissions(may("dev", namespace="team")), {}, seconds=SECONDS
+    )  # type: ignore[arg-type]
     assert [letter["about"] for letter in page["dead_letters"]] == ["application/team/shop"]
     assert {"get nodes", "get messages.console.trellis.dev"} <= {*page["lacking"]}, "not that there are none"
-    both = await dead_letters(StoredMessages(*DEAD_LETTERS), reviewed_permissions(may("dev")), {"reason": "unreadable"}, seconds=SECONDS)  # type: ignore[arg-type]
+    both = await dead_letters(
+        StoredMessages(*DEAD_LETTERS), reviewed_permissions(may("dev")), {"reason": "unreadable"}, seconds=SECONDS
+    )  # type: ignore[arg-type]
     assert ([letter["sequence"] for letter in both["dead_letters"]], both["lacking"]) == ([1], [])
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from console.access.permissions import GROUP, MESSAGES, TRACES, ReviewedPermissions, Permission, lattice_permission
+from console.access.permissions import GROUP, MESSAGES, TRACES, Permission, ReviewedPermissions, lattice_permission
 from console.domain.limits import PERMISSIONS_KEPT
 from console.timings import Timings
 from support.console.viewers import Users, may

@@ -13,7 +13,7 @@ from aiohttp.test_utils import TestServer
 
 from console.access.identity import Viewer
 from console.access.permissions import ReviewedPermissions
-from console.live.streaming import StreamEndedError, Outlet, counted, send_model
+from console.live.streaming import Outlet, StreamEndedError, counted, send_model
 from console.live.viewer_registry import Visit
 from console.timings import Timings
 from support.console.viewers import Page, messages

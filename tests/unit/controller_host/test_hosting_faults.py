@@ -229,7 +229,9 @@ async def test_a_controller_with_incomplete_watches_requests_no_turn_until_they_
     world.watches.put("a")
     world.watches.is_whole = False
     async with world.running():
-        await world.until(lambda: KEY in world.hosting.hosted and world.one().lifecycle.snapshot, "started and put to disk")
+        await world.until(
+            lambda: KEY in world.hosting.hosted and world.one().lifecycle.snapshot, "started and put to disk"
+        )
         await world.queue.wait_idle()
         assert (world.turns, world.queue.backing_off, recorder.requests) == (2, 0, []), "one asked for the module"
         world.watches.is_whole = True

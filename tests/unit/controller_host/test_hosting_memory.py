@@ -190,7 +190,9 @@ async def test_without_memory_and_disk_some_controllers_stay_and_the_rest_report
         hosted = world.hosting.hosted.values()
 
         def ended() -> list[str]:
-            return [item.stopped.reason for item in hosted if item.stopped is not None and item.lifecycle.instance is None]
+            return [
+                item.stopped.reason for item in hosted if item.stopped is not None and item.lifecycle.instance is None
+            ]
 
         def is_settled() -> bool:
             return ended() == ["DiskFull"] * 2 and sum(item.lifecycle.instance is not None for item in hosted) == 2
@@ -202,7 +204,9 @@ async def test_without_memory_and_disk_some_controllers_stay_and_the_rest_report
             world.watches.put("a", version)
             call = LastCall(f"u-a/{version}")
             await world.until(
-                lambda last=call: sum(item.lifecycle.processed.get("v1 ConfigMap team-a a") == last for item in hosted) == 2,
+                lambda last=call: (
+                    sum(item.lifecycle.processed.get("v1 ConfigMap team-a a") == last for item in hosted) == 2
+                ),
                 "those that stayed are called",
             )
         assert world.guests.booted == tries, "and the others do not push them out"

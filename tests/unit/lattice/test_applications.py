@@ -153,7 +153,15 @@ def recorded() -> list[Published]:
         Published(message["data"]["time"], message["data"]["data"]["name"])
         for message in messages("manifest_unpublished")
     ]
-    lifetimes: list[Application | str] = [app(), "other", app("other"), app(version="v2", port=9), "shop", "shop", app()]
+    lifetimes: list[Application | str] = [
+        app(),
+        "other",
+        app("other"),
+        app(version="v2", port=9),
+        "shop",
+        "shop",
+        app(),
+    ]
     return found + [Published(at(second), what) for second, what in enumerate(lifetimes)]
 
 

@@ -43,7 +43,9 @@ def is_retried(node: NodeView, shim: ShimView, *others: ShimView) -> bool:
         pytest.param(a_node(), NOW, False, id="nothing failed"),
     ],
 )
-def test_an_acknowledged_failure_lets_the_runtime_be_tried_again(node: NodeView, acknowledged: int, *, retried: bool) -> None:
+def test_an_acknowledged_failure_lets_the_runtime_be_tried_again(
+    node: NodeView, acknowledged: int, *, retried: bool
+) -> None:
     assert is_retried(node, a_shim(acknowledged=acknowledged)) is retried
 
 

@@ -250,9 +250,7 @@ async def test_a_refusal_that_the_next_attempt_ends_is_not_reported() -> None:
 
 
 async def test_evidence_that_is_not_repeated_expires() -> None:
-    world = World(
-        [*of_refused(ago=-1.0, replicas=2), pod_of_set("hello-1-a")], replace(SHORT, refused_for=3.0)
-    )
+    world = World([*of_refused(ago=-1.0, replicas=2), pod_of_set("hello-1-a")], replace(SHORT, refused_for=3.0))
     async with world.running():
         await world.until_published("failed Deployment hello PodsRefused")
         await until(lambda: len(world.bus.stored) == 2, "recovered without evidence")
@@ -401,4 +399,3 @@ def test_events_of_other_kinds_are_not_kept() -> None:
     _, manifest = refusal(JOBS, "job")
     manifest["involvedObject"]["apiVersion"] = "batch.volcano.sh/v1alpha1"
     assert Creations().store.view(manifest, {"spin-v2"}) is None
-

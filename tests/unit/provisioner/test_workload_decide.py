@@ -65,7 +65,10 @@ def test_each_reason_is_published_once_until_the_workload_has_recovered() -> Non
     assert published_events.see(fails("other")) == []
     assert published_events.see(fails("b", "OutOfMemory"), fails("d")) == ["failed OutOfMemory"]
     assert published_events.see(works("b", NOW - 1)) == [], "a crashing container works in between"
-    assert decide(OWNER, [works("b", NOW - 1)], published_events.published.states[OWNER.key], NOW, STEADY).look_in == STEADY - 1
+    assert (
+        decide(OWNER, [works("b", NOW - 1)], published_events.published.states[OWNER.key], NOW, STEADY).look_in
+        == STEADY - 1
+    )
     assert published_events.see(works("b", NOW - 1), progresses(), now=NOW + 60) == [], "a pod without known cause"
     assert published_events.see(works("b", NOW - 1), now=NOW + 60) == ["recovered"]
     recovered = published_events.events[-1]
@@ -89,7 +92,9 @@ def test_refused_pods_are_a_failure_without_a_pod() -> None:
 
 def test_of_refused_and_existing_pods_an_existing_one_is_named() -> None:
     published_events = PublishedEvents()
-    assert published_events.see(refused("RuntimeClassMissing"), fails("b", "RuntimeClassMissing")) == ["failed RuntimeClassMissing"]
+    assert published_events.see(refused("RuntimeClassMissing"), fails("b", "RuntimeClassMissing")) == [
+        "failed RuntimeClassMissing"
+    ]
     [event] = published_events.events
     assert isinstance(event, WasmWorkloadFailed)
     assert (event.pod, event.pods, event.failing) == ("b", 1, 1)

@@ -203,7 +203,9 @@ async def test_a_cause_waits_for_the_events_that_can_show_another_one() -> None:
     async with world.running():
         await until(lambda: bool(world.bus.published), "published")
         await asyncio.sleep(0.1)
-    assert world.bus.published == ["failed StatefulSet db ImageNotFound"], "no PullFailed of pods whose Events are not read"
+    assert world.bus.published == ["failed StatefulSet db ImageNotFound"], (
+        "no PullFailed of pods whose Events are not read"
+    )
 
 
 async def test_without_permission_for_events_the_objects_decide() -> None:

@@ -68,9 +68,7 @@ def trace_of(span: ReadableSpan) -> int:
     return span.context.trace_id
 
 
-def test_runs_of_one_key_are_one_trace_until_it_ends(
-    traces: TraceSpans[str], spans: InMemorySpanExporter
-) -> None:
+def test_runs_of_one_key_are_one_trace_until_it_ends(traces: TraceSpans[str], spans: InMemorySpanExporter) -> None:
     for run in ("first", "second"):
         with traces.span("a", run, None, {}):
             pass

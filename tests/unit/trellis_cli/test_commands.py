@@ -106,7 +106,11 @@ def test_an_unknown_command_is_an_error_that_names_its_parent(asked: tuple[str, 
     ("asked", "path", "named"),
     [
         (("rollout", "history"), "trellis rollout history", ("missing argument", "NAME | shim/NAME")),
-        (("nodes", "--contexts", "a"), "trellis nodes", ('unknown option "--contexts" for "trellis nodes"', '"--context"')),
+        (
+            ("nodes", "--contexts", "a"),
+            "trellis nodes",
+            ('unknown option "--contexts" for "trellis nodes"', '"--context"'),
+        ),
         (("--verson",), "trellis", ('unknown option "--verson" for "trellis"', '"--version"')),
         (("nodes", "--context"), "trellis nodes", ("option '--context'", "argument")),
         (("version", "now"), "trellis version", ("unexpected extra argument", "now")),

@@ -18,8 +18,8 @@ from trellis.installer_api.spec import WantedShim
 from trellis.provisioning.shims import ShimView, is_for, view_shim, wanted_shim_for
 from trellis_dev.demo import viewing
 from trellis_dev.demo.commands import export_lines, own_command, write_manifest
-from trellis_dev.demo.shims import LABEL, make_hello_pod, make_real_shim, make_shim
 from trellis_dev.demo.scenario import faulty_of
+from trellis_dev.demo.shims import LABEL, make_hello_pod, make_real_shim, make_shim
 from trellis_dev.demo.viewing import Page
 from trellis_dev.localcluster import ClusterInfo
 from trellis_dev.localcluster.nodes import node_name

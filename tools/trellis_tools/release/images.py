@@ -50,8 +50,7 @@ class Images:
 
 @dataclass(frozen=True)
 class _Build:
-    """The shared parts of all builds of a release. ``source``: the checkout; ``python``: an interpreter as in the base.
-    """
+    """The shared parts of all builds of a release. ``source``: the checkout; ``python``: interpreter as in the base."""
 
     release: Release
     source: Path

@@ -1,8 +1,8 @@
 """Parses dead letters: the inverse of ``trellis.bus.dead_letters.write``, for any content of their stream.
 
-Pure. In: a stored message. Out: the dead letter, the obstacles to a replay, and the message that a replay publishes. Called
-by ``trellis.bus.dead_letters.store`` and the command line. Invariant: invalid content yields an incomplete letter,
-never an error.
+Pure. In: a stored message. Out: the dead letter, the obstacles to a replay, and the message that a replay publishes.
+Called by ``trellis.bus.dead_letters.store`` and the command line. Invariant: invalid content yields an incomplete dead
+letter, never an error.
 """
 
 from __future__ import annotations

@@ -78,10 +78,10 @@ class DeadLetters:
         return None
 
     async def replay(self, dead_letter: DeadLetter) -> Replayed:
-        """Republish the original of a letter, wait until it is stored, and then remove the letter.
+        """Republish the original of a dead letter, wait until it is stored, and then remove the dead letter.
 
         Args:
-            letter: letter with its body.
+            dead_letter: dead letter with its body.
 
         Raises:
             ReplayRefused: the letter cannot be replayed, or the server rejects the message.

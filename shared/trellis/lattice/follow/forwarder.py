@@ -2,7 +2,7 @@
 
 In: a connection, the address of a lattice. Out: events for a store that keeps them longer than the 70 s of wadm. Called
 by ``trellis.lattice.follow.lattice_watches`` for each watch. Invariants: an event is acknowledged after it was stored;
-a re-created stream is read from its beginning; a fetch lasts half of the 70 s at most, also if a server forgot it; a
+a re-created stream is read from its beginning; a fetch lasts half of the 70 s at most, also if a server dropped it; a
 lattice without wadm or an unreachable one delays nothing else; a lattice is read no faster than the bound.
 """
 

@@ -31,8 +31,8 @@ Changed = Callable[[Iterable[str] | None], None]
 class LatticeStore:
     """A ``ModelStore``.
 
-    ``bucket``: reader of the wadm storage for all lattices of the connection; callers run it. ``probe``: that of the
-    wadm of this lattice and others.
+    ``bucket``: reader of the wadm storage for all lattices of the connection; callers run it. ``probe``: that of
+    the wadm of this lattice, which other lattices share.
     """
 
     def __init__(

@@ -109,7 +109,9 @@ class Listing:
             return set()
         if afresh:
             self._afresh = time.monotonic()
-        changed_names = {name for name, stored in found.items() if self.find(name) != stored} | (self._models.keys() - listed)
+        changed_names = {name for name, stored in found.items() if self.find(name) != stored} | (
+            self._models.keys() - listed
+        )
         self._models = {
             name: (model, found[name] if name in found else self._models[name][1])
             for name, model in listed.items()

@@ -186,9 +186,7 @@ def _shims(snapshot: NodeSnapshot, view: NodeView, *, started: bool) -> Iterator
             text = "another version is verified here" if has else "not verified here yet"
             stopped = shim.name in snapshot.stopped and not started
             yield (
-                _shim_obstacle(snapshot, shim.name, text)
-                if stopped
-                else Line("shim", f"{shim.name}: {text}", ok=False)
+                _shim_obstacle(snapshot, shim.name, text) if stopped else Line("shim", f"{shim.name}: {text}", ok=False)
             )
 
 

@@ -107,7 +107,13 @@ def heartbeats_stopped(cluster: Cluster, rank: Rank) -> Line:
         f"again, it deletes each Host without a heartbeat for {lifetime}"
     )
     return Line(
-        _about(rank), f"{text}, so {whose}{_caveat(cluster)}", False, do, rank, Reason.HEARTBEATS_STOPPED, Health.UNKNOWN
+        _about(rank),
+        f"{text}, so {whose}{_caveat(cluster)}",
+        False,
+        do,
+        rank,
+        Reason.HEARTBEATS_STOPPED,
+        Health.UNKNOWN,
     )
 
 

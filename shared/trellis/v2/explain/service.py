@@ -117,7 +117,9 @@ def _none_ready(cluster: Cluster, service: RoutedService, workloads: Sequence[Wo
     unavailable = cluster.operator.unavailable
     rank = Rank.SYMPTOM if unavailable else Rank.CAUSE
     if not cluster.snapshot.knows(Part.SLICES):
-        return Line("workloads", text, False, do, rank, Reason.NOT_READY, Health.UNKNOWN if unavailable else Health.DEGRADED)
+        return Line(
+            "workloads", text, False, do, rank, Reason.NOT_READY, Health.UNKNOWN if unavailable else Health.DEGRADED
+        )
     if not cluster.addresses_of(service):
         return Line(
             "workloads", f"{text}, so it has no endpoints", False, do, rank, Reason.NO_ENDPOINTS, Health.DEGRADED
