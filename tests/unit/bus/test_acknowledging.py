@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from support.cluster.acknowledging_model import AT_ONCE, NOT_DONE, UNDONE, Limits, Model, Reached
+from support.cluster.acknowledging_model import AT_ONCE, NOT_DONE, UNFINISHED, Limits, Model, Reached
 from support.nodes.exploring import HOPELESS, BrokenPromise, Explored, Promises, explore
 from trellis.bus.consume.queue import Acknowledgement, KeyedQueue, _Entry
 from trellis.telemetry import TraceContext
@@ -117,5 +117,5 @@ def test_a_queue_that_does_not_try_again_is_caught() -> None:
 
 def test_a_write_that_names_nothing_it_read_is_caught() -> None:
     """That of a replica that was killed arrives when its successor has written."""
-    with pytest.raises(BrokenPromise, match=UNDONE):
+    with pytest.raises(BrokenPromise, match=UNFINISHED):
         explored(Model(limits=Limits(again=0, refused=0, lost_acks=0), compares=False))
