@@ -60,7 +60,7 @@ class Reader:
         self.telemetry = telemetry
         self.done = 0
         self.changed = asyncio.Event()
-        self.queue = KeyedQueue[str](self.run, workers=32, name="nodes", telemetry=telemetry)
+        self.queue = KeyedQueue[str](workers=32, name="nodes", telemetry=telemetry)
 
     async def run(self, _: str, trace: TraceContext | None) -> None:
         """Be done."""
@@ -104,7 +104,7 @@ async def measure(url: str, count: int) -> dict[str, float]:
     bus.subscribe("nodes", [NodeOptedIn], reader.handle)
     await bus.connect()
     await bus.start()
-    working = asyncio.create_task(reader.queue.work())
+    working = asyncio.create_task(reader.queue.work(reader.run))
     results: dict[str, float] = {}
 
     began = time.perf_counter()
