@@ -138,7 +138,7 @@ async def test_flux_applies_the_repository_and_reports_its_health(
         without = repository.take_away(APPLICATION)
         running_flux.fetch()
         await apps.deleted("hello")
-        assert "del" in wadm.running_flux
+        assert "del" in wadm.requested
         await running_flux.is_ready(OF_APPLICATION, without)
         again = repository.bring_back(APPLICATION)
         running_flux.fetch()
