@@ -75,7 +75,7 @@ class World:
 
     def lease(self, service: str) -> None:
         lease = new_lease(names.LEASE_PREFIX + service, self.namespace)
-        held = taken(lease, identity=f"{service}-7", duration=600, now=datetime.now(UTC))
+        held = with_holder(lease, identity=f"{service}-7", duration=600, now=datetime.now(UTC))
         self.post(f"/apis/coordination.k8s.io/v1/namespaces/{self.namespace}/leases", held)
 
     def run(self, *arguments: str, **environment: str) -> Done:

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from support.suite.naming import lacking
-from trellis.kube.lease import new_lease, released, taken
+from trellis.kube.lease import new_lease, released, with_holder
 from trellis.kube.resources import Manifest
 from trellis_dev.commands.dev import app
 from trellis_dev.commands.local import leading, summary
@@ -76,7 +76,7 @@ def test_images_are_built_from_a_checkout_and_from_nothing_else(tmp_path: Path) 
 
 def lease(name: str, seconds_ago: float = 1.0) -> Manifest:
     renewed = NOW - timedelta(seconds=seconds_ago)
-    return taken(new_lease(name, "trellis-system"), identity="pod-1", duration=10, now=renewed)
+    return with_holder(new_lease(name, "trellis-system"), identity="pod-1", duration=10, now=renewed)
 
 
 def test_services_run_whose_leases_are_renewed() -> None:

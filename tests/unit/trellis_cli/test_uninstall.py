@@ -18,7 +18,7 @@ from support.cluster.not_served import define, refuse
 from support.suite.naming import lacking
 from trellis import names
 from trellis.kube.errors import Forbidden, NotFound
-from trellis.kube.lease import LeaseRecord, new_lease, taken
+from trellis.kube.lease import LeaseRecord, new_lease, with_holder
 from trellis.kube.resources import (
     ALL,
     API_SERVICES,
@@ -137,7 +137,7 @@ def test_the_chart_lets_the_job_read_the_crd_of_each_kind_that_it_lists() -> Non
 def claimed_by(kube: FakeKube, installation: str, duration: int = 30) -> None:
     """Have an installation renew its claim on the nodes."""
     lease = new_lease(names.LEASE_NODES, names.CLAIM_NAMESPACE)
-    kube.put(LEASES, taken(lease, identity=installation, duration=duration, now=datetime.now(UTC)))
+    kube.put(LEASES, with_holder(lease, identity=installation, duration=duration, now=datetime.now(UTC)))
 
 
 async def task_done(kube: FakeKube, monkeypatch: pytest.MonkeyPatch, *, dry_run: bool = False) -> dict[str, Row]:

@@ -11,7 +11,7 @@ from unittest.mock import AsyncMock
 import pytest
 
 from trellis import names
-from trellis.kube.lease import new_lease, taken
+from trellis.kube.lease import new_lease, with_holder
 from trellis.kube.resources import (
     APPLICATIONS,
     CONFIGMAPS,
@@ -81,7 +81,7 @@ def kube(monkeypatch: pytest.MonkeyPatch) -> FakeKube:
     kube = FakeKube(telemetry=setup("test", metrics=Metrics()))
     kube.put(NAMESPACES, {"metadata": {"name": NS}})
     lease = new_lease(f"{names.LEASE_PREFIX}provisioner", NS)
-    kube.put(LEASES, taken(lease, identity="pod-1", duration=15, now=datetime.now(UTC)))
+    kube.put(LEASES, with_holder(lease, identity="pod-1", duration=15, now=datetime.now(UTC)))
     return kube
 
 
