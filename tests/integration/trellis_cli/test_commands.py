@@ -24,7 +24,7 @@ from support.suite.typed import Done, typed
 from trellis import names
 from trellis.bus.bus import Bus
 from trellis.events.node import NodeGone
-from trellis.kube.lease import new_lease, taken
+from trellis.kube.lease import new_lease, with_holder
 from trellis.limits.breaker import Deletion, Limits, State, decide
 from trellis.limits.breaker_record import make_breakers
 from trellis.provisioning.ledger import Entry, Ledger, make_ledger
