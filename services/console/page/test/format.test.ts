@@ -22,7 +22,7 @@ test("an unknown path is the map, and names are in the query", () => {
 
 test("another view keeps only the selected namespaces", () => {
   const place = changed(placeOf("/", "?namespaces=a,b&q=x&select=node/n"), { q: "" });
-  assert.equal(addressOf(viewed(place, "dead-letters")), "/letters?namespaces=a,b");
+  assert.equal(addressOf(viewed(place, "dead-letters")), "/dead-letters?namespaces=a,b");
   assert.equal(addressOf(place), "/?namespaces=a,b&select=node/n");
 });
 

@@ -65,7 +65,7 @@ function searched(entity: Entity): string {
 }
 
 /** Return the entities that match, degraded and missing ones first, otherwise in the given order. */
-export function chosen<E extends Entity>(entities: readonly E[], shown: Shown): readonly E[] {
+export function filtered<E extends Entity>(entities: readonly E[], shown: Shown): readonly E[] {
   const found = entities.filter((one) => (shown.health === "" || one.health === shown.health) && matches(one, shown.text));
   const troubled = found.filter((one) => isBad(one));
   return troubled.length === 0 || troubled.length === found.length
@@ -201,7 +201,7 @@ function wasmRows(model: Model, shown: Shown): AppRow[] {
 
 /** Return WorkloadDeployments, each followed by its Service; then Services, Workloads and Artifacts without one. */
 function v2AppRows(model: Model, shown: Shown): AppRow[] {
-  const fitting = new Set<Entity>([...chosen(model.all("workloaddeployment"), shown), ...chosen(model.all("wservice"), shown)]);
+  const fitting = new Set<Entity>([...filtered(model.all("workloaddeployment"), shown), ...filtered(model.all("wservice"), shown)]);
   const rows: AppRow[] = [];
   const placed = new Set<string>();
   for (const deployment of model.all("workloaddeployment")) {
