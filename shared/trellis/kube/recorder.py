@@ -121,8 +121,8 @@ class EventRecorder:
         """Record an Event; a failure is only logged.
 
         Normal Events are written in the background, one after another with a pause (``EventTimings.pause``): they do
-        not delay the changes that they report, and are lost if the process ends before. At most 4,096 wait; the next
-        ones are dropped.
+        not delay the changes that they report, and are lost if the process or its leadership ends before. At most 4,096
+        wait; the next ones are dropped.
 
         Args:
             regarding: the object.
@@ -175,6 +175,8 @@ class EventRecorder:
                 reason=occurrence.reason,
                 error=str(error),
             )
+            if isinstance(error, NotLeading):
+                self._waiting.clear()
 
     def _is_repeat(self, identity: str, now: float) -> bool:
         repeat = self._timings.repeat

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime
 
+import structlog
+
+from trellis.kube.errors import NotLeading
 from trellis.kube.recorder import EventRecorder, ObjectRef
 from trellis.kube.resources import EVENTS
 from trellis.kube.timings import EventTimings
@@ -49,6 +52,25 @@ async def test_normal_events_of_many_objects_wait_for_each_other_and_a_warning_d
     assert [event["involvedObject"]["name"] for event in kube.objects(EVENTS)] == ["a"]
     await recorder.record(regarding=NODE, type="Warning", reason="ProvisionFailed", message="failed")
     assert {event["type"] for event in kube.objects(EVENTS)} == {"Normal", "Warning"}
+
+
+async def test_events_that_wait_at_the_end_of_a_leadership_term_are_dropped_with_one_report() -> None:
+    kube, ended = FakeKube(), False
+
+    def check() -> None:
+        if ended:
+            raise NotLeading("the leadership term is over")
+
+    recorder = EventRecorder(kube.guarded(check), component="c", timings=EventTimings(pause=0.05))
+    for name in ("a", "b", "c", "d"):
+        node = ObjectRef("v1", "Node", name, f"uid-{name}")
+        await recorder.record(regarding=node, type="Normal", reason="ProvisionSucceeded", message="done")
+    await asyncio.sleep(0)
+    ended = True
+    with structlog.testing.capture_logs() as logs:
+        await settled()
+    assert len([line for line in logs if line["log_level"] == "warning"]) == 1
+    assert len(kube.objects(EVENTS)) <= 1
 
 
 async def test_an_event_that_waited_has_the_time_of_its_occurrence() -> None:
