@@ -57,7 +57,7 @@ class CommandGroup(TyperGroup):
 
 @contextmanager
 def usage_errors() -> Iterator[None]:
-    """Raise the usage errors of typer in the form of all errors: in lower case, without a period.
+    """Give the usage errors of typer the form of all errors: in lower case, without a period.
 
     The error keeps the usage line and the hint of its command, and exit status 2. An unknown option is worded like an
     unknown command. An invalid value has no prefix of pydantic, which typer uses.
@@ -65,13 +65,17 @@ def usage_errors() -> Iterator[None]:
     try:
         yield
     except typer.TyperException as error:
-        ctx: Any = getattr(error, "ctx", None)
-        if ctx is None or "\n" in error.message:  # no usage error, or the help of a group without a command
-            raise
-        if hasattr(error, "possibilities"):  # no such option; typer has escaped control characters in its name
-            ctx.fail(_unknown("option", error.message.partition(": ")[2], ctx, error.possibilities or ()))
-        text = error.format_message().replace("Value error, ", "", 1).removesuffix(".")
-        ctx.fail(text[:1].lower() + text[1:])
+        if "\n" not in error.message:  # else it is the help of a group without a command
+            text = _text_of(error)
+            error.format_message = lambda: text  # type: ignore[method-assign]
+        raise
+
+
+def _text_of(error: Any) -> str:  # noqa: ANN401 (as above)
+    if hasattr(error, "possibilities"):  # no such option; typer has escaped control characters in its name
+        return _unknown("option", error.message.partition(": ")[2], error.ctx, error.possibilities or ())
+    text = str(error.format_message()).replace("Value error, ", "", 1).removesuffix(".")
+    return text[:1].lower() + text[1:]
 
 
 def _unknown(kind: str, name: str, ctx: Any, similar: Sequence[str]) -> str:  # noqa: ANN401 (as above)

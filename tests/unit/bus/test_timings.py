@@ -23,7 +23,7 @@ def test_production_timings() -> None:
         "publish_attempt": 2.5,
         "claim": 1800.0,
         "stalled_after": 60.0,
-        "stranger": 30.0,
+        "other_reader": 30.0,
         "reconnect": 10.0,
         "subscribe_again": 2,
         "sign_off": 1.0,

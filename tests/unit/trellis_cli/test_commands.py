@@ -112,7 +112,6 @@ def test_an_unknown_command_is_an_error_that_names_its_parent(asked: tuple[str, 
             ('unknown option "--contexts" for "trellis nodes"', '"--context"'),
         ),
         (("--verson",), "trellis", ('unknown option "--verson" for "trellis"', '"--version"')),
-        (("nodes", "--context"), "trellis nodes", ("option '--context'", "argument")),
         (("version", "now"), "trellis version", ("unexpected extra argument", "now")),
         (("nodes", "-o", "tables"), "trellis nodes", ("invalid value", "'tables'")),
         (("nods",), "trellis", ('unknown command "nods" for "trellis"', '"nodes"')),
@@ -129,6 +128,13 @@ def test_all_usage_errors_have_one_form(asked: tuple[str, ...], path: str, named
     assert error.removeprefix("Error: ")[0].islower()
     assert not error.endswith(".")
     assert lacking(error, *named) == []
+
+
+def test_an_option_without_its_value_is_one_line() -> None:
+    """The parser of typer does not know the command then, so there is no usage line."""
+    done = run("nodes", "--context")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert lacking(done.stderr, "Error: option '--context'", "argument") == []
 
 
 def test_arguments_are_shown_as_in_kubectl_and_without_types_of_python() -> None:
