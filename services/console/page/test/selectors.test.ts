@@ -139,6 +139,8 @@ test("a forbidden part is named and is not empty", () => {
   const lacking = [{ namespace: null, message: "not allowed to list nodes", do: "ask" }];
   const model = world(part("nodes", { lacking, synced: false }), part("shims", { defined: false, synced: false }), part("pods", { synced: false }));
   assert.deepEqual(obstacles(model, ["nodes", "shims", "pods"]).map((one) => one.message), ["not allowed to list nodes", "the CRD of shims is not installed"]);
+  const twice = world(part("pods", { lacking }), part("wpods", { lacking }));
+  assert.equal(obstacles(twice, ["pods", "wpods"]).length, 1);
   assert.ok(isRead(model, ["nodes", "shims"]));
   assert.ok(!isRead(model, ["pods"]));
   assert.ok(!isRead(model, ["never heard of"]));

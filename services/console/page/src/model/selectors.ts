@@ -466,7 +466,7 @@ export const WASM_PARTS = [
 /** Parts of other projects: a cluster without their CRDs lacks nothing. */
 const OTHERS: readonly string[] = [V2_PARTS[0], "spinapps", "spinappexecutors"];
 
-/** Return the reasons that objects of these parts are not shown. */
+/** Return the reasons that objects of these parts are not shown, each once: some parts read the same kind. */
 export function obstacles(model: Model, parts: readonly string[]): readonly { readonly part: Part; readonly message: string; readonly do: string | null }[] {
   const found: { part: Part; message: string; do: string | null }[] = [];
   for (const name of parts) {
@@ -474,7 +474,7 @@ export function obstacles(model: Model, parts: readonly string[]): readonly { re
     if (part === undefined) {
       continue;
     }
-    for (const one of part.lacking) {
+    for (const one of part.lacking.filter(({ message }) => found.every((other) => other.message !== message))) {
       found.push({ part, message: one.message, do: one.do });
     }
     if (part.lacking.length === 0 && !part.defined && !OTHERS.includes(name)) {

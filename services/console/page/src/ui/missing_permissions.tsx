@@ -12,7 +12,7 @@ export function MissingPermissions({ permissions, of }: { readonly permissions: 
       <li>
         <Glyph health="Degraded" silent />
         <span>
-          <strong>No permission to {permissions.join(", ")}</strong> – {of} that require it are not shown, unless a Role of their namespace grants it.
+          <strong>No permission to get {permissions.map((one) => one.replace(/^get /, "")).join(", ")}</strong> – {of} that require one of these are not shown, unless a Role of their namespace grants it.
         </span>
       </li>
     </ul>

@@ -32,7 +32,7 @@ export function Detail({ id }: { readonly id: string }): JSX.Element {
         <p class={`health-line is-${HEALTH_CLASSES[entity.health]}`}>
           <Glyph health={entity.health} silent /> <strong>{entity.health}</strong>
           {"phase" in entity && entity.phase !== null ? ` · ${entity.phase}` : ""}
-          {cause(entity) === "" ? null : (
+          {repeats(entity) ? null : (
             <>
               {" – "}
               <Message text={cause(entity)} />
@@ -50,6 +50,11 @@ export function Detail({ id }: { readonly id: string }): JSX.Element {
       {entity === undefined ? null : <Fields entity={entity} />}
     </Panel>
   );
+}
+
+/** Return whether the cause is empty, or only the health or the phase. */
+function repeats(entity: Entity): boolean {
+  return ["", entity.health, "phase" in entity ? entity.phase : ""].includes(cause(entity));
 }
 
 function titleOf(id: string): [string, string] {

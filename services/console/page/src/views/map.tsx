@@ -46,10 +46,10 @@ export function MapView(): JSX.Element {
         ))}
       </div>
       <div class={`lanes shows-${lane}`}>
+        {selected === "" || narrow.value ? null : <Edges selected={selected} steps={steps} />}
         <NodesLane selected={selected} steps={steps} />
         <HostsLane selected={selected} steps={steps} />
         <AppsLane selected={selected} steps={steps} />
-        {selected === "" || narrow.value ? null : <Edges selected={selected} steps={steps} />}
       </div>
     </div>
   );

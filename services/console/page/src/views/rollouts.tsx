@@ -58,7 +58,7 @@ function Card({ shim, chosen }: { readonly shim: Shim; readonly chosen: boolean 
         ))}
       </div>
       <p class="figures">
-        <strong>{percent} %</strong>
+        {all === 0 ? null : <strong>{percent} %</strong>}
         {counts.map(([stage, count]) => (
           <span key={stage} class="figure">
             <Glyph health={STAGE_HEALTHS[stage]} silent /> {figure(count)} {STAGE_WORDS[stage]}
