@@ -46,7 +46,7 @@ def applied(fleet: Fleet, service: str) -> list[Manifest]:
     """Return the account and the roles of a service, where the fleet's installers are."""
     services = only(service)
     if service == "provisioner":
-        services[service]["watchWorkloads"] = False  # test_workloads.py has these permissions
+        services[service]["watchWorkloads"] = False  # tests/unit/provisioner/test_workload_permissions.py has these
     found = rendered(
         services=services,
         installers={"namespace": fleet.installers},
