@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -101,36 +101,44 @@ class Recording:
         """
         found = self.objects(at)
         random.Random(seed).shuffle(found)
-        of: dict[str, list[Manifest]] = {}
-        for item in found:
-            of.setdefault(item["kind"], []).append(item)
-        hidden = unread or {}
-        by_part = {
-            Part.HOSTS: of.get("Host", []),
-            Part.WORKLOADS: of.get("Workload", []),
-            Part.REPLICA_SETS: of.get("WorkloadReplicaSet", []),
-            Part.DEPLOYMENTS: of.get("WorkloadDeployment", []),
-            Part.ARTIFACTS: of.get("Artifact", []),
-            Part.SERVICES: of.get("Service", []),
-            Part.SLICES: [item for item in of.get("EndpointSlice", []) if LABEL_ROUTE in item["metadata"]["labels"]],
-        }
-        seen = {part: [] if part in hidden else items for part, items in by_part.items()}
         former = [view_workload(item) for item in self.objects(at - listened) if item["kind"] == "Workload"]
-        return Snapshot(
-            now=self.start + at,
-            hosts=[view_host(item) for item in seen[Part.HOSTS]],
-            workloads=[view_workload(item) for item in seen[Part.WORKLOADS]],
-            replica_sets=[view_replica_set(item) for item in seen[Part.REPLICA_SETS]],
-            deployments=[view_deployment(item) for item in seen[Part.DEPLOYMENTS]],
-            artifacts=[view_artifact(item) for item in seen[Part.ARTIFACTS]],
-            services=[view_service(item) for item in seen[Part.SERVICES]],
-            slices=[view_slice(item) for item in seen[Part.SLICES]],
-            pods=[] if Part.PODS in hidden else [view_host_pod(item) for item in pods],
-            unread=hidden,
+        return replace(
+            snapshot_of_objects([*found, *pods], self.start + at, unread),
             messages=self.messages(at - listened, at, replies=replies) if listened else None,
             former=former if listened else (),
             images=images or {},
         )
+
+
+def snapshot_of_objects(found: Iterable[Manifest], now: float, unread: Mapping[Part, str] | None = None) -> Snapshot:
+    """Return the snapshot of these objects at a time (Unix seconds)."""
+    of: dict[str, list[Manifest]] = {}
+    for item in found:
+        of.setdefault(item["kind"], []).append(item)
+    hidden = unread or {}
+    by_part = {
+        Part.HOSTS: of.get("Host", []),
+        Part.WORKLOADS: of.get("Workload", []),
+        Part.REPLICA_SETS: of.get("WorkloadReplicaSet", []),
+        Part.DEPLOYMENTS: of.get("WorkloadDeployment", []),
+        Part.ARTIFACTS: of.get("Artifact", []),
+        Part.SERVICES: of.get("Service", []),
+        Part.SLICES: [item for item in of.get("EndpointSlice", []) if LABEL_ROUTE in item["metadata"]["labels"]],
+        Part.PODS: of.get("Pod", []),
+    }
+    seen = {part: [] if part in hidden else items for part, items in by_part.items()}
+    return Snapshot(
+        now=now,
+        hosts=[view_host(item) for item in seen[Part.HOSTS]],
+        workloads=[view_workload(item) for item in seen[Part.WORKLOADS]],
+        replica_sets=[view_replica_set(item) for item in seen[Part.REPLICA_SETS]],
+        deployments=[view_deployment(item) for item in seen[Part.DEPLOYMENTS]],
+        artifacts=[view_artifact(item) for item in seen[Part.ARTIFACTS]],
+        services=[view_service(item) for item in seen[Part.SERVICES]],
+        slices=[view_slice(item) for item in seen[Part.SLICES]],
+        pods=[view_host_pod(item) for item in seen[Part.PODS]],
+        unread=hidden,
+    )
 
 
 @cache
