@@ -26,6 +26,7 @@ from trellis.registries.transfers import Transfers
 from trellis.registries.web import Client, Web, host_of
 from trellis.v2.components import read_component
 from trellis.v2.images import ImageAnswer, ImageKey, ImageState
+from trellis.v2.start_failures import DEFAULT_REGISTRY, registry_of
 from trellis_cli.v2.options import CA_FILE, INSECURE, RegistryAccess
 
 MOST: Final = 16
@@ -70,13 +71,14 @@ async def ask_registries(
 
 async def _ask(reading: Reading, key: ImageKey, transfers: Transfers, insecure: frozenset[str]) -> ImageAnswer:
     try:
-        reference = parse_image(key.image)
+        reference = parse_image(_with_registry(key.image))
     except ValueError as error:
         return ImageAnswer(ImageState.INVALID, str(error))
     try:
         credentials = await _login(reading, key, reference)
     except _LoginError as error:
         return ImageAnswer(ImageState.UNKNOWN, str(error))
+    without = bool(key.secret) and credentials is None
     async with transfers.begin(key.namespace) as transfer:
         registry = Registry(transfer, reference, credentials, insecure)
         try:
@@ -84,15 +86,23 @@ async def _ask(reading: Reading, key: ImageKey, transfers: Transfers, insecure: 
                 await registry.confirm()
         except SourceError as error:
             state = _state(error, reference)
-            return ImageAnswer(state, "" if state is ImageState.DENIED else _detail(error), plain=registry.plain)
+            detail = "" if state is ImageState.DENIED else _detail(error)
+            return ImageAnswer(state, detail, plain=registry.plain, without_login=without)
         try:
             async with transfer.in_time(key.image):
                 wasm = await registry.module()
         except SourceError as error:
-            return ImageAnswer(ImageState.FOUND, _detail(error), plain=registry.plain)
+            return ImageAnswer(ImageState.FOUND, _detail(error), plain=registry.plain, without_login=without)
         types = await asyncio.to_thread(read_component, wasm)
         detail = "" if types else "it is not a WebAssembly component"
-        return ImageAnswer(ImageState.FOUND, detail, types, registry.plain)
+        return ImageAnswer(ImageState.FOUND, detail, types, registry.plain, without)
+
+
+def _with_registry(image: str) -> str:
+    """Return an image with its registry: as hosts read it, one that names none is of Docker Hub."""
+    if registry_of(image):
+        return image
+    return f"{DEFAULT_REGISTRY}/{image if '/' in image else f'library/{image}'}"
 
 
 def _state(error: SourceError, reference: Reference) -> ImageState:
@@ -117,7 +127,10 @@ def _detail(error: SourceError) -> str:
 
 
 async def _login(reading: Reading, key: ImageKey, reference: Reference) -> str | None:
-    """Return ``user:password``, None if the workload has no pull Secret."""
+    """Return ``user:password``, None if the workload has no pull Secret, or if that has no login for the registry.
+
+    The runtime-operator passes an empty login to the host then, and reports nothing.
+    """
     if not key.secret:
         return None
     where = f"pull Secret {key.namespace}/{key.secret}"
@@ -130,9 +143,6 @@ async def _login(reading: Reading, key: ImageKey, reference: Reference) -> str |
         raise _LoginError(f"this account cannot read {where}") from None
     try:
         config = base64.b64decode((secret.get("data") or {})[_DOCKER_CONFIG], validate=True)
-        credentials = credentials_for(reference, config)
+        return credentials_for(reference, config)
     except (KeyError, TypeError, ValueError, binascii.Error):
         raise _LoginError(f"{where} has no usable {_DOCKER_CONFIG}") from None
-    if credentials is None:
-        raise _LoginError(f"{where} has no login for {reference.registry}")
-    return credentials

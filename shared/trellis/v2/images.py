@@ -43,13 +43,15 @@ class ImageKey:
 class ImageAnswer:
     """``detail``: the answer for users, without credentials; ``types``: None if the component was not read.
 
-    ``plain``: the registry was asked over plain http, because it did not answer https.
+    ``plain``: the registry was asked over plain http, because it did not answer https. ``without_login``: the pull
+    Secret has logins for other registries only, so the registry was asked without one.
     """
 
     state: ImageState
     detail: str = ""
     types: ComponentTypes | None = None
     plain: bool = False
+    without_login: bool = False
 
 
 def image_key(namespace: str, part: PartView) -> ImageKey:

@@ -47,6 +47,8 @@ class Reason(StrEnum):
     # Images.
     IMAGE_NOT_FOUND = "ImageNotFound"
     IMAGE_INVALID = "ImageInvalid"
+    IMAGE_NOT_CACHED = "ImageNotCached"
+    """Its pull policy is Never, and its host has no copy."""
     REGISTRY_UNREACHABLE = "RegistryUnreachable"
     REGISTRY_TIMEOUT = "RegistryTimeout"
     REGISTRY_DENIED = "RegistryDenied"
@@ -77,6 +79,7 @@ class Reason(StrEnum):
     SERVICE_NOT_FOUND = "ServiceNotFound"
     SERVICE_NEWER = "ServiceNewer"
     PORT_NOT_NAMED = "PortNotNamed"
+    PORT_DIFFERS = "PortDiffers"
     ADDRESS_NOT_ROUTABLE = "AddressNotRoutable"
     NO_ENDPOINTS = "NoEndpoints"
     HTTP_NOT_DECLARED = "HttpNotDeclared"

@@ -14,9 +14,12 @@ from typing import Final
 from trellis.v2.fields import MESSAGE_KEPT
 from trellis.v2.interfaces import Interface, debugged_interfaces, named_interface
 from trellis.v2.reasons import Reason
+from trellis.v2.workloads import SERVICE
 
 _PREFIX: Final = re.compile(r"\AWorkload is Error: ")
-_PULL: Final = re.compile(r"failed to pull image for (?:component|service) '([^']{0,200})'")
+_PULL: Final = re.compile(
+    r"failed to pull image for (?:(?:component|service) '(?P<component>[^']{0,200})'|the workload service)(?:: )?"
+)
 _FROM: Final = re.compile(r"(?:failed to pull component|timeout pulling component) from (\S{1,500}?)(?=:? |:?\Z)")
 _LINKER: Final = re.compile(r"imports \w{1,20} `([^`]{1,300})`, but a matching implementation was not found")
 _UNAVAILABLE: Final = "requested interfaces that are not available"
@@ -35,7 +38,9 @@ _UNREACHABLE: Final = re.compile(
 _CODES: Final = re.compile(r"OCI API error: ([^\[\]]{1,300})")
 _LAST_PARTS: Final = ("client error (Connect): ", "failed to decode component bytes: ")
 _PULL_KINDS: Final = (
-    (re.compile(r"not a valid WebAssembly component"), Reason.NOT_A_COMPONENT),
+    (re.compile(r"pull policy is 'Never'"), Reason.IMAGE_NOT_CACHED),
+    (re.compile(r"invalid OCI reference"), Reason.IMAGE_INVALID),
+    (re.compile(r"not a valid WebAssembly component|no layers found in pulled artifact"), Reason.NOT_A_COMPONENT),
     (re.compile(r"timeout pulling component|deadline has elapsed"), Reason.REGISTRY_TIMEOUT),
     (re.compile(r"InvalidContentType"), Reason.REGISTRY_WITHOUT_TLS),
     (_CERTIFICATE, Reason.REGISTRY_NOT_TRUSTED),
@@ -43,12 +48,17 @@ _PULL_KINDS: Final = (
     (_DENIED, Reason.REGISTRY_DENIED),
     (_ABSENT, Reason.IMAGE_NOT_FOUND),
 )
-"""In this order: an unreachable registry has no opinion, and texts of denials can contain "not found"."""
+"""In this order: a host that asks no registry and an unreachable registry have no opinion, and texts of denials can
+contain "not found".
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class StartFailure:
-    """A failure. ``image``, ``component``: "" if not named; ``detail``: the message without its known prefix."""
+    """A failure. ``image``, ``component``: "" if not named; ``detail``: the message without its known prefix.
+
+    ``component`` is ``SERVICE`` for the service of a workload.
+    """
 
     reason: Reason
     detail: str
@@ -61,7 +71,7 @@ def classify(message: str) -> StartFailure:
     """Return the failure that a message describes."""
     text = _PREFIX.sub("", " ".join(message[:MESSAGE_KEPT].split()))
     if (pull := _PULL.search(text)) is not None:
-        return _pull_failure(text, pull[1])
+        return _pull_failure(text, pull)
     if (missing := _LINKER.search(text)) is not None:
         named = named_interface(missing[1])
         return StartFailure(Reason.INTERFACE_MISSING, text, interfaces=(named,) if named else ())
@@ -72,10 +82,11 @@ def classify(message: str) -> StartFailure:
     return StartFailure(Reason.START_FAILED, text)
 
 
-def _pull_failure(text: str, component: str) -> StartFailure:
-    image = _FROM.search(text)
+def _pull_failure(text: str, pull: re.Match[str]) -> StartFailure:
+    image, component = _FROM.search(text), pull["component"]
     reason = next((reason for pattern, reason in _PULL_KINDS if pattern.search(text)), Reason.PULL_FAILED)
-    return StartFailure(reason, _short(text.partition("': ")[2] or text), image[1] if image else "", component)
+    named = SERVICE if component is None else component
+    return StartFailure(reason, _short(text[pull.end() :] or text), image[1] if image else "", named)
 
 
 def _short(text: str) -> str:
@@ -85,6 +96,10 @@ def _short(text: str) -> str:
     for begin in _LAST_PARTS:
         text = text.rpartition(begin)[2]
     return text.partition(" - expected")[0]
+
+
+DEFAULT_REGISTRY: Final = "docker.io"
+"""Registry of an image that names none."""
 
 
 def registry_of(image: str) -> str:

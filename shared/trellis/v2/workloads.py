@@ -20,6 +20,8 @@ INCOMING: Final = "incoming-handler"
 OUTGOING: Final = "outgoing-handler"
 ARTIFACT: Final = "artifact://"
 """Prefix of an image that is the name of an entry in ``spec.artifacts`` of its WorkloadDeployment."""
+SERVICE: Final = "service"
+"""Name of the part that runs for as long as its workload; components have names of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +142,7 @@ def view_template(spec: Json) -> TemplateView:
         host_id=text(spec, "hostId"),
         environment=text(spec, "environment"),
         service=service_name(spec),
-        daemon=_part(daemon, "service") if daemon else None,
+        daemon=_part(daemon, SERVICE) if daemon else None,
     )
 
 

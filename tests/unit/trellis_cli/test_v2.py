@@ -31,10 +31,12 @@ from trellis.lattice.connection.address import NatsAddress
 from trellis.lattice.connection.listen import Listened
 from trellis.oci.manifests import digest_of
 from trellis.read_model.errors import AnswerError
+from trellis.read_model.explain.subject import Beside
 from trellis.read_model.health import Health
 from trellis.read_model.reading.cluster import Reading
 from trellis.read_model.reading.explained import page_of
-from trellis.read_model.reading.find import ObjectNotFoundError
+from trellis.read_model.reading.explained_v2 import explained_v2
+from trellis.read_model.reading.find import NotThereError
 from trellis.read_model.reading.v2_snapshot import RESOURCES, read_snapshot
 from trellis.registries.domain.errors import SourceError, SourceReason
 from trellis.registries.web import Answer, Web
@@ -419,12 +421,54 @@ async def test_the_login_of_the_workload_is_used_and_never_shown() -> None:
     assert "hunter2" not in repr(found)
 
 
-@pytest.mark.parametrize("kube", [bare(), with_secret({}), with_secret({"auths": {"other.test": {"username": "u"}}})])
+@pytest.mark.parametrize("kube", [bare(), with_secret([]), with_secret({"auths": [1]})])
 async def test_without_credentials_the_answer_is_unknown_and_no_registry_is_queried(kube: FakeKube) -> None:
     found, web = await answer(GOOD, replace(KEY, secret="pull"), kube)
     assert found.state is ImageState.UNKNOWN
     assert lacking(found.detail, "apps/pull") == []
     assert web.sent == []
+
+
+@pytest.mark.parametrize("config", [{}, {"auths": {"other.test": {"username": "u", "password": "hunter2"}}}])
+@pytest.mark.parametrize(("answers", "state"), [(GOOD, ImageState.FOUND), ({}, ImageState.NOT_FOUND)])
+async def test_a_pull_secret_without_a_login_for_the_registry_is_asked_without_one(
+    config: object, answers: dict[str, Answer], state: ImageState
+) -> None:
+    """The runtime-operator passes an empty login to the host in this case."""
+    found, web = await answer(answers, replace(KEY, secret="pull"), with_secret(config))
+    assert (found.state, found.without_login) == (state, True)
+    assert {login for _, login in web.sent} == {""}
+
+
+async def test_a_pull_secret_of_another_registry_is_the_cause_of_a_denial() -> None:
+    kube = kube_of("04", 20)
+    data = base64.b64encode(json.dumps({"auths": {"other.test": {"username": "u", "password": "hunter2"}}}).encode())
+    kube.put(SECRETS, {"metadata": {"namespace": "apps", "name": "pull"}, "data": {".dockerconfigjson": data.decode()}})
+    for item in kube.objects(WORKLOADS):
+        for part in item["spec"]["components"]:
+            part |= {"image": IMAGE, "imagePullSecret": {"name": "pull"}}
+        kube.put(WORKLOADS, item)
+    [workload] = [it for it in kube.objects(WORKLOADS) if it["metadata"]["name"].startswith("no-tag-")]
+    reading = Reading(kube, "trellis-system")
+    snapshot = await read_snapshot(reading, "apps")
+    for answers, reason in (
+        ({"team/app/manifests/1": Answer(401, {"WWW-Authenticate": "Basic"}, b"")}, Reason.REGISTRY_DENIED),
+        (GOOD, Reason.PULL_FAILED),
+    ):
+        images = await ask_registries(reading, {replace(KEY, secret="pull")}, web=FakeWeb(answers))
+        page = explained_v2(replace(snapshot, images=images), "workload", workload, Beside())
+        assert page.cause is not None
+        assert page.cause.reason == reason
+        assert lacking(page.headline, "Secret pull", "login", "registry.test") == []
+        assert "hunter2" not in page.headline
+
+
+@pytest.mark.parametrize(
+    ("image", "path"), [("nginx", "library/nginx/manifests/latest"), ("team/app:1", "team/app/manifests/1")]
+)
+async def test_an_image_without_a_registry_is_of_docker_hub(image: str, path: str) -> None:
+    _, web = await answer({}, ImageKey("apps", image))
+    assert {url for url, _ in web.sent} == {f"https://registry-1.docker.io/v2/{path}"}
 
 
 async def test_registries_are_asked_about_few_images() -> None:

@@ -62,6 +62,33 @@ def test_a_failed_pull_is_classified_with_its_image(message: str, reason: Reason
     assert (found.reason, found.image, found.component) == (reason, IMAGE, "web")
 
 
+OTHERS = {
+    "a service": (
+        "failed to pull image for the workload service: failed to pull component from registry.test/a:1: name unknown",
+        (Reason.IMAGE_NOT_FOUND, "registry.test/a:1", "service"),
+    ),
+    "a pull that its policy forbids": (
+        "failed to pull image for component 'web': component not found in cache and pull policy is 'Never'",
+        (Reason.IMAGE_NOT_CACHED, "", "web"),
+    ),
+    "no reference": (
+        "failed to pull image for component 'web': invalid OCI reference: a b: invalid reference format",
+        (Reason.IMAGE_INVALID, "", "web"),
+    ),
+    "an artifact without layers": (
+        "failed to pull image for component 'web': no layers found in pulled artifact",
+        (Reason.NOT_A_COMPONENT, "", "web"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("message", "expected"), OTHERS.values(), ids=OTHERS)
+def test_a_failed_pull_in_other_words_is_classified(message: str, expected: tuple[Reason, str, str]) -> None:
+    found = classify(message)
+    assert (found.reason, found.image, found.component) == expected
+    assert found.detail
+
+
 def test_interfaces_are_parsed_out_of_the_debug_output() -> None:
     found = classify(f"Workload is Error: {DEBUG.format(', pre: Prerelease(' + chr(34) + 'draft' + chr(34) + ')')}")
     assert found.reason is Reason.PLUGIN_MISSING

@@ -25,37 +25,59 @@ from trellis.v2.messages import WorkloadState, state_named
 from trellis.v2.objects import Condition
 from trellis.v2.operator import DEADLINE, NO_RESPONDERS
 from trellis.v2.reasons import Reason
-from trellis.v2.start_failures import StartFailure, classify, registry_of
+from trellis.v2.start_failures import DEFAULT_REGISTRY, StartFailure, classify, registry_of
 from trellis.v2.workloads import PartView, WorkloadView
 
-_STATE: Final = re.compile(r"WORKLOAD_STATE_[A-Z_]{1,40}")
+_STATE: Final = re.compile(r"(WORKLOAD_STATE_[A-Z_]{1,40})(?:: (?P<cause>.+))?", re.DOTALL)
+"""The state in a condition. Releases of the operator after 2.7 add the message of the host."""
+_PROGRESS: Final = frozenset({WorkloadState.UNSPECIFIED, WorkloadState.STARTING, WorkloadState.STOPPING})
+_NEVER: Final = "Never"
 _SHOWN: Final = 5
 _NOT_ASKED: Final = frozenset({ImageState.UNKNOWN, ImageState.WITHOUT_TLS, ImageState.NOT_TRUSTED})
 _ENCRYPT: Final = "serve the registry over https, or start the host with --allow-insecure-registries"
 _TO_FIX: Final = "correct the image in the template, or push it"
+_TO_PULL: Final = "set imagePullPolicy to IfNotPresent: a host caches only images that it pulled itself"
 
 
 def sync(cluster: Cluster, workload: WorkloadView, reported: Condition) -> Line:
     """Return the step for a placed Workload that is not operational."""
     state = _STATE.search(reported.message)
     if state is not None:
-        return _not_operational(cluster, workload, state_named(state[0]), reported)
+        return _not_operational(cluster, workload, state, reported.since)
     if NO_RESPONDERS in reported.message:
         return unanswered(cluster, workload, reported.message)
     if DEADLINE in reported.message:
         return timed_out(cluster, workload, reported.message)
-    text = f"Sync is {reported.status}{quoted(reported.message)}"
-    return Line("sync", text, False, "", Rank.CAUSE, Reason.START_FAILED)
+    return known_failure(cluster, workload, reported.message) or Line(
+        "sync", f"Sync is {reported.status}{quoted(reported.message)}", False, "", Rank.CAUSE, Reason.START_FAILED
+    )
 
 
-def _not_operational(cluster: Cluster, workload: WorkloadView, state: WorkloadState, reported: Condition) -> Line:
-    reply = cluster.failed_start(workload)
-    failure = classify(reply.message) if reply is not None and reply.state is WorkloadState.ERROR else None
-    if state not in {WorkloadState.NOT_FOUND, WorkloadState.ERROR}:
-        text = f"it is being started or stopped{quoted(reported.message)}"
+def known_failure(cluster: Cluster, workload: WorkloadView, message: str) -> Line | None:
+    """Return the step for a condition that has the message of a host about a failed start, None for any other one.
+
+    No release up to 2.7 has it there; another one can.
+    """
+    failure = classify(message)
+    return None if failure.reason is Reason.START_FAILED else failed(cluster, workload, failure)
+
+
+def _not_operational(cluster: Cluster, workload: WorkloadView, found: re.Match[str], since: float | None) -> Line:
+    """Return the step for a state on the host; ``found``: the state in the message of a condition, ``since`` its time.
+
+    A state of a later release is a failure, because the operator does not accept it.
+    """
+    state, reply = state_named(found[1]), cluster.failed_start(workload)
+    limit = cluster.snapshot.timings.start + cluster.snapshot.timings.slack
+    if state in _PROGRESS and not cluster.older(cluster.by_server(since), limit):
+        text = f"it is being started or stopped{quoted(found.string)}"
         return Line("sync", text, ok=False, reason=Reason.WAITING)
-    if failure is not None:
-        line = failed(cluster, workload, failure)
+    # Of NOT_FOUND, the message repeats the state in other words.
+    cause = found["cause"] or "" if state is not WorkloadState.NOT_FOUND else ""
+    if not cause and reply is not None and reply.state is WorkloadState.ERROR:
+        cause = reply.message
+    if cause or state not in {WorkloadState.NOT_FOUND, WorkloadState.ERROR}:
+        line = failed(cluster, workload, classify(cause or found.string))
     else:
         line = _image(cluster, workload) if state is WorkloadState.NOT_FOUND else next(_links(cluster, workload))
     note = outdated(cluster, workload)
@@ -66,14 +88,36 @@ def failed(cluster: Cluster, workload: WorkloadView, failure: StartFailure) -> L
     """Return the step for a failed start whose cause the host reported."""
     part = _part(workload, failure)
     image = failure.image or (part.image if part else "") or "the image"
-    host, registry = host_named(cluster, workload.host_id), registry_of(image) or image
-    detail = quoted(failure.detail)
+    host, detail = host_named(cluster, workload.host_id), quoted(failure.detail)
     match failure.reason:
         case Reason.IMAGE_NOT_FOUND:
             return _cause("image", f"image {image} does not exist{detail}", _TO_FIX, failure.reason)
-        case Reason.REGISTRY_UNREACHABLE:
-            do = "check the name of the registry, DNS and network policies; a cached image needs the registry, too"
-            return _cause("image", f"host {host} cannot reach registry {registry}{detail}", do, failure.reason)
+        case Reason.IMAGE_NOT_CACHED:
+            text = f"host {host} has no cached copy of {image}, and imagePullPolicy is {_NEVER}"
+            return _cause("image", text, _TO_PULL, failure.reason)
+        case Reason.IMAGE_INVALID:
+            return _cause("image", f"{image} is not an image reference{detail}", _TO_FIX, failure.reason)
+        case Reason.NOT_A_COMPONENT:
+            do = "push a WebAssembly component with `wash` or as an OCI artifact of type application/wasm"
+            return _cause("image", f"{image} is not a WebAssembly component{detail}", do, failure.reason)
+        case Reason.INTERFACE_MISSING | Reason.PLUGIN_MISSING:
+            return _interface(cluster, workload, failure)
+        case Reason.HTTP_HOST_MISSING:
+            return _no_http_host()
+        case Reason.PULL_FAILED | Reason.START_FAILED:
+            about = "image" if failure.reason is Reason.PULL_FAILED else "start"
+            do = f"correct what the message names; {_log_of(cluster, workload)} has more"
+            return _cause(about, f"host {host} could not start it{detail}", do, failure.reason)
+        case _:
+            return _registry(cluster, workload, failure, part)
+
+
+def _registry(cluster: Cluster, workload: WorkloadView, failure: StartFailure, part: PartView | None) -> Line:
+    """Return the step for a registry that a host could not pull from; ``part``: with the image, None if not known."""
+    image = failure.image or (part.image if part else "") or "the image"
+    host, registry = host_named(cluster, workload.host_id), registry_of(image) or image
+    detail = quoted(failure.detail)
+    match failure.reason:
         case Reason.REGISTRY_TIMEOUT:
             do = "check the registry: meanwhile the host sends no heartbeat, and the operator starts no other Workload"
             return _cause("image", f"registry {registry} did not answer host {host}{detail}", do, failure.reason)
@@ -84,17 +128,11 @@ def failed(cluster: Cluster, workload: WorkloadView, failure: StartFailure) -> L
             do = "add the CA of the registry to the trusted certificates of the host"
             return _cause("image", f"host {host} does not trust registry {registry}{detail}", do, failure.reason)
         case Reason.REGISTRY_DENIED:
-            return _cause("image", f"registry {registry} denies {image}{detail}", _login(part), failure.reason)
-        case Reason.NOT_A_COMPONENT:
-            do = "push a WebAssembly component with `wash` or as an OCI artifact of type application/wasm"
-            return _cause("image", f"{image} is not a WebAssembly component{detail}", do, failure.reason)
-        case Reason.INTERFACE_MISSING | Reason.PLUGIN_MISSING:
-            return _interface(cluster, workload, failure)
-        case Reason.HTTP_HOST_MISSING:
-            return _no_http_host()
+            key = image_key(workload.meta.namespace, part) if part is not None else None
+            return _denied(image, detail, part, cluster.snapshot.images.get(key) if key is not None else None)
         case _:
-            about = "image" if failure.reason is Reason.PULL_FAILED else "start"
-            return _cause(about, f"host {host} could not start it{detail}", "", failure.reason)
+            do = "check the name of the registry, DNS and network policies; a cached image needs the registry, too"
+            return _cause("image", f"host {host} cannot reach registry {registry}{detail}", do, failure.reason)
 
 
 def image_trouble(image: str, answer: ImageAnswer, part: PartView | None) -> Line | None:
@@ -104,8 +142,7 @@ def image_trouble(image: str, answer: ImageAnswer, part: PartView | None) -> Lin
         case ImageState.NOT_FOUND:
             return _cause("image", f"image {image} does not exist{detail}", _TO_FIX, Reason.IMAGE_NOT_FOUND)
         case ImageState.DENIED:
-            text = f"registry {registry_of(image) or image} denies {image}{detail}"
-            return _cause("image", text, _login(part), Reason.REGISTRY_DENIED)
+            return _denied(image, detail, part, answer)
         case ImageState.INVALID:
             return _cause("image", f"{image} is not an image reference{detail}", _TO_FIX, Reason.IMAGE_INVALID)
         case _:
@@ -155,6 +192,12 @@ def _image(cluster: Cluster, workload: WorkloadView) -> Line:
     failed_reads = [answer.detail for _, answer in answers if answer is not None and answer.state in _NOT_ASKED]
     if failed_reads:
         text += f"; the registry could not be asked from here{quoted(listed(failed_reads, _SHOWN))}"
+    if any(part.pull_policy == _NEVER for part in parts):
+        text += f"; imagePullPolicy is {_NEVER}, so the host needs a cached copy"
+    without = next((part for part, answer in answers if answer is not None and answer.without_login), None)
+    if without is not None:
+        text, do = _without_login(text, without)
+        return _cause("image", f"{text}, so the host sends an empty one", do, Reason.PULL_FAILED)
     return _cause("image", text, how_to_learn(cluster, workload), Reason.PULL_FAILED)
 
 
@@ -183,13 +226,20 @@ def how_to_learn(cluster: Cluster, workload: WorkloadView) -> str:
         ways.append("by `--v2-registry`")
     if snapshot.messages is None or snapshot.messages.replies is None:
         ways.append("by `--v2-nats URL --v2-replies`")
+    if cluster.host(workload.host_id) is not None:
+        ways.append(f"in {_log_of(cluster, workload)}")
+    return f"find the cause {', or '.join(ways)}" if ways else ""
+
+
+def _log_of(cluster: Cluster, workload: WorkloadView) -> str:
+    """Return where the log of the host of a Workload is."""
     host = cluster.host(workload.host_id)
     pod = cluster.pod_of(host) if host is not None else None
     if pod is not None:
-        ways.append(f"in `kubectl logs -n {pod.meta.namespace} {pod.meta.name}` at {workload.id}")
-    elif host is not None:
-        ways.append(f"in the log of host {host.meta.name}{f' ({host.address})' if host.address else ''}")
-    return f"find the cause {', or '.join(ways)}" if ways else ""
+        return f"`kubectl logs -n {pod.meta.namespace} {pod.meta.name}` at {workload.id}"
+    if host is None:
+        return f"the log of host {workload.host_id}"
+    return f"the log of host {host.meta.name}{f' ({host.address})' if host.address else ''}"
 
 
 def _links(cluster: Cluster, workload: WorkloadView) -> Iterator[Line]:
@@ -281,6 +331,21 @@ def _login(part: PartView | None) -> str:
     if part is None or not part.secret:
         return "set imagePullSecret of the component to a Secret with a login, and check the name of the image"
     return f"check the login in its imagePullSecret, Secret {part.secret}, and the name of the image"
+
+
+def _denied(image: str, detail: str, part: PartView | None, answer: ImageAnswer | None) -> Line:
+    """Return the step for an image that its registry denies; ``answer``: of the registry, if it was asked, too."""
+    text, do = f"registry {registry_of(image) or image} denies {image}{detail}", _login(part)
+    if part is not None and answer is not None and answer.without_login:
+        text, do = _without_login(text, part)
+    return _cause("image", text, do, Reason.REGISTRY_DENIED)
+
+
+def _without_login(text: str, part: PartView) -> tuple[str, str]:
+    """Return text and resolution for a pull Secret that has logins for other registries only."""
+    registry = registry_of(part.image) or DEFAULT_REGISTRY
+    text = f"{text}; its imagePullSecret, Secret {part.secret}, has no login for {registry}"
+    return text, f"add a login for {registry} to Secret {part.secret}"
 
 
 def _cause(about: str, text: str, do: str, reason: Reason) -> Line:
