@@ -2,7 +2,8 @@
 
 Pure. In: Hosts, Workloads, heartbeats. Out: a judgement. Called by ``cluster``. Invariant: the operator has no Lease by
 default, so its state is concluded only from effects that always exist: it records each heartbeat within a
-second, and deletes a Host two minutes after its last one.
+second, and deletes a Host two minutes after its last one. Releases after 2.7 delete none while they receive no
+heartbeat of any host, and report that at each Host.
 """
 
 from __future__ import annotations
@@ -18,6 +19,10 @@ DEADLINE: Final = "context deadline exceeded"
 """Message of the operator for a request that NATS did not answer: the host is busy, or there is no connection."""
 NO_RESPONDERS: Final = "no responders"
 """Message of the operator for a request to a host that is not connected to NATS."""
+
+
+GATED: Final = "the fleet for"
+"""Part of the message of a Host that an operator keeps because it receives no heartbeat of any host."""
 
 
 class State(StrEnum):
@@ -71,7 +76,7 @@ def judge(snapshot: Snapshot, seen: Mapping[str, float], silent: bool) -> Judgem
         return Judgement(State.UNKNOWN)
     if timed_out > 1:
         return Judgement(State.CUT_OFF, age=age)
-    if age > timings.expired:
+    if age > timings.expired and not any(GATED in host.ready.message for host in snapshot.hosts):
         return Judgement(State.UNAVAILABLE, age=age)
     return Judgement(State.HEARTBEATS_MISSING if silent else State.UNKNOWN, age=age)
 

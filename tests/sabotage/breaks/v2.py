@@ -71,6 +71,26 @@ CAUSES: Final = (
         "tests/unit/v2/test_explain_evidence.py::test_a_timeout_of_one_host_is_not_the_connection_of_the_operator",
     ),
     Break(
+        "an operator that keeps Hosts during an outage does not run",
+        "ADR 117, rule 8: operators after 2.7 delete no Host while they receive no heartbeat of any host",
+        "trellis",
+        "judge",
+        "and not any(GATED in host.ready.message for host in snapshot.hosts)",
+        "",
+        "tests/unit/v2/test_explain_releases.py::"
+        "test_an_operator_that_keeps_hosts_while_it_receives_no_heartbeats_works",
+    ),
+    Break(
+        "the environment of a host that the operator has not evaluated is the cause",
+        "ADR 117, rule 9: only a host that was Ready before the condition changed is evidence",
+        "trellis",
+        "_not_chosen",
+        "if refused is None or cluster.operator.away:",
+        "if cluster.operator.away:",
+        "tests/unit/v2/test_explain_releases.py::"
+        "test_an_environment_is_the_cause_only_if_the_operator_has_refused_the_host",
+    ),
+    Break(
         "workloads that were deleted while listening are unknown to Kubernetes",
         "ADR 109, rule 2: nothing is concluded from the absence of a part that was not read",
         "trellis",

@@ -36,7 +36,7 @@ from trellis.read_model.health import Health
 from trellis.read_model.reading.cluster import Reading
 from trellis.read_model.reading.explained import page_of
 from trellis.read_model.reading.explained_v2 import explained_v2
-from trellis.read_model.reading.find import NotThereError
+from trellis.read_model.reading.find import ObjectNotFoundError
 from trellis.read_model.reading.v2_snapshot import RESOURCES, read_snapshot
 from trellis.registries.domain.errors import SourceError, SourceReason
 from trellis.registries.web import Answer, Web

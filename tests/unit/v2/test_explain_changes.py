@@ -406,7 +406,8 @@ def test_an_artifact_whose_image_does_not_exist_is_found_by_asking() -> None:
     ("change", "expected"),
     [
         ({"environment": "team"}, Reason.NO_HOST_MATCHES),
-        ({"environment": ""}, Reason.WAITING),
+        ({"environment": ""}, Reason.NO_HOST_MATCHES),
+        ({"environment": "apps"}, Reason.NOT_OBSERVED),
         ({"conditions": {}}, Reason.NO_HOST_READY),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -282,6 +283,22 @@ def test_a_changed_template_that_the_operator_did_not_act_on(
 def test_a_template_of_null_is_a_changed_one() -> None:
     found = make_snapshot([make_host()], [make_workload()], make_replica_set(), make_deployment(template=None))
     assert outcome(deployment_page(found)) == (Reason.NOT_OBSERVED, Health.PROGRESSING)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_webhook_that_denies_a_replica_set_is_the_cause(first: bool) -> None:
+    """Also of a changed template, while the WorkloadReplicaSet of the former one serves."""
+    denied = 'admission webhook "deny.test" denied the request: no'
+    conditions = [*steps("Artifact"), condition("Sync", "Unknown", "x"), condition("Deploy", "False", denied, HOUR)]
+    wanted = make_deployment(conditions=conditions, template={"spec": {"components": []}})
+    if first:
+        wanted["status"]["currentReplicaSet"] = {}
+        snapshot = replace(make_snapshot([make_host()], deployment=wanted), replica_sets=())
+    else:
+        snapshot = make_snapshot([make_host()], [make_workload()], make_replica_set(), wanted)
+    page = deployment_page(snapshot)
+    assert outcome(page) == (Reason.SCALE_FAILED, Health.DEGRADED)
+    assert "deny.test" in page.headline
 
 
 def test_a_webhook_that_denies_workloads_is_the_cause() -> None:

@@ -95,7 +95,7 @@ def test_a_workload_without_a_host_is_judged_by_the_owner_of_its_namespace() -> 
     denied = [*steps("Config"), condition("HostSelection", "False", "no suitable host found")]
     spec = {"hostSelector": {"zone": "b"}, "components": []}
     waits = make_workload("w3", denied, host="", spec=spec)
-    there = other_host(seen=5, labels={"zone": "b"})
+    there = other_host(seen=5, labels={"zone": "b"}, conditions=steps("Reporting", "Ready", age=10))
     found = snapshot(there, workloads=[waits, placed_in("shop", make_workload("w4", denied, host="", spec=spec))])
     outcomes = {name: page(found, name).verdict.reason for name in ("w3", "w4")}
     assert outcomes == {"w3": Reason.NO_HOST_MATCHES, "w4": Reason.WAITING}

@@ -76,7 +76,10 @@ def _chain(cluster: Cluster, deployment: DeploymentView) -> Iterator[Line]:
     yield from artifacts
     if any(line.trouble for line in artifacts):
         return
-    yield from _observed(cluster, deployment, current)
+    if (denied := _not_deployed(deployment)) is not None:
+        yield denied
+    else:
+        yield from _observed(cluster, deployment, current)
     workloads = cluster.workloads_of(current)
     former = _serving_before(cluster, deployment, current)
     ready = [item for item in workloads if workload_cause(cluster, item) is None]
@@ -135,6 +138,15 @@ def _artifacts(cluster: Cluster, deployment: DeploymentView) -> Iterator[Line]:
         return
     if deployment.artifacts:
         yield Line("artifact", f"in use: {listed(sorted(deployment.artifacts.values()), _SHOWN)}", ok=True)
+
+
+def _not_deployed(deployment: DeploymentView) -> Line | None:
+    """Return the step for a template without a WorkloadReplicaSet, as if a webhook or a quota denies it."""
+    found = deployment.condition("Deploy")
+    if found.status != "False" or not found.message or _CONFLICT in found.message:
+        return None
+    text = f"the operator cannot create a WorkloadReplicaSet of the template{quoted(found.message)}"
+    return _cause("deploy", text, "correct the cause: the operator retries", Reason.SCALE_FAILED)
 
 
 def _observed(cluster: Cluster, deployment: DeploymentView, current: ReplicaSetView | None) -> Iterator[Line]:

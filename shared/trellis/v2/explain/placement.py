@@ -16,6 +16,7 @@ from trellis.read_model.health import Health
 from trellis.v2.cluster import Cluster
 from trellis.v2.explain.hosting import host_trouble, timed_out, unanswered
 from trellis.v2.explain.pods import pods_of_groups
+from trellis.v2.explain.starting import known_failure
 from trellis.v2.explain.text import (
     environments_there,
     in_seconds,
@@ -32,7 +33,10 @@ from trellis.v2.reasons import Reason
 from trellis.v2.snapshot import Part
 from trellis.v2.workloads import TemplateView, WorkloadView
 
-_MISSING: Final = re.compile(r'(?P<kind>ConfigMap|Secret) "(?P<name>[^"]{1,300})" not found')
+_MISSING: Final = re.compile(r'(?P<kind>ConfigMap|Secret|configmaps|secrets) "(?P<name>[^"]{1,300})" not found')
+_KINDS: Final = {"configmaps": "ConfigMap", "secrets": "Secret"}
+"""An operator with a cache names the kind, and one that asks the API server names the resource."""
+_OTHER_TYPE: Final = "image pull secret"
 _NOT_SHARED: Final = "allowSharedHosts=false"
 _UNSUITABLE: Final = "no suitable host"
 
@@ -41,8 +45,9 @@ def configuration(cluster: Cluster, workload: WorkloadView, reported: Condition)
     """Return the step for configuration that the operator cannot read; as its condition has it."""
     missing = _MISSING.search(reported.message)
     if missing is None:
-        return _as_it_says(reported, Reason.CONFIG_INVALID, "config")
-    what = f"{missing['kind']} {workload.meta.namespace}/{missing['name']} does not exist"
+        return _unusable(cluster, reported)
+    kind = _KINDS.get(missing["kind"], missing["kind"])
+    what = f"{kind} {workload.meta.namespace}/{missing['name']} does not exist"
     where = reported.message[: missing.start()].rstrip(" :")
     text = f"{what} ({where})" if where else what
     look = in_seconds(cluster.snapshot.timings.workload_look)
@@ -63,8 +68,12 @@ def host_selection(cluster: Cluster, workload: WorkloadView, reported: Condition
     if not cluster.hosts:
         return _no_host(cluster)
     spec, namespace = workload.spec, workload.meta.namespace
-    key = ("no match", namespace, spec.environment, frozenset(spec.selector.items()))
-    return cluster.once(key, lambda: _no_match(cluster, spec, namespace))
+    rules = (spec.environment, frozenset(spec.selector.items()))
+    found = cluster.once(("candidates", rules), lambda: _candidates(cluster, spec))
+    if isinstance(found, Line):
+        return found
+    since, key = reported.since, ("not chosen", rules, namespace, reported.since)
+    return cluster.once(key, lambda: _not_chosen(cluster, workload, found, since))
 
 
 def placement(cluster: Cluster, workload: WorkloadView, reported: Condition) -> Line:
@@ -75,7 +84,7 @@ def placement(cluster: Cluster, workload: WorkloadView, reported: Condition) -> 
         return timed_out(cluster, workload, reported.message)
     if _MISSING.search(reported.message) or "materializing" in reported.message:
         return configuration(cluster, workload, reported)
-    return _as_it_says(reported, Reason.START_FAILED)
+    return known_failure(cluster, workload, reported.message) or _as_it_says(reported, Reason.START_FAILED)
 
 
 def _no_host(cluster: Cluster) -> Line:
@@ -91,8 +100,8 @@ def _no_host(cluster: Cluster) -> Line:
     return Line("host", text, False, resolution or do, Rank.CAUSE, Reason.NO_HOST)
 
 
-def _no_match(cluster: Cluster, spec: TemplateView, namespace: str) -> Line:
-    """Return the step for templates with these rules; it is the same for all Workloads of a namespace."""
+def _candidates(cluster: Cluster, spec: TemplateView) -> Line | list[HostView]:
+    """Return the Hosts that the operator can choose by the rules of a template, or the step why there are none."""
     hosts = cluster.hosts
     matching = [host for host in hosts if selects(spec.selector, host)]
     if not matching:
@@ -110,29 +119,65 @@ def _no_match(cluster: Cluster, spec: TemplateView, namespace: str) -> Line:
         text = f"no Host that hostSelector matches is of environment {spec.environment}; there are: "
         do = "change environment, or start a host with it (`wash host --environment`)"
         return Line("host", text + environments_there(matching), False, do, Rank.CAUSE, Reason.NO_HOST_MATCHES)
-    return _none_ready(cluster, spec, namespace, fitting)
+    ready = [host for host in fitting if host.ready.true and not host.meta.deleting]
+    return ready or _none_ready(cluster, fitting)
 
 
-def _none_ready(cluster: Cluster, spec: TemplateView, namespace: str, fitting: Sequence[HostView]) -> Line:
-    ready = [host for host in fitting if host.ready.true]
-    if not ready:
-        troubles = (line for host in fitting if (line := host_trouble(cluster, host)) is not None)
-        line = next(troubles, None)
-        reason = line.text if line is not None else "they were registered just now"
-        text = f"no Host that matches is Ready ({len(fitting)}); {reason}"
-        return Line("host", text, False, line.do if line else "", Rank.CAUSE, Reason.NO_HOST_READY)
-    look = in_seconds(cluster.snapshot.timings.workload_look)
-    if all(host.environment not in {"", namespace} for host in ready) and not spec.environment:
+def _not_chosen(cluster: Cluster, workload: WorkloadView, ready: Sequence[HostView], since: float | None) -> Line:
+    """Return the step for a Workload that has candidates and no host.
+
+    ``since``: of the condition, in Unix seconds by the clock of the operator. It is the same step for all Workloads of
+    a namespace with these rules and this time.
+    """
+    namespace, look = workload.meta.namespace, in_seconds(cluster.snapshot.timings.workload_look)
+    refused = next((host for host in ready if _evaluated(cluster, host, since)), None)
+    if refused is None or cluster.operator.away:
+        text = f"Host {ready[0].meta.name} matches now; the operator reconciles it again within {look}"
+        return Line("host", text, well=False, reason=Reason.WAITING)
+    if not workload.spec.environment and all(host.environment != namespace for host in ready):
         text = (
             f"the Ready Hosts are of environment {environments_there(ready)}, and the operator can limit a Workload to "
             f"that of its namespace, {namespace}"
         )
         do = f"start a host of environment {namespace}, or permit sharing in the operator (-allow-shared-hosts)"
         return Line("host", text, False, do, Rank.CAUSE, Reason.NO_HOST_MATCHES)
-    text = f"Host {ready[0].meta.name} matches now; the operator reconciles it again within {look}"
-    return Line("host", text, ok=False, reason=Reason.WAITING)
+    text = f"Host {refused.meta.key} matches, and the operator did not choose it"
+    do = "read the log of the runtime-operator: it chooses Hosts of its own namespace only"
+    return Line("host", text, False, do, Rank.CAUSE, Reason.NOT_OBSERVED, Health.UNKNOWN)
 
 
-def _as_it_says(reported: Condition, reason: Reason, about: str = "") -> Line:
+def _none_ready(cluster: Cluster, fitting: Sequence[HostView]) -> Line:
+    line = next((line for host in fitting if (line := host_trouble(cluster, host)) is not None), None)
+    reason = "they were registered just now"
+    if line is not None:
+        reason = line.text
+    elif deleted := next((host for host in fitting if host.meta.deleting), None):
+        reason = f"Host {deleted.meta.name} is being deleted"
+    text = f"no Host that matches is Ready ({len(fitting)}); {reason}"
+    return Line("host", text, False, line.do if line else "", Rank.CAUSE, Reason.NO_HOST_READY)
+
+
+def _evaluated(cluster: Cluster, host: HostView, since: float | None) -> bool:
+    """Return whether the operator has chosen among the Hosts since this one is Ready; ``since``: of the condition.
+
+    A host that became Ready later is found at the next look, which a start delays. Both times are by the clock of the
+    operator.
+    """
+    timings, ready = cluster.snapshot.timings, host.ready.since
+    if ready is None or (since is not None and since - ready > timings.settle):
+        return True
+    return cluster.older(cluster.by_server(ready), timings.workload_look + timings.start + timings.slack)
+
+
+def _unusable(cluster: Cluster, reported: Condition) -> Line:
+    """Return the step for configuration that exists and that the operator cannot use."""
+    look = in_seconds(cluster.snapshot.timings.workload_look)
+    do = f"correct it: the operator reconciles it again within {look}"
+    if _OTHER_TYPE in reported.message:
+        do = "name a Secret of type kubernetes.io/dockerconfigjson: `kubectl create secret docker-registry`"
+    return _as_it_says(reported, Reason.CONFIG_INVALID, "config", do)
+
+
+def _as_it_says(reported: Condition, reason: Reason, about: str = "", do: str = "") -> Line:
     text = f"{reported.type} is {reported.status}{quoted(reported.message)}"
-    return Line(about or reported.type, text, False, "", Rank.CAUSE, reason, Health.DEGRADED)
+    return Line(about or reported.type, text, False, do, Rank.CAUSE, reason, Health.DEGRADED)
