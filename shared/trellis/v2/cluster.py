@@ -21,7 +21,7 @@ from trellis.v2.messages import HostHeartbeat, WorkloadStatus
 from trellis.v2.operator import Judgement, joint, judge
 from trellis.v2.operators import Operators, part_of, view_operators
 from trellis.v2.pods import HostPod
-from trellis.v2.routes import RoutedService, RouteSlice
+from trellis.v2.routes import RoutedService, RouteSlice, is_address, unroutable
 from trellis.v2.silence import Silence, attribute
 from trellis.v2.snapshot import Part, Snapshot
 from trellis.v2.workloads import WorkloadView
@@ -205,7 +205,7 @@ class Cluster:
 
     @cached_property
     def _pods_by_address(self) -> Mapping[str, list[HostPod]]:
-        pairs = [(address, pod) for pod in self.pods for address in pod.addresses]
+        pairs = [(place, pod) for pod in self.pods for place in pod.places]
         return {address: [pod for _, pod in found] for address, found in _grouped(pairs, lambda it: it[0]).items()}
 
     @cached_property
@@ -213,16 +213,27 @@ class Cluster:
         return _grouped((host for host in self.hosts if host.address), lambda host: host.address)
 
     def pod_of(self, host: HostView) -> HostPod | None:
-        """Return the pod of a host: the one with its address, of its host group if several have it; None if unknown.
+        """Return the pod of a host: the one with its address or name, of its host group if several; None if unknown.
 
         Pods in the network of their node share its address.
         """
         found = self._pods_by_address.get(host.address, ()) if host.address else ()
         return next((pod for pod in found if pod.group == host.group), next(iter(found), None))
 
+    def unroutable(self, host: HostView) -> str:
+        """Return why the operator writes no endpoint for a host, "" if it writes one, or if that is not known.
+
+        It writes the address of the host, or of the pod with its name.
+        """
+        if not host.address or is_address(host.address):
+            return unroutable(host.address)
+        if (pod := self.pod_of(host)) is not None:
+            return unroutable(pod.addresses[0]) if pod.addresses else ""
+        return unroutable(host.address) if self.snapshot.knows_all(Part.PODS) else ""
+
     def hosts_at(self, pod: HostPod) -> list[HostView]:
         """Return the Hosts with the address of a pod: several, after a restart of its process."""
-        return [host for address in pod.addresses for host in self._hosts_by_address.get(address, ())]
+        return [host for place in pod.places for host in self._hosts_by_address.get(place, ())]
 
     def host(self, host_id: str) -> HostView | None:
         """Return the Host of an ID, None if there is none or if it is not known."""

@@ -56,7 +56,7 @@ def host_groups(hosts: Iterable[HostView], pods: Iterable[HostPod]) -> dict[str,
 
 def _place(pod: HostPod, places: set[str], at: Mapping[tuple[str, str], str]) -> str:
     """Return the namespace of the Hosts of a pod: by its address, otherwise the only one with Hosts of its group."""
-    own = next((at[pod.group, address] for address in pod.addresses if (pod.group, address) in at), None)
+    own = next((at[pod.group, place] for place in pod.places if (pod.group, place) in at), None)
     if own is not None:
         return own
     return next(iter(places)) if len(places) == 1 else pod.meta.namespace

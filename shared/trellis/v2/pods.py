@@ -2,7 +2,7 @@
 
 Pure. In: manifests of any content. Out: views. Called by ``snapshot``. Invariants: nothing raises; no view contains an
 environment variable or an argument of a container. Source: the chart of wasmCloud 2.7 sets the label, and starts a host
-with the IP address of its pod as ``--host-name``.
+with the IP address of its pod as ``--host-name``. The operator finds the pod of a host with another name by that name.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ _NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 class HostPod:
     """A pod of a host group. ``addresses``: none if it has ended, because another pod can have them.
 
+    ``hostname``: the name of the system in its containers, "" if it has ended.
     ``reason`` and ``message``: why it is not ready, as the kubelet or the scheduler reports it; ``exit``: how its last
     container ended; ``since``: Unix seconds since which it is ready or not ready, None if not known.
     """
@@ -36,6 +37,7 @@ class HostPod:
     meta: Meta
     group: str = ""
     addresses: tuple[str, ...] = ()
+    hostname: str = ""
     node: str = ""
     phase: str = ""
     ready: bool = False
@@ -44,6 +46,11 @@ class HostPod:
     message: str = ""
     exit: str = ""
     restarts: int = 0
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Values of ``Host.hostname`` of a host in it: its addresses, and without ``--host-name`` its name."""
+        return (*self.addresses, *((self.hostname,) if self.hostname else ()))
 
     @property
     def ended(self) -> bool:
@@ -69,6 +76,7 @@ def view_host_pod(manifest: object) -> HostPod:
         meta=replace(meta, labels=_NO_LABELS),
         group=meta.labels.get(LABEL_HOST_GROUP, ""),
         addresses=() if phase in _ENDED else tuple(dict.fromkeys(_addresses(status))),
+        hostname="" if phase in _ENDED else text(spec, "hostname") or meta.name,
         node=text(spec, "nodeName"),
         phase=phase,
         ready=is_ready,

@@ -46,11 +46,12 @@ class RoutedService:
 
 @dataclass(frozen=True, slots=True)
 class RouteSlice:
-    """An EndpointSlice of the runtime-operator; ``addresses``: those that receive traffic."""
+    """An EndpointSlice of the runtime-operator. ``addresses``: those that receive traffic, all at ``port``."""
 
     meta: Meta
     service: str = ""
     addresses: frozenset[str] = frozenset()
+    port: int | None = None
 
     @property
     def service_key(self) -> str:
@@ -73,7 +74,17 @@ def view_slice(manifest: object) -> RouteSlice:
         item for item in items(mapping(manifest), "endpoints") if mapping(item, "conditions").get("ready") is not False
     ]
     found = frozenset(address for item in ready for address in words(item, "addresses"))
-    return RouteSlice(meta, meta.labels.get(names.LABEL_SERVICE_NAME, ""), found)
+    port = next((number(item, "port") for item in items(mapping(manifest), "ports")), None)
+    return RouteSlice(meta, meta.labels.get(names.LABEL_SERVICE_NAME, ""), found, port)
+
+
+def is_address(text: str) -> bool:
+    """Return whether a text is an IP address, and not a name."""
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def unroutable(address: str) -> str:

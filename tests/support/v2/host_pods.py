@@ -1,4 +1,7 @@
-"""Pods of host groups as the kubelet and the scheduler write them; the recordings have hosts without pods.
+"""Pods of host groups as the chart of wasmCloud 2.7, the operator, the kubelet and the scheduler write them.
+
+The recordings have hosts without pods. The chart names the container ``host``, sets both labels, and passes the address
+of the pod as ``--host-name``; the operator adds a finalizer.
 
 In: a name, an address, a state. Out: manifests. Called by tests.
 """
@@ -55,12 +58,23 @@ def host_pod(name: str, address: str = "", state: str = "Ready", **fields: Any) 
         "name": name,
         "namespace": fields.get("namespace", "wasmcloud-system"),
         "uid": f"uid-{name}",
-        "labels": {"wasmcloud.com/hostgroup": fields.get("group", "default"), "wasmcloud.com/name": "hostgroup"},
+        "labels": {
+            "wasmcloud.com/hostgroup": fields.get("group", "default"),
+            "wasmcloud.com/name": "hostgroup",
+            "app.kubernetes.io/instance": "wasmcloud",
+            "pod-template-hash": "5c9f8d7b6f",
+        },
+        "finalizers": ["runtime.wasmcloud.dev/pod-host-finalizer"],
     }
     if fields.get("deleting"):
         metadata["deletionTimestamp"] = since
-    environment = [{"name": "NATS_PASSWORD", "value": "hunter2"}]
-    spec = {"nodeName": fields.get("node", "node-1"), "containers": [{"name": "host", "env": environment}]}
+    environment = [
+        {"name": "WASMCLOUD_HOST_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+        {"name": "NATS_PASSWORD", "value": "hunter2"},
+    ]
+    arguments = ["host", "--host-name=$(WASMCLOUD_HOST_IP)", f"--host-group={fields.get('group', 'default')}"]
+    host = {"name": "host", "env": environment, "args": arguments}
+    spec = {"nodeName": fields.get("node", "node-1"), "containers": [host]}
     return {"kind": "Pod", "metadata": metadata, "spec": spec, "status": status}
 
 

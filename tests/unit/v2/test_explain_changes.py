@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -23,10 +24,12 @@ from trellis.v2.explain.workload import explain_workload, workload_health
 from trellis.v2.host_messages import HostMessages, LastHeartbeat
 from trellis.v2.hosts import HostView
 from trellis.v2.images import ImageAnswer, ImageKey, ImageState
+from trellis.v2.interfaces import Interface
 from trellis.v2.messages import HostHeartbeat
 from trellis.v2.operator import Judgement, State, judge
 from trellis.v2.reasons import Reason
 from trellis.v2.snapshot import Part, Snapshot
+from trellis.v2.workloads import PartView
 
 SON = "uppity-son-5573"
 HELLO = ImageKey("apps", "127.0.0.1:25000/demo/hello:1")
@@ -73,6 +76,17 @@ def test_a_component_without_a_handler_is_ready_and_wrong_if_its_image_was_read(
     found = page(recording("04").snapshot(20, images=found_image(image)), "no-handler")
     assert reason(found) == Reason.HANDLER_MISSING
     assert found.verdict.health is Health.DEGRADED
+
+
+def test_a_service_of_a_workload_can_have_the_handler() -> None:
+    image, key = "127.0.0.1:25000/demo/nohandler:1", ImageKey("apps", "registry.test/service:1")
+    snapshot = recording("04").snapshot(20, images=found_image(image))
+    served = [
+        replace(item, spec=replace(item.spec, daemon=PartView("service", key.image))) for item in snapshot.workloads
+    ]
+    for exports, expected in (([HANDLER], None), (["wasi:cli/run@0.2.0"], Reason.HANDLER_MISSING)):
+        images = {**snapshot.images, key: ImageAnswer(ImageState.FOUND, types=types(exports=exports))}
+        assert reason(page(replace(snapshot, workloads=served, images=images), "no-handler")) == expected
 
 
 def test_denied_egress_is_a_warning_if_the_component_imports_http() -> None:
@@ -159,6 +173,38 @@ def test_the_names_that_a_workload_answers_to_are_listed() -> None:
     assert line.ok is None
 
 
+FULL = "hello.apps.svc.cluster.local"
+
+
+@pytest.mark.parametrize(
+    ("change", "answered", "refused"),
+    [
+        pytest.param({"host": FULL}, ["hello.apps", "hello.apps.svc", FULL], ["hello"], id="the converted host"),
+        pytest.param(
+            {"interfaces": frozenset({Interface("wasi", "http", "handler", "0.3.0")})},
+            ["hello.test"],
+            ["hello", "hello.apps", "hello.apps.svc", FULL],
+            id="wasi:http 0.3, which has no aliases",
+        ),
+        pytest.param(
+            {"host": "", "layered": True}, ["hello.apps", "hello.apps.svc"], [], id="a host that is not known"
+        ),
+    ],
+)
+def test_the_names_that_are_answered_with_404_are_the_other_ones(
+    change: dict[str, Any], answered: list[str], refused: list[str]
+) -> None:
+    snapshot = recording("02").snapshot(6)
+    changed = [
+        replace(item, spec=replace(item.spec, interfaces=tuple(replace(it, **change) for it in item.spec.interfaces)))
+        for item in snapshot.workloads
+    ]
+    [line] = [line for line in page(replace(snapshot, workloads=changed), "hello").lines if line.about == "names"]
+    good, _, bad = line.text.partition(";")
+    assert sorted(re.findall(r"hello[a-z.]*", good)) == sorted(answered)
+    assert re.findall(r"hello[a-z.]*", bad) == refused
+
+
 def test_a_service_that_does_not_exist() -> None:
     snapshot = recording("02").snapshot(6)
     found = page(replace(snapshot, services=()), "hello")
@@ -171,6 +217,26 @@ def test_missing_endpoints_without_another_cause() -> None:
     assert reason(page(replace(snapshot, slices=(), now=snapshot.now + 1), "hello")) == Reason.NO_ENDPOINTS
     empty = [replace(piece, addresses=frozenset()) for piece in snapshot.slices]
     assert reason(page(replace(snapshot, slices=empty, now=snapshot.now + 1), "hello")) == Reason.NO_ENDPOINTS
+
+
+def test_missing_endpoints_of_a_host_without_an_http_port() -> None:
+    snapshot = recording("02").snapshot(6)
+    closed = [replace(item, port=None) for item in snapshot.hosts]
+    found = page(replace(snapshot, slices=(), hosts=closed, now=snapshot.now + 1), "hello")
+    assert reason(found) == Reason.ADDRESS_NOT_ROUTABLE
+    assert lacking(found.headline, SON, "--http-addr") == []
+
+
+def test_a_host_at_another_port_than_the_endpoints_is_named() -> None:
+    """The operator takes the port of any of the hosts for the whole EndpointSlice."""
+    snapshot = recording("03").snapshot(20)
+    assert reason(page(snapshot, "hello")) is None
+    moved = [replace(item, port=9999) if item.meta.name == SON else item for item in snapshot.hosts]
+    found = page(replace(snapshot, hosts=moved), "hello")
+    assert reason(found) == Reason.PORT_DIFFERS
+    assert lacking(found.headline, SON, "9999", "8180") == []
+    closed = [replace(item, port=None) if item.meta.name == SON else item for item in snapshot.hosts]
+    assert reason(page(replace(snapshot, hosts=closed), "hello")) is None
 
 
 UNREAD = {
@@ -341,7 +407,7 @@ def test_a_reply_about_the_workload_that_was_replaced_is_the_cause_of_its_succes
     snapshot = recording("04").snapshot(64, listened=65.0, replies=True)
     assert snapshot.messages is not None
     [workload] = workloads(snapshot, "no-tag")
-    earlier = {id_: reply for id_, reply in snapshot.messages.replies.items() if id_ != workload.id}
+    earlier = {id_: reply for id_, reply in (snapshot.messages.replies or {}).items() if id_ != workload.id}
     former = recording("04").snapshot(20).workloads
     kept = replace(snapshot, messages=replace(snapshot.messages, replies=earlier), former=former)
     assert reason(page(kept, "no-tag")) == Reason.IMAGE_NOT_FOUND

@@ -119,6 +119,38 @@ def test_a_pod_that_became_ready_just_now_is_not_registered_yet() -> None:
     assert outcome(found) == (Reason.WAITING, Health.PROGRESSING)
 
 
+def named_by(snapshot: Snapshot, name: str) -> Snapshot:
+    """Return a snapshot whose host at SON calls itself by a name, as without --host-name."""
+    return replace(snapshot, hosts=[replace(it, address=name) if it.address == SON else it for it in snapshot.hosts])
+
+
+@pytest.mark.parametrize(
+    ("pods", "reason"),
+    [
+        pytest.param(both(), None, id="the name of its pod"),
+        pytest.param([], Reason.ADDRESS_NOT_ROUTABLE, id="the name of no pod"),
+        pytest.param([host_pod("default-a", "127.0.0.1")], Reason.ADDRESS_NOT_ROUTABLE, id="a pod that loops back"),
+        pytest.param([host_pod("default-a")], None, id="a pod without an address yet"),
+    ],
+)
+def test_a_host_with_the_name_of_its_pod_has_the_address_of_it(pods: Pods, reason: Reason | None) -> None:
+    """The operator finds the pod of a host by its name if the host does not call itself by an address."""
+    snapshot = named_by(seen("02", 6, pods), "default-a")
+    [at] = [item for item in snapshot.hosts if item.address == "default-a"]
+    assert outcome(explain_host(snapshot, at, Beside()))[0] == reason
+    cluster = Cluster(snapshot)
+    assert (cluster.pod_of(at) is None) is (not pods)
+    missing = replace(snapshot, slices=(), now=snapshot.now + 1)
+    found = explain_deployment(missing, deployment(missing, "hello"), Beside())
+    assert outcome(found)[0] == (reason or Reason.NO_ENDPOINTS)
+
+
+def test_the_name_of_a_host_proves_nothing_without_the_pods() -> None:
+    found, hidden = named_by(recording("02").snapshot(6), "default-a"), {Part.PODS: "forbidden"}
+    for snapshot in (replace(found, unread=hidden), replace(found, limited=hidden)):
+        assert outcome(explain_host(snapshot, snapshot.hosts[0], Beside()))[0] is None
+
+
 def test_several_pods_with_one_problem_are_one_line() -> None:
     pods = [host_pod(f"bad-{at}", "", "ImagePullBackOff") for at in range(3)]
     found = page(seen("03", 20, [*both(), *pods]))

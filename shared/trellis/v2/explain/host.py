@@ -21,7 +21,6 @@ from trellis.v2.explain.text import in_seconds, labels_shown, number_of, unknown
 from trellis.v2.explain.workload import WANTED, is_cause, manifest_of, workload_cause
 from trellis.v2.hosts import HostView
 from trellis.v2.reasons import Reason
-from trellis.v2.routes import unroutable
 from trellis.v2.snapshot import Part, Snapshot
 
 SUBJECT: Final = Subject("Host", "whost", "kubectl get hosts.runtime.wasmcloud.dev -A", WANTED)
@@ -60,7 +59,7 @@ def _chain(cluster: Cluster, host: HostView) -> Iterator[Line]:
     yield pod_line(cluster, host)
     yield _heartbeat(cluster, host)
     yield from _conditions(cluster, host)
-    if reason := unroutable(host.address):
+    if reason := cluster.unroutable(host):
         yield refused_address(host, reason, "Services of its workloads get no endpoints")
     yield from _running(cluster, host)
 

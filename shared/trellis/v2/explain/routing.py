@@ -22,7 +22,7 @@ from trellis.v2.hosts import HostView
 from trellis.v2.images import image_key
 from trellis.v2.interfaces import Interface
 from trellis.v2.reasons import Reason
-from trellis.v2.routes import PORT, RoutedService, unroutable
+from trellis.v2.routes import PORT, RoutedService, is_address
 from trellis.v2.snapshot import Part
 from trellis.v2.workloads import INCOMING, OUTGOING, TemplateView, WorkloadView
 
@@ -64,6 +64,8 @@ def service_lines(cluster: Cluster, routed: Routed) -> Iterator[Line]:
     yield port
     endpoints = endpoints_line(cluster, service, reached=port.ok is True)
     yield endpoints or _no_endpoints(cluster, routed, service)
+    if endpoints is not None and (missed := _other_port(cluster, routed)) is not None:
+        yield missed
 
 
 def port_line(service: RoutedService) -> Line:
@@ -88,15 +90,37 @@ def endpoints_line(cluster: Cluster, service: RoutedService, *, reached: bool) -
     return Line("endpoints", text, ok=True) if reached else Line("endpoints", f"{text}, in its EndpointSlices")
 
 
+def _other_port(cluster: Cluster, routed: Routed) -> Line | None:
+    """Return the step for a host that serves HTTP at another port than the one that all endpoints have."""
+    ports = {piece.port for piece in cluster.slices_of(routed.namespace, routed.service)} - {None}
+    changes = [time for item in routed.workloads if (time := cluster.changed(item)) is not None]
+    if not ports or not cluster.older(max(changes, default=None), cluster.snapshot.timings.settle):
+        return None
+    hosts = (cluster.host(item.host_id) for item in routed.workloads)
+    other = next((host for host in hosts if host is not None and host.port not in {None, *ports}), None)
+    if other is None:
+        return None
+    text = (
+        f"the endpoints of Service {routed.namespace}/{routed.service} have port {min(filter(None, ports))}, and host "
+        f"{other.meta.name} serves HTTP at {other.port}, so requests to it fail"
+    )
+    do = "give all host groups that run the workload one HTTP port, or select one of them by hostSelector"
+    return _wrong("endpoints", text, do, Reason.PORT_DIFFERS)
+
+
 def _no_endpoints(cluster: Cluster, routed: Routed, service: RoutedService) -> Line:
     key, settle = service.meta.key, cluster.snapshot.timings.settle
     there = bool(cluster.slices_of(routed.namespace, routed.service))
     text = f"the operator has not written the EndpointSlice of Service {key} yet"
     not_yet = Line("endpoints", text, ok=False, reason=Reason.WAITING)
     hosts = [host for item in routed.workloads if (host := cluster.host(item.host_id)) is not None]
-    wrong = [(host, reason) for host in hosts if (reason := unroutable(host.address))]
+    wrong = [(host, reason) for host in hosts if (reason := cluster.unroutable(host))]
     if wrong:
         return refused_address(wrong[0][0], wrong[0][1], f"Service {key} has no endpoints")
+    if hosts and all(host.port is None for host in hosts):
+        text = f"Service {key} has no endpoints, because host {hosts[0].meta.name} has no HTTP port"
+        do = "start the host with --http-addr: in the chart, enable http of its host group"
+        return _wrong("endpoints", text, do, Reason.ADDRESS_NOT_ROUTABLE)
     changes = [time for item in routed.workloads if (time := cluster.changed(item)) is not None]
     newest, created = max(changes, default=None), service.meta.created
     if not there and newest is not None and created is not None and created > newest:
@@ -120,7 +144,10 @@ def refused_address(host: HostView, reason: str, otherwise: str) -> Line:
     """Return the step for a host whose address the API server refuses in an EndpointSlice."""
     address = f"the address {host.address}, which {reason}" if host.address else "no address"
     text = f"{otherwise}, because host {host.meta.name} has {address}"
-    do = "start the host with its pod IP (`wash host --host-name`): it makes the API server refuse all endpoints"
+    do = "start the host with its pod IP (`wash host --host-name`)"
+    # Of an address, the operator writes the endpoint, and the API server refuses the whole EndpointSlice for it.
+    refused = "it makes the API server refuse all endpoints"
+    do += f": {refused if is_address(host.address) else 'the operator writes no endpoint for it'}"
     return _wrong("endpoints", text, do, Reason.ADDRESS_NOT_ROUTABLE)
 
 
@@ -145,16 +172,15 @@ def _http(cluster: Cluster, routed: Routed) -> Iterator[Line]:
 
 def _names(routed: Routed) -> Line:
     entries = [entry for entry in routed.spec.interfaces if entry.http]
-    hosts = [entry.host for entry in entries if entry.host]
-    aliased = routed.service and any(entry.serves_http for entry in entries)
-    names = [
-        *hosts,
-        *((f"{routed.service}.{routed.namespace}", f"{routed.service}.{routed.namespace}.svc") if aliased else ()),
-    ]
+    short = f"{routed.service}.{routed.namespace}"
+    of_service = (routed.service, short, f"{short}.svc", f"{short}.svc.cluster.local") if routed.service else ()
+    aliases = of_service[1:3] if any(entry.serves_http for entry in entries) else ()
+    names = [*dict.fromkeys((*(entry.host for entry in entries if entry.host), *aliases))]
     text = f"answers requests with Host {listed(names, _SHOWN) or 'from other configuration'}"
-    if routed.service:
-        full = f"{routed.service}.{routed.namespace}.svc.cluster.local"
-        text += f"; {routed.service} and {full} are answered with 404"
+    other = [name for name in of_service if name not in names]
+    # A host in other configuration is one of the names, and not known.
+    if other and not any(entry.layered and not entry.host for entry in entries):
+        text += f"; {' and '.join(other)} {'is' if len(other) == 1 else 'are'} answered with 404"
     return Line("names", text)
 
 
@@ -175,14 +201,14 @@ def _egress(cluster: Cluster, routed: Routed) -> Iterator[Line]:
 
 
 def _exports(cluster: Cluster, routed: Routed) -> frozenset[Interface] | None:
-    """Return the exports of all components, None if one was not read."""
+    """Return the exports of all components and of the service, None if one was not read."""
     found: set[Interface] = set()
-    for part in routed.spec.components:
+    for part in routed.spec.parts:
         answer = cluster.snapshot.images.get(image_key(routed.namespace, part))
         if answer is None or answer.types is None:
             return None
         found |= answer.types.exports
-    return frozenset(found) if routed.spec.components else None
+    return frozenset(found) if routed.spec.parts else None
 
 
 def _is_http(item: Interface, name: str) -> bool:
