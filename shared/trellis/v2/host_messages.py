@@ -133,18 +133,20 @@ class Collector:
         the parsing of 20,000 heartbeats needs seconds of CPU.
         """
         hosts = {
-            host: _parsed(beat) if wanted is None or host in wanted else LastHeartbeat(None, beat.count, beat.at)
+            host: _parsed(host, beat) if wanted is None or host in wanted else LastHeartbeat(None, beat.count, beat.at)
             for host, beat in self._beats.items()
         }
         replies = None if self._replies is None else dict(self._replies)
         return HostMessages(seconds, hosts, replies, self.dropped, error)
 
 
-def _parsed(beat: _Beat) -> LastHeartbeat:
+def _parsed(host: str, beat: _Beat) -> LastHeartbeat:
     if beat.parsed is None:
         found = read_heartbeat(beat.payload)
         if isinstance(found, Unreadable):
             beat.parsed = LastHeartbeat(None, beat.count, beat.at, found.reason)
+        elif found.id != host:
+            beat.parsed = LastHeartbeat(None, beat.count, beat.at, f"a heartbeat of host {found.id}")
         else:
             beat.parsed = LastHeartbeat(found, beat.count, beat.at)
     return beat.parsed

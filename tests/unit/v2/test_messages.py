@@ -173,6 +173,14 @@ def test_a_heartbeat_that_cannot_be_parsed_is_still_a_heartbeat() -> None:
     assert not found.missed("h", 20.0)
 
 
+def test_a_heartbeat_that_names_another_host_describes_none() -> None:
+    collector = Collector()
+    collector.heartbeat(f"{HEARTBEATS}.h", b'{"id": "other", "workloadCount": "9"}', 7.0)
+    found = collector.result(60.0).hosts["h"]
+    assert found.heartbeat is None
+    assert "other" in found.reason
+
+
 def test_of_the_replies_only_failed_starts_are_kept() -> None:
     found = recording("04").messages(0, 70, replies=True)
     assert found.replies
