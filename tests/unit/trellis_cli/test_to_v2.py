@@ -329,6 +329,15 @@ def test_routing_by_path_and_settings_of_the_server_are_reported() -> None:
     assert {Reason.HTTP_ROUTING, Reason.HTTP_SETTING} <= reasons(found)
 
 
+def test_a_host_name_that_hosts_of_v2_refuse_is_reported_and_not_used() -> None:
+    """A host of v2 refuses a whole workload with such a name."""
+    long = ".".join(["a" * 60] * 5)
+    source = {"config": [{"name": "c", "properties": {"address": "0.0.0.0:80", "host": long}}]}
+    found = converted(manifest("shop", capability("http", link(source=source))))
+    assert Reason.HTTP_ROUTING in reasons(found)
+    assert interfaces(found, "http")[0]["config"]["host"] == "shop.shop.svc.cluster.local"
+
+
 def test_components_that_are_linked_share_a_workload() -> None:
     cart: Manifest = {"namespace": "acme", "package": "shop", "interfaces": ["cart"]}
     found = converted(app(component("ui", link_to("cart", **cart)), component("cart"), component("alone")))

@@ -35,6 +35,7 @@ _NAME_MOST: Final = 63
 _ANNOTATIONS_MOST: Final = 200_000
 """Below the 256 KiB of annotations that the API server accepts."""
 _HOST: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*", re.IGNORECASE)
+_HOST_MOST: Final = 253
 _ADDRESSES: Final = ("address", "default_address", "listen_address", "port")
 _LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _KEY: Final = re.compile(
@@ -76,7 +77,7 @@ def listener_of(link: Link, provider: Piece, record: Record) -> Listener:
             Way.OBJECT,
         )
     host = settings.get("host", "")
-    if host and not _HOST.fullmatch(host):
+    if host and not _is_host(host):
         record.note(
             places["host"],
             Reason.HTTP_ROUTING,
@@ -151,7 +152,7 @@ def name_on_v2(plain: str, reflected: frozenset[str], applications: frozenset[st
 
 def plan_service(listener: Listener, plain: str, name: str, options: ServiceOptions, namespace: str) -> ServicePlan:
     """Return the Service of a listener. ``plain``: its name on v1; ``name``: its name on v2."""
-    hosts = [name for name in options.hostnames if _HOST.fullmatch(name)]
+    hosts = [name for name in options.hostnames if _is_host(name)]
     host = listener.host or next(iter(hosts), "") or f"{plain}.{namespace}.svc.cluster.local"
     return ServicePlan(plain, name, host, listener.port)
 
@@ -259,6 +260,11 @@ def valid_annotations(wanted: Iterable[tuple[str, str]]) -> dict[str, str]:
             found[key] = value
             size += further
     return found
+
+
+def _is_host(name: str) -> bool:
+    """Return whether hosts of v2 accept a name as ``config.host``; they refuse the workload otherwise."""
+    return bool(_HOST.fullmatch(name)) and len(name) <= _HOST_MOST
 
 
 def _is_key(key: str) -> bool:
