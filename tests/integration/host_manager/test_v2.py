@@ -19,7 +19,7 @@ from support.lattices.host_world import PATIENCE, HostWorld
 from support.nodes.fleet import eventually, is_ours
 from support.v2.definitions import RecordedOperator, wasmcloud_v2
 from support.v2.recordings import recording
-from support.wadm.to_convert import application
+from support.wadm.to_convert import application, strange
 from trellis.bus.streams.tail import TailedEvent
 from trellis.kube.resources import CONFIGMAPS, SERVICES, WASMCLOUD_V2, WORKLOAD_DEPLOYMENTS
 from trellis.lattice.follow.heartbeats import HeartbeatTimings
@@ -155,8 +155,9 @@ async def test_heartbeats_give_numbers_of_hosts_and_a_lost_nats_is_no_event(serv
 def test_the_api_server_accepts_each_converted_application(served: HostWorld) -> None:
     kinds = {res.kind: res for res in (WORKLOAD_DEPLOYMENTS, SERVICES, CONFIGMAPS)}
     refused = []
-    for number in range(100):
-        manifest = application(random.Random(number))
+    plain = [application(random.Random(number)) for number in range(100)]
+    odd = [strange(random.Random(number), manifest) for number, manifest in enumerate(plain)]
+    for number, manifest in enumerate([*plain, *odd]):
         for item in convert(Source(manifest, manifest["metadata"]["name"], served.namespace)).objects:
             path = f"{kinds[item['kind']].path(served.namespace)}?dryRun=All&fieldValidation=Strict"
             status, answer = served.api.call("POST", path, dict(item))

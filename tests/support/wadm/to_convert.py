@@ -170,6 +170,61 @@ def application(rng: random.Random) -> Manifest:
     }
 
 
+_ODD: list[Any] = [
+    *("", "-", "@", "@@", "a@b@c", "é" * 90, "x" * 5000, "a b", "a/b", "0", "\u2028", "x" * 1_000_000),
+    *(None, True, 0, -1, 1.5, 2**53, [], ["a", None, {}], {}, {"a": {"b": [1]}}),
+]
+"""Values where a manifest has a text, a number or a map."""
+_ODD_TRAITS: list[Any] = [
+    {"type": "custom", "properties": {"instances": 3, "spread": [{"name": "a", "requirements": {"zone": "a"}}]}},
+    {"type": "custom", "properties": {"namespace": "wasi", "package": "http", "interfaces": ["x"], "target": "ui"}},
+    {"type": "link", "properties": {"instances": 1}},
+    {"type": "spreadscaler", "properties": {"namespace": "wasi", "package": "http", "interfaces": [], "target": "ui"}},
+    {"type": "daemonscaler", "properties": {"other": 1}},
+    *({"type": "custom", "properties": value} for value in ("x", 5, None)),
+]
+
+
+def strange(rng: random.Random, manifest: Manifest) -> Manifest:
+    """Return a manifest with odd values, unknown fields, traits of other shapes and many links; some are refused."""
+    made: Manifest = json.loads(json.dumps(manifest))
+    components = made["spec"]["components"]
+    for _ in range(rng.choice([1, 2, 3, 8])):
+        holder, key = rng.choice([*_fields(made["spec"])])
+        match rng.randrange(4):
+            case 0:
+                _add_traits(rng.choice(components), [json.loads(json.dumps(rng.choice(_ODD_TRAITS)))])
+            case 1 if isinstance(holder, dict):
+                holder[rng.choice(["later", "é", "x" * 300, ""])] = rng.choice(_ODD)
+            case _:
+                holder[key] = rng.choice(_ODD)
+    if rng.random() < 0.1:
+        name = rng.choice([item["name"] for item in manifest["spec"]["components"]])
+        _add_traits(rng.choice(components), [_numbered(rng, name, number) for number in range(90)])
+    if rng.random() < 0.2:
+        made["metadata"]["name"] = rng.choice(["x" * 300, "Größe", "a.b/c", " ", "UPPER"])
+    return made
+
+
+def _add_traits(component: Any, traits: list[Manifest]) -> None:
+    if isinstance(component, dict) and isinstance(component.setdefault("traits", []), list):
+        component["traits"] += traits
+
+
+def _numbered(rng: random.Random, target: str, number: int) -> Manifest:
+    namespace, package, interfaces = rng.choice(_WIT)
+    properties = {"namespace": namespace, "package": package, "interfaces": interfaces, "target": {"name": target}}
+    return {"type": "link", "properties": properties | {"name": f"n{number}"}}
+
+
+def _fields(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield each field of an object and each item of a list, with its holder."""
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in list(pairs):
+        yield value, key
+        yield from _fields(item)
+
+
 def wrong(manifest: Manifest, name: str, found: Conversion) -> list[str]:
     """Return what is wrong with a conversion of a manifest that wadm accepts: parts lost, objects that are invalid."""
     projection = project(manifest, name)

@@ -9,7 +9,9 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from secrets_backend.domain.decide import ConnectionGrant
-from support.wadm.to_convert import application, wrong
+from support.wadm.to_convert import application, strange, wrong
+from trellis.lattice.domain.projection import project
+from trellis.lattice.domain.reading import LatticeDataError
 from trellis_cli.migrate.model.to_v2.convert import Environment, Source, convert
 from trellis_cli.migrate.model.to_v2.report import Reason
 from trellis_cli.secrets.model import RuleInputs
@@ -31,6 +33,23 @@ def test_each_part_is_in_an_object_or_in_the_report_and_the_objects_are_valid(
     assert wrong(manifest, manifest["metadata"]["name"], found) == []
 
 
+@settings(max_examples=150, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@given(rng=st.randoms(use_true_random=False), environment=st.sampled_from([Environment(), KNOWN]))
+def test_a_strange_manifest_is_converted_without_a_loss_or_refused_as_a_whole(
+    rng: random.Random, environment: Environment
+) -> None:
+    manifest = strange(rng, application(rng))
+    note(repr(manifest)[:20_000])
+    name = manifest["metadata"]["name"]
+    found = convert(Source(manifest, name, "shop"), environment)
+    try:
+        project(manifest, name)
+    except LatticeDataError:
+        assert (found.valid, found.objects, len(found.lines)) == (False, (), 1)
+    else:
+        assert wrong(manifest, name, found) == []
+
+
 @pytest.mark.parametrize("number", range(60))
 def test_a_conversion_has_the_same_result_again(number: int) -> None:
     manifest = application(random.Random(number))
@@ -46,6 +65,7 @@ def test_the_applications_that_are_tried_have_every_kind_of_part() -> None:
         for environment in (Environment(), KNOWN):
             source = Source(manifest, manifest["metadata"]["name"], "shop", deployed=number % 2 == 0)
             seen |= {line.reason for line in convert(source, environment).lines}
-    rare = {Reason.INVALID_MANIFEST, Reason.IGNORED_BY_WADM, Reason.CONFIGURATION_TOO_LARGE, Reason.TOO_MANY_INTERFACES}
-    rare |= {Reason.CONFIGURATION_VALUE, Reason.CLAIMS_NOT_CHECKED}
+        odd = strange(random.Random(number), manifest)
+        seen |= {line.reason for line in convert(Source(odd, odd["metadata"]["name"], "shop")).lines}
+    rare = {Reason.CONFIGURATION_TOO_LARGE, Reason.TOO_MANY_INTERFACES, Reason.CLAIMS_NOT_CHECKED}
     assert set(Reason) - rare - seen == set()
