@@ -132,7 +132,7 @@ PARTS = (
     _pytest("applications in a real lattice with wadm", LATTICE / "test_applications.py", lattice_servers.missing),
     _pytest("the client of a real wadm", LATTICE / "test_wadm_client.py", lattice_servers.missing),
     _pytest("the storage of a real wadm", LATTICE / "test_model_store.py", lattice_servers.missing),
-    _pytest("kubectl and wash agree on applications", LATTICE / "test_kept.py", lattice_servers.missing, quick=True),
+    _pytest("kubectl and wash agree on applications", LATTICE / "test_synced.py", lattice_servers.missing, quick=True),
     _pytest("applications whose storage is restored", LATTICE / "test_restored.py", lattice_servers.missing),
     _pytest("applications while servers are unavailable", LATTICE / "test_outages.py", lattice_servers.missing),
     _pytest("applications of tenants of one wadm", LATTICE / "test_tenants.py", lattice_servers.missing),

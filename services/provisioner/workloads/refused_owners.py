@@ -3,7 +3,7 @@
 In: Events, and controllers from the API server. Out: owners, and what stands for their missing pods. Called by the
 reconciler of workloads. Invariants: nothing is concluded from an Event before its controller was read, some seconds
 later: a conflict of two writers of a quota is retried at once; a controller without a RuntimeClass of a Shim is read
-once while it is cached; all reads have one rate limit; a kind that cannot be read has a note of readiness, and no
+once an hour; all reads have one rate limit; a kind that cannot be read has a note of readiness, and no
 further effect.
 """
 

@@ -245,7 +245,7 @@ async def test_a_refusal_that_the_next_attempt_ends_is_not_reported() -> None:
         await until(lambda: world.parts._refused.waiting, "seen")
         add_pod(world, "hello-1-a")
         await until(lambda: not world.parts._refused.waiting, "read")
-        await world.until_told("running Deployment hello")
+        await world.until_published("running Deployment hello")
     assert not world.warnings
 
 
@@ -335,7 +335,7 @@ async def test_without_permission_for_a_controller_there_is_a_note() -> None:
     async with world.running():
         await until(lambda: len(world.bus.stored) == 2, "the others are reported")
         assert {*world.bus.published} == {"running Pod bare", "failed StatefulSet db PodsRefused"}
-        assert lacking(" ".join(world.kube.health.notes()), "refused pods of replicasets") == []
+        assert lacking(" ".join(world.kube.health.notes()), "replicasets") == []
         world.kube.api.fault = None
         [found] = world.kube.objects(REPLICA_SETS)
         world.kube.put(*refusal(REPLICA_SETS, "hello-1", ago=0.0, uid=found["metadata"]["uid"]))

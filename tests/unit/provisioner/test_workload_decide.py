@@ -105,32 +105,6 @@ def test_a_later_run_that_is_refused_counts_in_place_of_an_earlier_failed_one() 
     assert published_events.see(fails(created=1.0, ended=True), refused(at=2.0)) == ["failed PodsRefused"]
 
 
-def test_refused_pods_are_a_failure_without_a_pod() -> None:
-    told = Told()
-    assert told.see(refused()) == ["failed PodsRefused"]
-    assert told.see(works(), refused("RuntimeClassMissing")) == ["failed RuntimeClassMissing"]
-    first, second = told.events
-    assert isinstance(first, WasmWorkloadFailed)
-    assert isinstance(second, WasmWorkloadFailed)
-    assert (first.pod, first.pod_uid, first.pods, first.failing, first.runtime_class) == ("", "", 0, 0, "spin-v2")
-    assert (second.pods, second.failing, second.message) == (1, 0, "words")
-    assert told.see(works(), replace(refused(), cause=None)) == [], "not all pods exist yet"
-    assert told.see(works(), works("b")) == ["recovered"]
-
-
-def test_of_refused_and_existing_pods_an_existing_one_is_named() -> None:
-    told = Told()
-    assert told.see(refused("RuntimeClassMissing"), fails("b", "RuntimeClassMissing")) == ["failed RuntimeClassMissing"]
-    [event] = told.events
-    assert isinstance(event, WasmWorkloadFailed)
-    assert (event.pod, event.pods, event.failing) == ("b", 1, 1)
-
-
-def test_a_later_run_that_is_refused_counts_in_place_of_an_earlier_failed_one() -> None:
-    told = Told(JOB)
-    assert told.see(fails(created=1.0, ended=True), refused(at=2.0)) == ["failed PodsRefused"]
-
-
 def test_a_workload_without_pods_keeps_its_failure_for_a_while() -> None:
     published_events = PublishedEvents()
     published_events.see(fails())

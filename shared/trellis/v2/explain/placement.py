@@ -131,9 +131,9 @@ def _not_chosen(cluster: Cluster, workload: WorkloadView, ready: Sequence[HostVi
     """
     namespace, look = workload.meta.namespace, in_seconds(cluster.snapshot.timings.workload_look)
     refused = next((host for host in ready if _evaluated(cluster, host, since)), None)
-    if refused is None or cluster.operator.away:
+    if refused is None or cluster.operator.unavailable:
         text = f"Host {ready[0].meta.name} matches now; the operator reconciles it again within {look}"
-        return Line("host", text, well=False, reason=Reason.WAITING)
+        return Line("host", text, ok=False, reason=Reason.WAITING)
     if not workload.spec.environment and all(host.environment != namespace for host in ready):
         text = (
             f"the Ready Hosts are of environment {environments_there(ready)}, and the operator can limit a Workload to "
