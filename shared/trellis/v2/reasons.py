@@ -27,6 +27,8 @@ class Reason(StrEnum):
     HEARTBEAT_MISSING = "HeartbeatMissing"
     HOST_BUSY = "HostBusy"
     """The host answers nothing while it pulls an image."""
+    HOST_UNREACHABLE = "HostUnreachable"
+    """The host sends heartbeats, and NATS delivers no request to it."""
     HOST_NOT_READY = "HostNotReady"
     UNKNOWN_WORKLOADS = "UnknownWorkloads"
     """The host runs workloads that have no Workload."""

@@ -144,6 +144,7 @@ CASES: Final = {
     "a host with zombies": Case(
         "12", 96, "uppity-country-8876", Reason.UNKNOWN_WORKLOADS, kind="whost", named=("2",), about=HEARTBEATS
     ),
+    "hosts that connected after the operator": Case("12", 90, "hello", Reason.WAITING, Health.PROGRESSING),
     "NATS back": Case("12", 103, "hello", None, Health.HEALTHY),
     "no operator": Case("13", 12, "hello", Reason.NOT_OBSERVED, Health.PROGRESSING, named=("5", "4")),
     "an operator again": Case("13", 20, "hello", None, Health.HEALTHY),

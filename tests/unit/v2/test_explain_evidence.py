@@ -11,6 +11,7 @@ from support.suite.naming import lacking
 from support.v2.manifests import (
     ALL,
     DEADLINE,
+    NO_RESPONDERS,
     NOW,
     Manifest,
     condition,
@@ -235,6 +236,23 @@ def test_equal_workloads_without_a_host_are_evaluated_once(monkeypatch: pytest.M
     page = deployment_page(make_snapshot([make_host(), make_host("h2")], workloads))
     assert outcome(page) == (Reason.NO_HOST_MATCHES, Health.DEGRADED)
     assert evaluated == 1
+
+
+@pytest.mark.parametrize(
+    ("failed", "seen", "expected"),
+    [
+        (10, 12, (Reason.HEARTBEAT_MISSING, Health.DEGRADED)),
+        (20, 5, (Reason.WAITING, Health.PROGRESSING)),
+        (50, 5, (Reason.HOST_UNREACHABLE, Health.DEGRADED)),
+    ],
+)
+def test_a_heartbeat_after_a_request_without_an_answer_shows_that_the_host_runs(
+    failed: float, seen: float, expected: tuple[Reason, Health]
+) -> None:
+    for kind, before in (("Placement", ALL[:2]), ("Sync", ALL[:3])):
+        conditions = [*steps(*before), condition(kind, "False", NO_RESPONDERS, failed)]
+        found = make_snapshot([make_host(seen=seen), make_host("h2")], [make_workload("w1", conditions)])
+        assert outcome(workload_page(found)) == expected
 
 
 TEMPLATES: dict[str, tuple[dict[str, Any], dict[str, Any], bool]] = {

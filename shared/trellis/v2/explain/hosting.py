@@ -116,12 +116,12 @@ def placed(cluster: Cluster, workload: WorkloadView) -> Line:
     return Line("host", text, False, do, rank, Reason.HOST_NOT_FOUND, Health.UNKNOWN)
 
 
-def unanswered(cluster: Cluster, workload: WorkloadView, message: str) -> Line:
-    """Return the step for a host that does not answer the operator; ``message``: that of the condition."""
-    host_id = workload.host_id or workload.spec.host_id
+def unanswered(cluster: Cluster, workload: WorkloadView, reported: Condition) -> Line:
+    """Return the step for a host that does not answer the operator; ``reported``: the condition that is not True."""
+    host_id, message = workload.host_id or workload.spec.host_id, reported.message
     host = cluster.host(host_id)
     if host is not None:
-        found = host_trouble(cluster, host)
+        found = host_trouble(cluster, host) or _without_requests(cluster, host, reported)
         age = cluster.age(cluster.last_heartbeat(host))
         ago = f"; its last heartbeat was {in_seconds(age)} ago" if age is not None else ""
         notices = in_seconds(cluster.snapshot.timings.host_look)
@@ -137,6 +137,23 @@ def unanswered(cluster: Cluster, workload: WorkloadView, message: str) -> Line:
     if workload.spec.host_id:
         do = "remove spec.hostId, or set it to the ID of one of the hosts: an ID changes with each start of a host"
     return Line("host", text, False, do, Rank.CAUSE, Reason.HOST_NOT_FOUND)
+
+
+def _without_requests(cluster: Cluster, host: HostView, reported: Condition) -> Line | None:
+    """Return the step for a host that NATS delivered no request to, and whose heartbeats arrived since; None otherwise.
+
+    The operator repeats the request at its next look. After an outage, hosts connect later than the operator.
+    """
+    timings, failed = cluster.snapshot.timings, cluster.by_server(reported.since)
+    last = cluster.last_heartbeat(host)
+    if last is None or failed is None or last <= failed:
+        return None
+    text = f"{_named(host)} did not answer{quoted(reported.message)}, and has sent a heartbeat since"
+    if not cluster.older(failed, timings.workload_look + timings.slack):
+        look = in_seconds(timings.workload_look)
+        return Line("host", f"{text}; the operator retries within {look}", well=False, reason=Reason.WAITING)
+    do = f"check that NATS permits it to subscribe to runtime.host.{host.id}.>, in the account of the operator"
+    return Line("host", text, False, do, Rank.CAUSE, Reason.HOST_UNREACHABLE)
 
 
 def timed_out(cluster: Cluster, workload: WorkloadView, message: str) -> Line:

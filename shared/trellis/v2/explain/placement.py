@@ -79,7 +79,7 @@ def host_selection(cluster: Cluster, workload: WorkloadView, reported: Condition
 def placement(cluster: Cluster, workload: WorkloadView, reported: Condition) -> Line:
     """Return the step for a Workload that its host did not start."""
     if NO_RESPONDERS in reported.message:
-        return unanswered(cluster, workload, reported.message)
+        return unanswered(cluster, workload, reported)
     if DEADLINE in reported.message:
         return timed_out(cluster, workload, reported.message)
     if _MISSING.search(reported.message) or "materializing" in reported.message:

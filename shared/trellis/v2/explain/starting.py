@@ -45,7 +45,7 @@ def sync(cluster: Cluster, workload: WorkloadView, reported: Condition) -> Line:
     if state is not None:
         return _not_operational(cluster, workload, state, reported.since)
     if NO_RESPONDERS in reported.message:
-        return unanswered(cluster, workload, reported.message)
+        return unanswered(cluster, workload, reported)
     if DEADLINE in reported.message:
         return timed_out(cluster, workload, reported.message)
     return known_failure(cluster, workload, reported.message) or Line(
