@@ -85,8 +85,8 @@ CAUSES: Final = (
         "ADR 117, rule 9: only a host that was Ready before the condition changed is evidence",
         "trellis",
         "_not_chosen",
-        "if refused is None or cluster.operator.away:",
-        "if cluster.operator.away:",
+        "if refused is None or cluster.operator.unavailable:",
+        "if cluster.operator.unavailable:",
         "tests/unit/v2/test_explain_releases.py::"
         "test_an_environment_is_the_cause_only_if_the_operator_has_refused_the_host",
     ),
