@@ -190,20 +190,28 @@ def strange(rng: random.Random, manifest: Manifest) -> Manifest:
     made: Manifest = json.loads(json.dumps(manifest))
     components = made["spec"]["components"]
     for _ in range(rng.choice([1, 2, 3, 8])):
-        holder, key = rng.choice([*_fields(made["spec"])])
+        fields = [*_fields(made["spec"])]
+        texts = [(holder, key) for holder, key in fields if isinstance(holder[key], str)]
+        holder, key = rng.choice(texts if texts and rng.random() < 0.7 else fields)
         match rng.randrange(4):
             case 0:
-                _add_traits(rng.choice(components), [json.loads(json.dumps(rng.choice(_ODD_TRAITS)))])
+                _add_traits(rng.choice(components), [_one_of(rng, _ODD_TRAITS)])
             case 1 if isinstance(holder, dict):
-                holder[rng.choice(["later", "é", "x" * 300, ""])] = rng.choice(_ODD)
+                holder[rng.choice(["later", "é", "x" * 300, ""])] = _one_of(rng, _ODD)
             case _:
-                holder[key] = rng.choice(_ODD)
+                alike = [value for value in _ODD if isinstance(value, type(holder[key]))]
+                holder[key] = _one_of(rng, alike if alike and rng.random() < 0.9 else _ODD)
     if rng.random() < 0.1:
         name = rng.choice([item["name"] for item in manifest["spec"]["components"]])
         _add_traits(rng.choice(components), [_numbered(rng, name, number) for number in range(90)])
     if rng.random() < 0.2:
         made["metadata"]["name"] = rng.choice(["x" * 300, "Größe", "a.b/c", " ", "UPPER"])
     return made
+
+
+def _one_of(rng: random.Random, values: list[Any]) -> Any:
+    """Return a copy of a value, which a later change can fill."""
+    return json.loads(json.dumps(rng.choice(values)))
 
 
 def _add_traits(component: Any, traits: list[Manifest]) -> None:
@@ -269,14 +277,19 @@ def _trait(properties: Manifest, place: str) -> Iterator[str]:
         yield from _end(properties["target"], f"{place}.target")
     elif "instances" in properties:
         yield f"{place}.instances"
-        yield from (f"{place}.spread[{at}]" for at, _ in enumerate(properties.get("spread") or ()))
+        spread = properties.get("spread")
+        yield from (f"{place}.spread[{at}]" for at, _ in enumerate(spread if isinstance(spread, list) else ()))
 
 
-def _end(holder: Mapping[str, Any], place: str) -> Iterator[str]:
-    for at, config in enumerate(holder.get("config") or ()):
+def _end(holder: Any, place: str) -> Iterator[str]:
+    """Yield the paths of configurations and secrets; those of a trait of another type can have any form."""
+    lists = holder if isinstance(holder, dict) else {}
+    configs, secrets = (found if isinstance(found := lists.get(key), list) else [] for key in ("config", "secrets"))
+    for at, config in enumerate(configs):
         yield f"{place}.config[{at}]"
-        yield from (f"{place}.config[{at}].properties.{key}" for key in config.get("properties") or {})
-    yield from (f"{place}.secrets[{at}]" for at, _ in enumerate(holder.get("secrets") or ()))
+        entries = config.get("properties") if isinstance(config, dict) else None
+        yield from (f"{place}.config[{at}].properties.{key}" for key in (entries if isinstance(entries, dict) else ()))
+    yield from (f"{place}.secrets[{at}]" for at, _ in enumerate(secrets))
 
 
 def _values(manifest: Mapping[str, Any], found: Conversion) -> Iterator[str]:
