@@ -281,6 +281,14 @@ def test_the_end_of_an_outage_is_no_event_while_hosts_reconnect_one_by_one() -> 
         assert [item for item in replay.see(some(ages, "", NO_RESPONDERS)) if not isinstance(item, WasmHostReady)] == []
 
 
+def test_requests_that_reach_no_host_are_a_failure_only_if_the_operator_works_for_long_enough() -> None:
+    """After an outage, Workloads have this condition until the operator reconciles them again."""
+    snapshot = replace(some(FRESH, sync=NO_RESPONDERS), now=NOW + 10)
+    assert not [event for event in Replay(Trust()).see(snapshot) if isinstance(event, WorkloadFailed)]
+    found = Replay().see(snapshot)
+    assert {event.reason for event in found if isinstance(event, WorkloadFailed)} == {Reason.HOST_UNREACHABLE}
+
+
 def test_an_outage_of_one_of_two_operators_is_no_event_of_its_hosts_and_neither_is_its_end() -> None:
     """``a``: the one with the outage; its hosts reconnect one by one."""
 

@@ -27,6 +27,7 @@ BY_SILENCE: Final = frozenset(
         Reason.HEARTBEAT_MISSING,
         Reason.HOST_NOT_FOUND,
         Reason.HOST_NOT_READY,
+        Reason.HOST_UNREACHABLE,
         Reason.HOST_BUSY,
         Reason.NO_HOST_READY,
     }
