@@ -22,7 +22,8 @@ README = (ROOT / "README.md").read_text()
 COMPARISON = (ROOT / "docs/comparison.md").read_text()
 SETTINGS_PAGE = (ROOT / "docs/without-helm.md").read_text()
 SHIM_PAGES = [ROOT / f"docs/{name}.md" for name in ("shims", "concepts")]
-HOSTS_PAGE = (ROOT / "docs/services/host-manager.md").read_text()
+PLACEMENT_PAGE = (ROOT / "docs/shims/placement.md").read_text()
+HOSTS_PAGE = (ROOT / "docs/host-groups.md").read_text()
 RESULTS = (ROOT / "bench/RESULTS.md").read_text()
 DOCUMENTS = [
     ROOT / "README.md",
@@ -86,7 +87,7 @@ def test_the_shim_of_a_page_can_be_applied_and_is_for_the_nodes_it_selects(page:
 
 
 def test_the_placement_of_the_page_is_read_as_it_is_written() -> None:
-    block = re.search(r"```yaml placement\n(.*?)```", SHIM_PAGES[0].read_text(), re.DOTALL)
+    block = re.search(r"```yaml placement\n(.*?)```", PLACEMENT_PAGE, re.DOTALL)
     assert block is not None
     runtime_class = yaml.safe_load(block[1])["spec"]["runtimeClass"]
     read = RuntimeClassSpec.model_validate(runtime_class)

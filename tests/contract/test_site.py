@@ -22,12 +22,15 @@ RESULTS = {
     for page in ("bench/RESULTS.md", "docs/operations/scale.md")
     for number in NUMBER.findall((ROOT / page).read_text())
 }
+NAMES = (
+    "quickstart", "index", "concepts", "install", "releases", "security", "shims", "host-groups", "applications",
+)  # fmt: skip
 # Pages of a service that are tried line by line have tests of their own.
 PAGES = sorted(
-    [DOCS / f"{name}.md" for name in ("quickstart", "index", "concepts", "install", "releases", "security")]
+    [DOCS / f"{name}.md" for name in NAMES]
     + [
         path
-        for folder in ("services", "operations", "migration", "installation", "security")
+        for folder in ("services", "operations", "migration", "installation", "security", "shims", "applications")
         for path in (DOCS / folder).glob("*.md")
     ]
 )
