@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-from trellis_tools.language.deploy_texts import comments, descriptions, notes, targets, template_texts
+from trellis_tools.language.deploy_texts import comments, descriptions, labels, notes, targets, template_texts
 from trellis_tools.language.page_texts import page_texts
 from trellis_tools.language.python_texts import python_texts
 from trellis_tools.language.texts import PLACEHOLDER, Text, document, is_prose
@@ -137,6 +137,11 @@ def test_descriptions_are_on_the_lines_where_they_begin() -> None:
         (9, "… is down"),
         (10, "ServiceDown"),
     ]
+
+
+def test_a_drawing_has_its_labels() -> None:
+    source = '<svg>\n  <rect x="1"/>\n  <text x="1" y="2">Service, &lt;name&gt;</text>\n</svg>'
+    assert lines(list(labels(source, "docs"))) == [(3, "Service, <name>")]
 
 
 def test_json_has_descriptions_too() -> None:

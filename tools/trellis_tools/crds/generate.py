@@ -25,7 +25,7 @@ _HEADER = "# Generated from the models in trellis.crds by `make generate`; do no
 def main(argv: list[str] | None = None) -> int:
     """Run the command and return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m trellis_tools.crds.generate", description=__doc__)
-    parser.add_argument("directory", type=Path, help="the chart's definitions/, or deploy/schemas")
+    parser.add_argument("directory", type=Path, help="`definitions` of the chart, or deploy/schemas")
     parser.add_argument("--schemas", action="store_true", help="JSON Schemas for kubeconform: deploy/schemas")
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a file differs")
     arguments = parser.parse_args(argv)

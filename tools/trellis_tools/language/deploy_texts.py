@@ -1,10 +1,11 @@
-"""Extracts prose from YAML, JSON and the templates of the Helm chart.
+"""Extracts prose from YAML, JSON, drawings and the templates of the Helm chart.
 
-In: the source of a file. Out: descriptions, comments, and messages of templates. Called by ``pages``.
+In: the source of a file. Out: descriptions, comments, labels, and messages of templates. Called by ``pages``.
 """
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterator
 from typing import Final
@@ -18,6 +19,7 @@ _ACTION: Final = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 _TEMPLATE_COMMENT: Final = re.compile(r"\{\{-? ?/\*(.*?)\*/", re.DOTALL)
 _STRING: Final = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
 _VERB: Final = re.compile(r"%[sdqv]")
+_LABEL: Final = re.compile(r"<text\b[^>]*>(.*?)</text>", re.DOTALL)
 _TARGET: Final = re.compile(r"^[a-z0-9-]+:.*?## (.*)$")
 
 
@@ -107,6 +109,12 @@ def targets(source: str, area: str) -> Iterator[Text]:
     for number, line in enumerate(source.split("\n"), start=1):
         if found := _TARGET.match(line):
             yield Text(area, number, found[1])
+
+
+def labels(source: str, area: str) -> Iterator[Text]:
+    """Yield the texts of a drawing in SVG."""
+    for found in _LABEL.finditer(source):
+        yield Text(area, _line(source, found.start(1)), one_line(html.unescape(found[1])))
 
 
 def _line(source: str, position: int) -> int:

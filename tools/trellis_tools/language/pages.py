@@ -12,7 +12,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final
 
-from trellis_tools.language.deploy_texts import comments, descriptions, notes, targets, template_texts
+from trellis_tools.language.deploy_texts import comments, descriptions, labels, notes, targets, template_texts
 from trellis_tools.language.page_texts import page_texts
 from trellis_tools.language.python_texts import python_texts
 from trellis_tools.language.texts import Text, document
@@ -49,14 +49,17 @@ _EXTRACTED: Final[tuple[tuple[str, str, Extract], ...]] = (
     ("deploy/examples/**/*.yaml", "examples", comments),
     ("deploy/rbac/*.yaml", "examples", comments),
     ("docker-compose.yml", "examples", comments),
+    ("docs/drawings/*.svg", "docs", labels),
+    (".github/ISSUE_TEMPLATE/*.yml", "readme", descriptions),
     ("services/console/page/src/**/*.ts*", "console", page_texts),
     ("services/console/page/src/*.html", "console", page_texts),
     ("Makefile", "cli", targets),
 )
-_PYTHON: Final = ("services", "shared", "devtools")
+_PYTHON: Final = ("services", "shared", "devtools", "tools")
 _REST: Final = (
     ("services/trellis_cli/", "cli"),
     ("devtools/", "cli"),
+    ("tools/", "cli"),
     ("services/console/", "console"),
     ("shared/trellis/provisioning/", "conditions"),
 )

@@ -31,7 +31,7 @@ PACKAGES: Final = ("base-files", "base-passwd", "libc-bin", "python3", "util-lin
 ALONE: Final = ("ca-certificates",)
 """Unpacked without the packages that only their scripts need."""
 SCRIPTS_ONLY: Final = frozenset({"debconf", "dpkg"})
-"""Left out: packages that others depend on for their scripts only, which never run."""
+"""Omitted: dependencies of other packages for their scripts only, which never run."""
 ENVIRONMENT: Final = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 
 _MERGED: Final = ("bin", "lib", "lib64", "sbin")
