@@ -204,6 +204,20 @@ def test_hooks_can_be_disabled() -> None:
     assert hooks("pre-delete", uninstall={"removeFinalizers": False}) == []
 
 
+@pytest.mark.parametrize(("timeout", "seconds"), [("10s", 70), ("2m", 180), ("60m", 3660)])
+def test_the_job_before_an_uninstallation_ends_after_its_command(timeout: str, seconds: int) -> None:
+    [job] = [item for item in hooks("pre-delete", uninstall={"timeout": timeout}) if item["kind"] == "Job"]
+    assert job["spec"]["activeDeadlineSeconds"] == seconds
+    [container] = job["spec"]["template"]["spec"]["containers"]
+    assert f"--timeout={timeout}" in container["command"]
+
+
+@pytest.mark.parametrize("timeout", ["120", "9s", "0m", "61m", "2h", "m"])
+def test_an_invalid_timeout_of_an_uninstallation_is_refused_by_its_name(timeout: str) -> None:
+    with pytest.raises(ChartRefusedError, match=r"uninstall\.timeout"):
+        rendered(uninstall={"timeout": timeout})
+
+
 def test_helm_test_asks_for_every_service_that_is_to_run() -> None:
     found = hooks("test")
     assert given(found) == {("list", "pods", "trellis-system")}

@@ -295,6 +295,7 @@ def test_values_that_do_not_go_together_are_refused(values: dict[str, Any], expe
     ("values", "present"),
     [
         ({"uninstall": {"letGo": False}}, "uninstall.removeFinalizers"),
+        ({"uninstall": {"seconds": 120}}, "uninstall.timeout"),
         ({"services": {"provisioner": {"settings": {"TRELLIS_GRACE_SECONDS": 30}}}}, "TRELLIS_SHUTDOWN_GRACE_PERIOD"),
     ],
 )
