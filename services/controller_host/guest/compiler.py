@@ -125,7 +125,7 @@ class Compiler:
     def _above(self) -> ModuleRefused:
         memory, seconds = self._bounds.memory_bytes >> 20, self._bounds.cpu_seconds
         return ModuleRefused(
-            RefusalReason.TOO_COSTLY,
+            RefusalReason.COMPILER_LIMIT_EXCEEDED,
             f"compiling it requires more than {seconds} s of CPU time, {self._bounds.clock_seconds} s of time or "
             f"{memory} MiB of memory, the maximum on this platform: build it without functions of megabytes or with "
             "thousands of nested blocks",

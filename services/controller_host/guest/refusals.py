@@ -23,7 +23,7 @@ class RefusalReason(StrEnum):
     UNSAVABLE_STATE = "UnsavableState"
     RESERVED_NAME = "ReservedName"
     TOO_LARGE = "TooLarge"
-    TOO_COSTLY = "TooCostly"
+    COMPILER_LIMIT_EXCEEDED = "CompilerLimitExceeded"
 
 
 class ModuleRefused(Exception):  # noqa: N818 (a result about a module, not an error of the host)

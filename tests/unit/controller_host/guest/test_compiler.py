@@ -70,11 +70,11 @@ def test_a_module_that_takes_too_much_is_ended_and_not_tried_again(
     ours = compiler(bounds.memory_bytes, bounds.cpu_seconds)
     with pytest.raises(ModuleRefused) as refused:
         ours.compile(nested(depth))
-    assert refused.value.reason is RefusalReason.TOO_COSTLY
+    assert refused.value.reason is RefusalReason.COMPILER_LIMIT_EXCEEDED
     monkeypatch.setattr(subprocess, "Popen", None)
     with pytest.raises(ModuleRefused) as refused:
         ours.compile(nested(depth))
-    assert refused.value.reason is RefusalReason.TOO_COSTLY
+    assert refused.value.reason is RefusalReason.COMPILER_LIMIT_EXCEEDED
 
 
 def test_one_that_compiles_is_ended_with_the_host(compiler: Callable[..., Compiler]) -> None:
