@@ -76,7 +76,7 @@ from trellis_cli.common.gather import Rollout
 from trellis_cli.controllers.model import controllers_part
 from trellis_cli.explain.grant import GrantSnapshot, explain_grant
 from trellis_cli.status.row import Part
-from trellis_cli.status.rows import hosts_part, rollout_part
+from trellis_cli.status.rows import hosts_part, rollout_part, secrets_part
 from trellis_cli.top.model import Kind
 from trellis_cli.v2.row import v2_part
 
@@ -321,13 +321,39 @@ def test_the_columns_of_kubectl_are_the_condition_ready(definition: Path) -> Non
         ]
 
 
+OF_NO_OBJECT = {
+    "Dead letters",
+    "No leader",
+    "Pods do not start after an installation with cert-manager",
+    "Object or CRD not found",
+    "API server unavailable",
+    "NATS unavailable",
+}
+"""Situations of the page that are not the state of an object with a health."""
+
+
 def test_every_situation_of_the_page_has_a_case() -> None:
     page = (Path(__file__).parents[2] / "docs" / "troubleshooting.md").read_text()
-    headings = re.findall(r"^### (.*)$", page.partition("## Bus")[0], re.MULTILINE)
-    cases = " ".join([*NODES, *GROUPS, *APPLICATIONS, *CONTROLLERS, "LoopbackAddress"]).lower()
-    same = {"FailedToRetrieveImagePullSecret": "ErrImagePull", "Waiting: no host group of the lattice": "no host group"}
-    named = [re.split(r"[:,]| of the ", same.get(heading, heading))[0].lower() for heading in headings]
+    headings = re.findall(r"^### (.*)$", page, re.MULTILINE)
+    cases = " ".join([*NODES, *SHIMS, *GROUPS, *APPLICATIONS, *CONTROLLERS, "LoopbackAddress"]).lower()
+    same = {
+        "FailedToRetrieveImagePullSecret": "ErrImagePull",
+        "Waiting: no host group of the lattice": "no host group",
+        "Rollout halted": "halted",
+        "Node not opted in": "not opted in",
+    }
+    named = [
+        re.split(r"[:,]| of the ", same.get(heading, heading))[0].lower()
+        for heading in headings
+        if heading not in OF_NO_OBJECT
+    ]
+    assert {*headings} > OF_NO_OBJECT
     assert [name for name in named if name not in cases] == []
+
+
+@pytest.mark.parametrize("cases", [SHIMS, GROUPS, APPLICATIONS], ids=["shims", "host groups", "applications"])
+def test_each_kind_that_the_page_names_for_a_mass_deletion_has_a_case(cases: dict[str, object]) -> None:
+    assert "MassDeletion" in cases
 
 
 @pytest.mark.parametrize(("world", "health", "reason"), GRANTS.values(), ids=GRANTS)
@@ -336,6 +362,11 @@ def test_a_grant_has_one_health_and_reason_everywhere(world: GrantSnapshot, heal
     [ready] = [condition for condition in conditions if condition["type"] == "Ready"]
     assert {explained(explain_grant(world)), (health.value, ready["reason"])} == {(health.value, reason)}
     assert health in SHOWN[state_of(conditions)], "kubectl and metrics"
+
+
+@pytest.mark.parametrize(("world", "health"), [case[:2] for case in GRANTS.values()], ids=GRANTS)
+def test_the_status_of_secrets_agrees_with_the_health_of_a_grant(world: GrantSnapshot, health: Health) -> None:
+    assert agrees(secrets_part([world.grant], world.groups, []), health)
 
 
 def test_a_grant_that_works_for_one_of_two_lattices_is_not_reported_to_have_no_effect() -> None:

@@ -1,8 +1,9 @@
 """Computes the status of a Shim: counts, the conditions Available, Progressing, Degraded, and their summary.
 
 Pure. In: a snapshot of the Shim. Out: its status, each condition with its reason and a message for users. Called by
-``shim_decide``. Invariants: Degraded names only what keeps nodes from the current spec; Ready, Reconciling and Stalled
-follow from the other conditions alone.
+``shim_decide``. Invariants: Degraded names only what keeps nodes from the current spec; a message begins with the
+cause, because Ready, Reconciling and Stalled, which follow from the other conditions alone, have its first 200
+characters.
 """
 
 from __future__ import annotations
@@ -189,7 +190,7 @@ def _degraded(snapshot: Snapshot) -> Condition:
         return Condition(kind, "True", Reason.LEDGER_REFUSED.value, message)
     if snapshot.refused:
         node, reason, text = snapshot.refused[-1]
-        message = f"{listed(item for item, _, _ in snapshot.refused)}; {node.name}: {text}"
+        message = f"node {node.name}: {text}{_also(node, (item for item, _, _ in snapshot.refused))}"
         return Condition(kind, "True", reason, message)
     if snapshot.paused_nodes:
         return Condition(kind, "True", Reason.MASS_DELETION.value, _paused_text(snapshot))
@@ -199,7 +200,8 @@ def _degraded(snapshot: Snapshot) -> Condition:
         return stopped
     if snapshot.in_use:
         node, cause = min(snapshot.in_use, key=lambda pair: pair[0].name)
-        message = f"the shim cannot be removed from {listed(node for node, _ in snapshot.in_use)}; {node.name}: {cause}"
+        also = _also(node, (item for item, _ in snapshot.in_use))
+        message = f"the shim cannot be removed from node {node.name}: {cause}{also}"
         return Condition(kind, "True", Reason.IN_USE.value, message)
     return Condition(kind, "False", Reason.HEALTHY.value, "")
 
@@ -208,7 +210,7 @@ def _failing(snapshot: Snapshot) -> Condition | None:
     if not (failing := snapshot.failing):
         return None
     first, cause = failing[0]
-    message = f"the last attempt failed on {listed(node for node, _ in failing)}; {first.name}: {cause}"
+    message = f"the last attempt on node {first.name} failed: {cause}{_also(first, (node for node, _ in failing))}"
     return Condition("Degraded", "True", Reason.FAILING.value, message)
 
 
@@ -220,8 +222,8 @@ def _stopped_by_pods(snapshot: Snapshot) -> Condition | None:
         return Condition(kind, "True", found.reason, found.message)
     if snapshot.drain_blocked:
         node, cause = min(snapshot.drain_blocked, key=lambda pair: pair[0].name)
-        nodes = listed(item for item, _ in snapshot.drain_blocked)
-        message = f"pods are not evicted from {nodes}; {node.name}: {cause}"
+        also = _also(node, (item for item, _ in snapshot.drain_blocked))
+        message = f"pods are not evicted from node {node.name}: {cause}{also}"
         return Condition(kind, "True", Reason.DRAIN_BLOCKED.value, message)
     return None
 
@@ -250,9 +252,10 @@ def _conflict(snapshot: Snapshot) -> Condition | None:
 def _paused_text(snapshot: Snapshot) -> str:
     nodes = snapshot.paused_nodes
     return (
-        f"the circuit breaker pauses this mass deletion on {len(nodes)} nodes ({listed(nodes)}). "
+        f"the circuit breaker pauses this mass deletion on {len(nodes)} nodes. "
         "To confirm it: trellis circuit-breaker close node-watcher. "
-        f"To keep the shim: remove the finalizer {names.FINALIZER} from the Shim and re-create the Shim"
+        f"To keep the shim: remove the finalizer {names.FINALIZER} from the Shim and re-create the Shim. "
+        f"Nodes: {listed(nodes)}"
     )
 
 
@@ -276,6 +279,12 @@ def _refused(snapshot: Snapshot) -> Condition | None:
         message = f"spec.fetchStrategy has no source for linux/{archs}: {listed(nodes)}"
         return Condition(kind, "True", Refusal.NO_SOURCE.value, message)
     return None
+
+
+def _also(first: NodeView, nodes: Iterable[NodeView]) -> str:
+    """Return the nodes besides the first as the end of a message: its beginning, the cause, is never cut off."""
+    rest = [node for node in nodes if node.uid != first.uid]
+    return f"; also: {listed(rest)}" if rest else ""
 
 
 def listed(nodes: Iterable[NodeView]) -> str:

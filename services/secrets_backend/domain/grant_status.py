@@ -95,10 +95,10 @@ def health_of(conditions: Iterable[Verdict]) -> Health:
 
 def _conditions(grant: Grant, groups: frozenset[tuple[str, str]], accounts: Sequence[Access]) -> Iterable[Verdict]:
     if grant.spec is None:
-        message = "The spec is invalid, so the SecretGrant grants nothing; see `kubectl explain secretgrant.spec`."
+        message = "the spec is invalid, so the SecretGrant grants nothing; see `kubectl explain secretgrant.spec`"
         yield Verdict(ACCEPTED, "False", Reason.INVALID, message)
         return
-    yield Verdict(ACCEPTED, "True", Reason.ACCEPTED, "The spec is valid.")
+    yield Verdict(ACCEPTED, "True", Reason.ACCEPTED, "the spec is valid")
     yield _host_groups(grant.spec.from_, groups)
     yield _accounts(accounts)
 
@@ -109,17 +109,17 @@ def _host_groups(sources: Sequence[From], groups: frozenset[tuple[str, str]]) ->
         if source.lattice in lattices or (source.lattice is None and lattices):
             continue
         if not lattices:
-            message = f"Namespace {source.namespace} has no host group."
+            message = f"namespace {source.namespace} has no host group"
         else:
             on = f"lattice {source.lattice}; its host groups are on {', '.join(lattices)}"
-            message = f"Namespace {source.namespace} has no host group on {on}."
+            message = f"namespace {source.namespace} has no host group on {on}"
         return Verdict(HOST_GROUPS, "False", Reason.NO_HOST_GROUP, message)
-    return Verdict(HOST_GROUPS, "True", Reason.FOUND, "Every namespace in spec.from has a host group.")
+    return Verdict(HOST_GROUPS, "True", Reason.FOUND, "every namespace in spec.from has a host group")
 
 
 def _accounts(accounts: Sequence[Access]) -> Verdict:
     if not accounts:
-        message = "The SecretGrant names no ServiceAccount or user, so it denies every request, as configured."
+        message = "the SecretGrant names no ServiceAccount or user, so it denies every request, as configured"
         return Verdict(ACCOUNTS, "True", Reason.NONE, message)
     for reason, text in _TROUBLES.items():
         found = [account for account in accounts if account.trouble is reason]
@@ -129,5 +129,5 @@ def _accounts(accounts: Sequence[Access]) -> Verdict:
             remedy = f": {first.remedy}" if first.remedy else ""
             status = "Unknown" if reason is Reason.NOT_CHECKED else "False"
             return Verdict(ACCOUNTS, status, reason, f"{text.format(name=first.name)}{more}{remedy}")
-    message = "secrets_backend may impersonate every ServiceAccount and user that the SecretGrant names."
+    message = "secrets_backend may impersonate every ServiceAccount and user that the SecretGrant names"
     return Verdict(ACCOUNTS, "True", Reason.USABLE, message)

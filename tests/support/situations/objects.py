@@ -411,6 +411,9 @@ GROUPS: dict[str, tuple[Manifest, Health, str]] = {
         "WasmCloudOperatorRuns",
     ),
     "ImagePullBackOff": (group(condition("Degraded", "True", "ImagePullBackOff")), Health.DEGRADED, "ImagePullBackOff"),
+    "MassDeletion": (
+        group(READY, condition("Degraded", "True", "MassDeletion")), Health.DEGRADED, "MassDeletion",
+    ),
     "a rollout while all hosts are ready": (
         group(READY, condition("Progressing", "True", "Updating")), Health.PROGRESSING, "Updating",
     ),
