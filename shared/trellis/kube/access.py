@@ -13,6 +13,7 @@ import functools
 import hashlib
 import ipaddress
 import os
+import re
 import socket
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +44,8 @@ KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 detects a dead connection after 60 s, also between two bookmarks."""
 CONNECTIONS = 128
 """Maximum number of connections to the API server; each watch uses one."""
+_NO_CONTEXT = re.compile(r"Expected object with name (\S+) in .*/contexts list")
+"""The library's text for a context that the kubeconfig does not have."""
 _HOME_KUBECONFIG = "~/.kube/config"
 
 
@@ -235,7 +238,9 @@ def _source(access: Access) -> str | None:
     if access.kubeconfig is not None:
         paths = [Path(part).expanduser() for part in str(access.kubeconfig).split(os.pathsep) if part]
         if not any(path.is_file() for path in paths):
-            message = f"kubeconfig {access.kubeconfig} does not exist: set TRELLIS_KUBECONFIG to one that does"
+            message = (
+                f"kubeconfig {access.kubeconfig} does not exist: set KUBECONFIG or TRELLIS_KUBECONFIG to one that does"
+            )
             raise AccessError(message)
         return str(access.kubeconfig)
     # The token can be missing in a pod; the CA certificate of the API server always exists.
@@ -243,7 +248,7 @@ def _source(access: Access) -> str | None:
         return None
     home = Path(_HOME_KUBECONFIG).expanduser()
     if not home.is_file():
-        message = f"no cluster configured: not running in a pod, and {home} does not exist: set TRELLIS_KUBECONFIG"
+        message = f"no cluster configured: not running in a pod, and {home} does not exist: set KUBECONFIG"
         raise AccessError(message)
     return str(home)
 
@@ -270,4 +275,6 @@ def _first_line(error: BaseException) -> str:
         return f"not valid YAML at line {mark.line + 1}"
     if isinstance(error, (TypeError, AttributeError, KeyError)):
         return "the kubeconfig is incomplete (clusters, users, contexts, current-context)"
-    return (str(error).splitlines() or [type(error).__name__])[0]
+    text = (str(error).splitlines() or [type(error).__name__])[0]
+    missing = _NO_CONTEXT.search(text)
+    return f'context "{missing[1]}" does not exist' if missing else text

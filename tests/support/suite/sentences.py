@@ -31,7 +31,6 @@ FIXED: Final = {
     "is a directory": "the C library's text of EISDIR",
     "no space left on device": "the C library's text of ENOSPC",
     "read-only file system": "the C library's text of EROFS",
-    "connection reset by peer": "the C library's text of ECONNRESET",
     "certificate verify failed": "OpenSSL's name of the error",
     "client didn't provide a certificate": "Go's TLS error, as nats-server logs it",
     "permissions violation for subscription": "nats-server's error of that name",

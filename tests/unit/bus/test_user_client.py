@@ -18,7 +18,7 @@ INFO = {"server_id": "x", "version": "2.15.1", "headers": True, "max_payload": 1
 
 @pytest.mark.parametrize(
     ("auth_required", "expected_text"),
-    [(True, REFUSED), (False, "Connection reset by peer")],
+    [(True, REFUSED), (False, "connection reset")],
     ids=["a server with users", "a server without"],
 )
 async def test_a_server_with_users_that_hangs_up_on_a_greeting_has_refused_the_user(
@@ -45,6 +45,20 @@ async def test_a_server_with_users_that_hangs_up_on_a_greeting_has_refused_the_u
     client.hang_up()
     server.close()
     await server.wait_closed()
+
+
+@pytest.mark.parametrize(
+    ("error", "word"),
+    [
+        (socket.gaierror(-2, "Name or service not known"), "host name"),
+        (ConnectionRefusedError(111, "Connect call failed"), "refused"),
+        (TimeoutError(), "in time"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_failed_connection_is_described_without_text_of_the_system(error: OSError, word: str) -> None:
+    assert word in describe(error)
+    assert not any(part in describe(error) for part in error.args[1:])
 
 
 async def test_two_refusals_of_one_request_end_it_once() -> None:

@@ -24,6 +24,7 @@ from trellis.bus.connection.user_client import UserClient
 from trellis.bus.publish.availability import Availability
 from trellis.bus.timings import ClientTimings, ConnectionTimings
 from trellis.config.nats_credentials import Credentials
+from trellis.kube.network_errors import network_reason
 from trellis.limits.backoff import Backoff
 from trellis.telemetry import get_logger
 
@@ -211,16 +212,12 @@ def client_of(broker: NatsBroker) -> Client:
 def describe(error: BaseException) -> str:
     """Return an error of the NATS client as a message for users."""
     match error:
-        case ConnectionRefusedError():
-            return "connection refused"
         case ssl.SSLCertVerificationError():
             return f"TLS: {error.reason} ({error.verify_message})"
         case ssl.SSLError():
             return f"TLS: {error.reason or error}"
         case nats.errors.SlowConsumerError():
             return "slow consumer: NATS dropped messages and redelivers them"
-        case TimeoutError():
-            return "no answer in time"
         case APIError() if error.err_code == _NOT_FOR_ACCOUNT:
             return "JetStream is disabled for the account: enable jetstream for it in the NATS configuration"
         case APIError() if error.description:
@@ -228,7 +225,7 @@ def describe(error: BaseException) -> str:
         case ServiceUnavailableError():  # no responders: the error has no description
             return "JetStream is disabled on the NATS server, or no server with JetStream is reachable"
         case OSError():
-            return error.strerror or str(error)
+            return network_reason(error)
         case _:
             text = str(error).removeprefix("nats: ").strip("'")
             return REFUSED if "uthorization" in text else text or type(error).__name__
