@@ -26,7 +26,7 @@ class Shell(StrEnum):
 def completion(shell: Annotated[Shell, typer.Argument(help="bash, zsh, fish or powershell")]) -> None:
     """Print the completion script of a shell.
 
-    Bash: `source <(trellis completion bash)`. Names of nodes, Shims, host groups, applications, Services and
-    controllers are completed from the cluster of the kubeconfig.
+    Bash: `source <(trellis completion bash)`. Names of objects and namespaces are completed from the cluster of the
+    kubeconfig.
     """
     print_text(get_completion_script(prog_name="trellis", complete_var="_TRELLIS_COMPLETE", shell=shell.value))

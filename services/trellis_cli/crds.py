@@ -25,6 +25,7 @@ from trellis.read_model.reading.served import look_at
 from trellis_cli.common.errors import CommandError, exit_on_error
 from trellis_cli.common.gather import connected
 from trellis_cli.common.messages import EXIT_FAILED
+from trellis_cli.common.objects import KINDS, read_kind
 from trellis_cli.common.options import ContextOption, KubeconfigOption
 from trellis_cli.common.output import DocumentOption, Format, NoHeadersOption, make_table, print_document, print_result
 from trellis_cli.common.settings import ClientSettings, client_settings
@@ -53,8 +54,8 @@ def check(
 ) -> None:
     """Show the owner and the state of each CRD.
 
-    Ends with 1 if a CRD is not managed by Trellis or not served. JSON: `{"ok", "kinds": [{"name", "place",
-    "message"}]}`; `place` is Missing, Current, Outdated, Former (of the operator that Trellis replaces), UnknownOwner,
+    Ends with 1 if a CRD is not managed by Trellis or not served. JSON: `{"ok", "crds": [{"name", "state",
+    "message"}]}`; `state` is Missing, Current, Outdated, Former (of the operator that Trellis replaces), UnknownOwner,
     KubeVela, OtherVersion, or Hidden (an APIService serves the group in its place).
     """
     with exit_on_error():
@@ -87,17 +88,13 @@ def apply(
 
 
 def chosen(kinds: Sequence[str] | None) -> list[Kind]:
-    """Return the named kinds, by plural or full name; all if none is named.
+    """Return the named kinds, by any name of a kind; all if none is named.
 
     Raises:
-        CommandError: a kind is unknown.
+        SettingsError: a kind is unknown.
     """
-    known = {name: kind for kind in OURS for name in (kind.plural, kind.name)}
-    unknown = [name for name in kinds or () if name not in known]
-    if unknown:
-        have = ", ".join(kind.plural for kind in OURS)
-        raise CommandError(f'unknown kind "{unknown[0]}": use one or more of {have}')
-    named = {known[name].name for name in kinds or ()}
+    known = {read_kind(kind.name, KINDS): kind for kind in OURS}
+    named = {known[read_kind(word, known)].name for word in kinds or ()}
     return [kind for kind in OURS if not named or kind.name in named]
 
 
@@ -176,9 +173,9 @@ def _ok(standings: Sequence[Standing]) -> bool:
 
 def _show(standings: Sequence[Standing], output: Format, *, no_headers: bool) -> None:
     if output.structured:
-        print_document(output, {"ok": _ok(standings), "kinds": [standing.document() for standing in standings]})
+        print_document(output, {"ok": _ok(standings), "crds": [standing.document() for standing in standings]})
         return
-    table = make_table("KIND", "DEFINITION", "MESSAGE", fold={"MESSAGE"})
+    table = make_table("CRD", "STATE", "MESSAGE", fold={"MESSAGE"})
     for standing in standings:
         style = "green" if standing.place is Place.CURRENT else "bold red" if standing.place in REFUSED else "yellow"
         table.add_row(standing.name, Text(standing.place.value, style=style), Text(standing.message))

@@ -14,6 +14,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from trellis.read_model.health import Health
 from trellis.read_model.reading.cluster import Reading
 from trellis.read_model.reading.explained import pending_cause
 from trellis.read_model.tables.nodes import NodeRow, NodeState, summary, tally, with_causes
@@ -104,9 +105,15 @@ def table_of(rows: Sequence[NodeRow], *, wide: bool = False) -> Table:
             Text(row.state.value, style=STYLES[row.state]),
             row.verified or _NONE,
             str(row.attempt) if row.attempt else _NONE,
-            Text(row.message),
+            Text(_message(row)),
         )
     return table
+
+
+def _message(row: NodeRow) -> str:
+    """Return the message of a row; the reason of a problem that has none, such as a conflict between Shims."""
+    problem = row.verdict.health in {Health.DEGRADED, Health.UNKNOWN, Health.SUSPENDED}
+    return row.message or (": ".join(filter(None, (row.verdict.reason, row.verdict.message))) if problem else "")
 
 
 def footer(rows: Sequence[NodeRow], shown: Sequence[NodeRow]) -> str:

@@ -23,7 +23,7 @@ from trellis.read_model.tables.nodes import NodeRow, NodeState
 from trellis_cli.common.errors import CommandError, describe_error, exit_on_error
 from trellis_cli.common.gather import connected
 from trellis_cli.common.messages import EXIT_INTERRUPTED, print_note
-from trellis_cli.common.output import Format, OutputOption
+from trellis_cli.common.output import DocumentOption, Format
 from trellis_dev.demo import real_node
 from trellis_dev.demo.commands import Commands, Shown
 from trellis_dev.demo.consent import Chosen, choose
@@ -59,7 +59,7 @@ def demo(  # noqa: PLR0913, PLR0917 - options of a command line
         typer.Option("--node", metavar="NAME", help="with --use-current-context: a node to provision (repeatable)"),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="with --use-current-context: do not ask for confirmation")] = False,
-    output: OutputOption = Format.TABLE,
+    output: DocumentOption = Format.TABLE,
 ) -> None:
     """Run a demo on simulated nodes.
 

@@ -38,6 +38,7 @@ from trellis_cli.common.options import (
     AllNamespacesOption,
     ContextOption,
     KubeconfigOption,
+    LatticeNatsOption,
     NamespaceOption,
     one_namespace,
 )
@@ -65,11 +66,6 @@ _NONE: Final = "-"
 _CONCURRENT_REQUESTS: Final = 16
 _CANNOT: Final = (NatsUnavailableError, LatticeDataError, WadmRefusedError, NoLatticeError, KubeError)
 
-NatsOption = Annotated[
-    str | None,
-    typer.Option("--nats", metavar="URL", help="NATS of the lattice, in place of the address in its host groups"),
-]
-
 app = typer.Typer(help="List, compare with wadm and roll back applications.")
 
 
@@ -78,9 +74,9 @@ def apps(  # noqa: PLR0913, PLR0917 - options of a command line
     ctx: typer.Context,
     namespace: NamespaceOption = None,
     all_namespaces: AllNamespacesOption = False,
-    lattice: Annotated[str | None, typer.Option("--lattice", "-l", help="only applications of this lattice")] = None,
+    lattice: Annotated[str | None, typer.Option("--lattice", help="only applications of this lattice")] = None,
     live: Annotated[bool, typer.Option("--live", help="query wadm, and show the differences")] = False,
-    nats: NatsOption = None,
+    nats: LatticeNatsOption = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
     output: OutputOption = Format.TABLE,

@@ -39,6 +39,7 @@ from trellis_cli.common.options import (
     AllNamespacesOption,
     ContextOption,
     KubeconfigOption,
+    LatticeNatsOption,
     NamespaceOption,
     one_namespace,
 )
@@ -64,10 +65,6 @@ NameArgument = Annotated[
         autocompletion=complete_application,
     ),
 ]
-NatsOption = Annotated[
-    str | None,
-    typer.Option("--nats", metavar="URL", help="NATS of the lattice, in place of the address in its host groups"),
-]
 
 
 def history(  # noqa: PLR0913, PLR0917 - options of a command line
@@ -75,7 +72,7 @@ def history(  # noqa: PLR0913, PLR0917 - options of a command line
     namespace: NamespaceOption = None,
     all_namespaces: AllNamespacesOption = False,
     live: Annotated[bool, typer.Option("--live", help="query wadm, not the status of the object")] = False,
-    nats: NatsOption = None,
+    nats: LatticeNatsOption = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
     output: DocumentOption = Format.TABLE,
@@ -109,7 +106,7 @@ def rollback(  # noqa: PLR0913, PLR0917 - options of a command line
     force: Annotated[bool, typer.Option("--force", help="also if a GitOps tool or Helm manages it")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="only print the changes")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="do not ask for confirmation")] = False,
-    nats: NatsOption = None,
+    nats: LatticeNatsOption = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
     output: DocumentOption = Format.TABLE,

@@ -43,10 +43,10 @@ class UserRow:
     """One user: its public key, and the file with its seed, "" if the file is in another directory."""
 
     name: str
-    about: str
+    description: str
     public_key: str
     seed_file: str
-    made: bool
+    created: bool
 
 
 app.command("secret")(secret)
@@ -69,7 +69,7 @@ def users_command(
     Writes `accounts.conf` and `keys.conf` (public keys) for the server, with --route also `routes.conf` for its block
     `cluster`, and `seeds/<user>.nk` for the services, which read it by TRELLIS_NATS_NKEY_FILE. Existing keys are kept.
     To rotate a key, delete its seed file and its line in `keys.conf`, run the command again and reload the server
-    (`nats-server --signal reload`). JSON: `[{name, about, public_key, seed_file, made}]`.
+    (`nats-server --signal reload`). JSON: `[{name, description, public_key, seed_file, created}]`.
     """
     with exit_on_error():
         clusters = list(dict.fromkeys(_name(name) for name in cluster))
@@ -112,16 +112,16 @@ def _write_routes(path: Path, hosts: Sequence[str]) -> None:
 
 def _row(user: User, path: Path, known: dict[str, str]) -> UserRow:
     if not path.exists() and user.variable in known:
-        return UserRow(user.name, user.about, known[user.variable], "", made=False)
-    made = not path.exists()
-    if made:
+        return UserRow(user.name, user.about, known[user.variable], "", created=False)
+    created = not path.exists()
+    if created:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write(new_seed() + "\n")
     try:
         public = Credentials(path, Kind.NKEY).read().public_key
     except CredentialsError as error:
         raise CommandError(f"{path}: {error}; delete it to create a new one") from None
-    return UserRow(user.name, user.about, public, str(path), made=made)
+    return UserRow(user.name, user.about, public, str(path), created=created)
 
 
 def _name(name: str) -> str:
@@ -135,5 +135,5 @@ def _show(rows: list[UserRow], output: Format) -> None:
         return
     table = make_table("USER", "PUBLIC KEY", "SEED FILE", "STATUS", fold={"USER", "PUBLIC KEY", "SEED FILE"})
     for row in rows:
-        table.add_row(row.name, row.public_key, row.seed_file or _ELSEWHERE, "created" if row.made else "unchanged")
+        table.add_row(row.name, row.public_key, row.seed_file or _ELSEWHERE, "created" if row.created else "unchanged")
     print_result(table)

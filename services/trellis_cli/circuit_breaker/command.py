@@ -25,6 +25,7 @@ from trellis.limits.breaker_record import make_breakers, read_breakers
 from trellis.names import breaker_name
 from trellis.services import SERVICES
 from trellis_cli.circuit_breaker.model import LIMITS, BreakerRow, Position, row_of, rows_of
+from trellis_cli.common.complete import complete_word
 from trellis_cli.common.errors import exit_on_error
 from trellis_cli.common.gather import connected
 from trellis_cli.common.messages import EXIT_FAILED
@@ -52,10 +53,10 @@ def status(
     """List the circuit breakers: state, time, paused deletions, reason and resolution.
 
     A circuit breaker opens if a service is about to delete more than 5 objects, and more than 10 % of their kind,
-    within 60 s. Ends with 1 if one is open. JSON: `{"ok", "breakers": [{"service", "kind", "state", "since", "until",
-    "paused", "examples", "reason", "closed": {"by", "at"}, "leave": {"what", "until"}}]}`. `state` is Closed, Open or
-    Unreadable; `paused` counts paused deletions, `closed` is the last closing by a user, `leave` the deletions
-    permitted now: Paused or Everything.
+    within 60 s. Ends with 1 if one is open. JSON: `{"ok", "circuit_breakers": [{"service", "kind", "state", "since",
+    "until", "paused", "examples", "reason", "closed": {"by", "at"}, "permitted": {"deletions", "until"}}]}`. `state` is
+    Closed, Open or Unreadable; `paused` counts paused deletions, `closed` is the last closing by a user, `permitted`
+    the deletions that it permits now: Paused or Everything.
     """
     with exit_on_error():
         settings = client_settings(kubeconfig=kubeconfig, context=context)
@@ -68,7 +69,11 @@ def status(
 @app.command("close")
 def close_command(
     service: Annotated[
-        str, typer.Argument(help="service, as in `circuit-breaker status`: node-watcher, host-manager, …")
+        str,
+        typer.Argument(
+            help="service, as in `circuit-breaker status`: node-watcher, host-manager, …",
+            autocompletion=complete_word(KINDS),
+        ),
     ],
     kind: Annotated[
         str | None, typer.Argument(help="kind, as in `circuit-breaker status`; default: all kinds of the service")
@@ -202,7 +207,7 @@ def _closing_text(row: BreakerRow) -> str:
 def _show(rows: Sequence[BreakerRow], output: Format, *, no_headers: bool) -> None:
     open_rows = [row for row in rows if row.position is not Position.CLOSED]
     if output.structured:
-        print_document(output, {"ok": not open_rows, "breakers": [row.document() for row in rows]})
+        print_document(output, {"ok": not open_rows, "circuit_breakers": [row.document() for row in rows]})
         return
     table = make_table(
         "SERVICE", "KIND", "STATE", "SINCE", "UNTIL", "PAUSED", "REASON", "LAST CLOSED", fold={"REASON", "LAST CLOSED"}

@@ -83,7 +83,7 @@ class BreakerRow:
             "examples": list(opening.examples) if opening else [],
             "reason": self.reason or None,
             "closed": {"by": closing.by, "at": moment(closing.at)} if closing else None,
-            "leave": {"what": self.leave, "until": moment(closing.until)} if closing and self.leave else None,
+            "permitted": {"deletions": self.leave, "until": moment(closing.until)} if closing and self.leave else None,
         }
 
 

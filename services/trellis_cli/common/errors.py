@@ -59,8 +59,8 @@ def _text(error: Exception) -> str:
             return f'{call.kind} "{call.name}" not found{place}'
         case Unauthorized():
             return "you must be logged in to the server (Unauthorized)"
-        case Unavailable() if not error.status:
-            return f"cannot {error.call}: {error.message}"
+        case Unavailable() if not error.status:  # whichever request was the first: the server is named, not the call
+            return error.message
         case Forbidden():
             return error.message
         case _:

@@ -109,6 +109,8 @@ def read_kind(word: str, accepted: Iterable[str]) -> str:
     if name in RENAMED:
         raise SettingsError(f'kind "{word}": renamed to "{RENAMED[name]}"')
     named = [kind for kind in KINDS.values() if kind.name in accepted and name in (kind.name, *kind.aliases)]
+    # Of two kinds with the name, "pod" is the kind pod, and host only where no kind pod is accepted.
+    named.sort(key=lambda kind: kind.resource != "")
     found = _QUALIFIED.get((name, group)) or next(iter(named), None)
     if found is None or found.name not in accepted or (group and group != found.group):
         near = difflib.get_close_matches(name, [item for item in _NAMES if _NAMES[item].name in accepted], n=1)

@@ -8,12 +8,24 @@ from typing import Annotated
 import typer
 
 from trellis.config.errors import SettingsError
+from trellis_cli.common.complete import complete_namespace
 
-KubeconfigOption = Annotated[Path | None, typer.Option(help="kubeconfig file [env: TRELLIS_KUBECONFIG]")]
+KubeconfigOption = Annotated[Path | None, typer.Option(help="kubeconfig file [env: TRELLIS_KUBECONFIG, KUBECONFIG]")]
 ContextOption = Annotated[str | None, typer.Option(help="context of the kubeconfig [env: TRELLIS_CONTEXT]")]
 
 NamespaceOption = Annotated[
-    str | None, typer.Option("--namespace", "-n", metavar="NAMESPACE", help="namespace of the objects; default: all")
+    str | None,
+    typer.Option(
+        "--namespace",
+        "-n",
+        metavar="NAMESPACE",
+        help="namespace of the objects; default: all",
+        autocompletion=complete_namespace,
+    ),
+]
+LatticeNatsOption = Annotated[
+    str | None,
+    typer.Option("--nats", metavar="URL", help="NATS server of the lattice; default: that of its host groups"),
 ]
 AllNamespacesOption = Annotated[bool, typer.Option("--all-namespaces", "-A", help="objects of all namespaces")]
 

@@ -68,6 +68,8 @@ def _option(*accepted: Format) -> Any:  # noqa: ANN401 (typer's type is private)
 
 OutputOption = Annotated[Format, _option(Format.TABLE, Format.WIDE, Format.JSON, Format.YAML, Format.NAME)]
 """For commands that list objects."""
+ObjectOption = Annotated[Format, _option(Format.TABLE, Format.JSON, Format.YAML, Format.NAME)]
+"""For commands about objects whose table has no further columns."""
 DocumentOption = Annotated[Format, _option(Format.TABLE, Format.JSON, Format.YAML)]
 """For commands with output other than a list of objects."""
 ManifestOption = Annotated[Format, _option(Format.YAML, Format.JSON)]

@@ -33,7 +33,6 @@ def roles(
         list[str] | None,
         typer.Option(
             "--watch",
-            "-w",
             metavar="RESOURCE",
             help="resource to list and watch, as jobs.batch (repeatable); default: none",
         ),

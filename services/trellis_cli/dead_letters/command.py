@@ -67,7 +67,7 @@ def list_dead_letters(  # noqa: PLR0913, PLR0917 - options of a command line
 
     JSON: `{"letters": [{"sequence", "time", "cluster", "service", "subscription", "noun", "key", "reason", "error",
     "deliveries", "subject", "stream", "original_sequence", "trace_id", "size", "truncated", "obstacle"}],
-    "looked_at": 3}`. `obstacle` is the reason why a dead letter cannot be replayed, empty if it can.
+    "read": 3}`. `obstacle` is the reason why a dead letter cannot be replayed, empty if it can.
     """
     with exit_on_error():
         settings, filters = _settings_and_filters(nats_url, _Filters(cluster, service, noun, reason, since, until))

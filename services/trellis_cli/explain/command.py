@@ -27,7 +27,7 @@ from trellis.read_model.reading.explained_pods import pods_page
 from trellis.read_model.reading.explained_v2 import KINDS as V2_KINDS
 from trellis.read_model.reading.find import ObjectNotFoundError
 from trellis.telemetry import setup_logging
-from trellis_cli.common.complete import complete_kind_and_name
+from trellis_cli.common.complete import complete_object
 from trellis_cli.common.errors import CommandError, exit_on_error
 from trellis_cli.common.gather import connected
 from trellis_cli.common.messages import EXIT_FAILED
@@ -80,7 +80,7 @@ def explain(  # noqa: PLR0913, PLR0917 - options of a command line
         typer.Argument(
             metavar="KIND NAME | KIND/NAME",
             help=f"KIND is one of: {', '.join(KINDS)}",
-            autocompletion=complete_kind_and_name,
+            autocompletion=complete_object(KINDS),
         ),
     ],
     namespace: NamespaceOption = None,

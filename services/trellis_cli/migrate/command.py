@@ -27,7 +27,7 @@ from trellis.provisioning.shims import view_shim
 from trellis.read_model.reading.leaders import read_leadership
 from trellis_cli.common.errors import exit_on_error
 from trellis_cli.common.options import ContextOption, KubeconfigOption
-from trellis_cli.common.output import Format, OutputOption
+from trellis_cli.common.output import DocumentOption, Format
 from trellis_cli.common.settings import ClientSettings, client_settings
 from trellis_cli.migrate.model.kwasm import plan_kwasm, values_of, with_values
 from trellis_cli.migrate.model.plan import (
@@ -86,7 +86,7 @@ def kwasm(  # noqa: PLR0913, PLR0917 - options of a command line
     auto_provision: AutoProvisionOption = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    output: OutputOption = Format.TABLE,
+    output: DocumentOption = Format.TABLE,
 ) -> None:
     """Take over the nodes that KWasm labelled, and delete its finished Jobs.
 
@@ -114,7 +114,7 @@ def rcm(  # noqa: PLR0913, PLR0917 - options of a command line
     require_checksum: RequireChecksumOption = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    output: OutputOption = Format.TABLE,
+    output: DocumentOption = Format.TABLE,
 ) -> None:
     """Take over the Shims, nodes and RuntimeClasses of runtime-class-manager.
 

@@ -9,6 +9,7 @@ import typer
 
 from trellis.config.errors import SettingsError
 from trellis_cli.common.messages import EXIT_USAGE, print_error
+from trellis_cli.common.options import KubeconfigOption
 from trellis_cli.run.services import NAMED, RunFlags
 from trellis_cli.run.services import run as run_chosen
 
@@ -18,7 +19,7 @@ def run(
         list[str] | None,
         typer.Argument(metavar="SERVICE", help="of " + ", ".join(NAMED) + "; default: all except the console"),
     ] = None,
-    kubeconfig: Annotated[Path | None, typer.Option(help="kubeconfig file [env: TRELLIS_KUBECONFIG]")] = None,
+    kubeconfig: KubeconfigOption = None,
     nats_url: Annotated[str | None, typer.Option(help="address of the bus [env: TRELLIS_NATS_URL]")] = None,
     cluster: Annotated[str | None, typer.Option(help="name of the cluster on the bus [env: TRELLIS_CLUSTER]")] = None,
     health_port: Annotated[

@@ -126,7 +126,7 @@ def check(  # noqa: PLR0913, PLR0917 - options of a command line
     CRD of SecretGrants, and for each secret of the manifest: its policy, the grant of the lattice connection, the
     permission of secrets_backend to impersonate the account, and that of the account to read the Secret; the entry of
     the Secret, if you may read it. Ends with 1 if a rule denies access. JSON: `{"ok", "namespace",
-    "application", "token": step, "definition": step, "secrets": [{"ok", "component", "name", "secret", "field",
+    "application", "token": step, "crd": step, "secrets": [{"ok", "component", "name", "secret", "field",
     "policy", "namespace", "user", "rule", "steps": [step…]}]}`; a step is `{"what", "ok", "text"}`, its `ok` null if
     unknown.
     """
@@ -281,7 +281,7 @@ def _show(checked: Checked, output: Format, *, no_headers: bool) -> None:
             "namespace": checked.namespace,
             "application": checked.application,
             "token": checked.token.document(),
-            "definition": checked.definition.document(),
+            "crd": checked.definition.document(),
             "secrets": [row.document() for row in checked.rows],
         }
         print_document(output, document)

@@ -29,9 +29,9 @@ from trellis_cli.common.messages import print_note
 from trellis_cli.common.objects import printed_name
 from trellis_cli.common.options import ContextOption, KubeconfigOption
 from trellis_cli.common.output import (
-    DocumentOption,
     Format,
     NoHeadersOption,
+    ObjectOption,
     make_table,
     print_document,
     print_names,
@@ -66,18 +66,12 @@ class DryRun(StrEnum):
     SERVER = "server"
 
 
-def _object_format(value: Format) -> Format:
-    if value is Format.WIDE:
-        raise typer.BadParameter(f"{value.value!r} is for lists of objects; use one of: table, json, yaml, name")
-    return value
-
-
 @app.command("list")
 def list_shims(
     catalogue: Annotated[bool, typer.Option("--catalogue", help="list every known release; needs no cluster")] = False,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    output: DocumentOption = Format.TABLE,
+    output: ObjectOption = Format.TABLE,
     no_headers: NoHeadersOption = False,
 ) -> None:
     """List the Shims of the cluster with their version and the newest one, and the known runtimes without a Shim.
@@ -90,6 +84,8 @@ def list_shims(
     with exit_on_error():
         known = read_catalogue()
         if catalogue:
+            if output is Format.NAME:
+                raise SettingsError("--output: name is for Shims of the cluster, omit --catalogue")
             _show_catalogue(known, output, no_headers=no_headers)
             return
         settings = client_settings(kubeconfig=kubeconfig, context=context)
@@ -113,10 +109,7 @@ def add(  # noqa: PLR0913, PLR0917 - options of a command line
     ),
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    output: Annotated[
-        Format,
-        typer.Option("--output", "-o", metavar="FORMAT", help="table, json, yaml or name", callback=_object_format),
-    ] = Format.TABLE,
+    output: ObjectOption = Format.TABLE,
 ) -> None:
     """Create a Shim of a known runtime, or change the release of an existing one.
 
@@ -228,6 +221,9 @@ def _show_rows(rows: Sequence[Row], notes: Sequence[str], output: Format, *, no_
         return
     for note in notes:
         print_note(note)
+    if output is Format.NAME:
+        print_names(printed_name("shim", row.shim) for row in rows if row.shim)
+        return
     table = make_table("SHIM", "RUNTIME", "VERSION", "NEWEST")
     for row in rows:
         newest = Text(row.newest or _NONE, style="yellow" if row.outdated else "")

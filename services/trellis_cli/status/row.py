@@ -71,7 +71,8 @@ def named(unwell: Unwell) -> str:
     more = f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else ""
     # Objects with a known cause come first.
     first = min(keys, key=lambda key: (not unwell.causes[key], key))
-    reason = f": {first}: {unwell.causes[first]}" if unwell.causes[first] else ""
+    of = f": {first}" if len(keys) > 1 else ""
+    reason = f"{of}: {unwell.causes[first]}" if unwell.causes[first] else ""
     return f"{unwell.what}: {', '.join(keys[:_NAMED])}{more}{reason}: see `{command(unwell.kind, first)}`"
 
 

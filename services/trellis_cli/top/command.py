@@ -26,6 +26,7 @@ from trellis.lattice.follow.heartbeats import heartbeats_of
 from trellis.read_model.live.live_model import LiveModel, Pace, all_parts
 from trellis.read_model.live.watching import Place
 from trellis.v2.timings import V2Timings
+from trellis_cli.common.complete import complete_word
 from trellis_cli.common.errors import CommandError, exit_on_error
 from trellis_cli.common.gather import connected
 from trellis_cli.common.messages import EXIT_FAILED, print_note
@@ -85,7 +86,10 @@ class Arguments:
 def top(  # noqa: PLR0913, PLR0917 - a command's flags
     kind: Annotated[
         str | None,
-        typer.Argument(help=f"first sheet, the only one without a terminal; one of: {', '.join(SHEET_KINDS)}"),
+        typer.Argument(
+            help=f"kind to show first; without a terminal, the only one: {', '.join(SHEET_KINDS)}",
+            autocompletion=complete_word(SHEET_KINDS),
+        ),
     ] = None,
     namespace: Annotated[
         list[str] | None,

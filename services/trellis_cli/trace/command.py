@@ -23,7 +23,7 @@ from trellis.read_model.reading.traces import JaegerError, ask_jaeger
 from trellis.read_model.traces.span_tree import document_of
 from trellis.read_model.traces.spans import ReadSpan
 from trellis.telemetry import setup_logging
-from trellis_cli.common.complete import complete_kind_and_name
+from trellis_cli.common.complete import complete_object
 from trellis_cli.common.errors import CommandError, exit_on_error
 from trellis_cli.common.messages import print_note
 from trellis_cli.common.objects import ObjectName, read_object
@@ -65,7 +65,7 @@ def trace(  # noqa: PLR0913, PLR0917 - options of a command line
         typer.Argument(
             metavar="TRACE_ID | KIND NAME | KIND/NAME",
             help=f"KIND is one of: {', '.join(KINDS)}",
-            autocompletion=complete_kind_and_name,
+            autocompletion=complete_object(KINDS),
         ),
     ],
     namespace: NamespaceOption = None,

@@ -105,11 +105,11 @@ def uninstall(  # noqa: PLR0913, PLR0917 - options of a command line
     The objects can then be deleted without Trellis; `helm uninstall` runs it. First the services that set finalizers
     are scaled to 0. Nothing is deleted: hosts, applications and installed runtimes stay. Shims stay as they are if
     another installation provisions the nodes. Ends with 1 at the time limit, or if the owner of an object is unknown; a
-    second run continues. JSON: `{"stopped": ["…"], "kinds": [{"kind", "there", "removed", "unfinished", "stays",
-    "leftTo", "unreadable", "left"}]}`; `unfinished` were being deleted, and vanish without the work of their service;
-    `leftTo` is the other installation; `unreadable` are EndpointSlices that now belong to the Service of their label,
-    because their annotation cannot be read; `left` are objects that were not changed, each with `name`, `reason` and
-    `message`.
+    second run continues. JSON: `{"stopped": ["…"], "kinds": [{"kind", "managed", "removed", "unfinished",
+    "remains", "managed_by", "unreadable", "unchanged"}]}`. `managed` is the number of objects with the finalizer;
+    `unfinished` were being deleted, and are deleted without the cleanup of their service; `managed_by` is the other
+    installation; `unreadable` are EndpointSlices that now belong to the Service of their label, because their
+    annotation cannot be read; each of `unchanged` has `name`, `reason` and `message`.
     """
     with exit_on_error():
         if not remove_finalizers:

@@ -250,13 +250,13 @@ class Row:
         """Return the row for JSON."""
         return {
             "kind": self.guard.res.kind,
-            "there": self.there,
+            "managed": self.there,
             "removed": self.removed,
             "unfinished": self.unfinished,
-            "stays": self.guard.stays if self.there and not self.left_to else "",
-            "leftTo": self.left_to,
+            "remains": self.guard.stays if self.there and not self.left_to else "",
+            "managed_by": self.left_to,
             "unreadable": sorted(self.unreadable),
-            "left": [
+            "unchanged": [
                 {"name": key, "reason": item.reason.value, "message": item.message}
                 for key, item in sorted(self.left.items())
             ],

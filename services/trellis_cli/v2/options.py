@@ -43,7 +43,8 @@ RegistryOption = Annotated[
     bool,
     typer.Option(
         "--v2-registry",
-        help="ask the registries of the images from here, with the pull Secrets of the workload, and read components",
+        help="query the registries of the images from this machine, with the pull Secrets of the workload, and read "
+        "components",
     ),
 ]
 CA_FILE: Final = "--v2-registry-ca-file"
@@ -61,8 +62,8 @@ InsecureRegistryOption = Annotated[
     typer.Option(
         INSECURE,
         metavar="HOST[:PORT]",
-        help="with --v2-registry, ask this registry over plain http if it does not speak https; the login of the pull "
-        "Secret is then sent without encryption (repeatable)",
+        help="with --v2-registry, use HTTP without TLS for this registry if it does not serve HTTPS; the login of the "
+        "pull Secret is then sent without encryption (repeatable)",
     ),
 ]
 

@@ -55,7 +55,7 @@ class Standing:
 
     def document(self) -> dict[str, str]:
         """Return the state as a JSON document."""
-        return {"name": self.name, "place": self.place.value, "message": self.message}
+        return {"name": self.name, "state": self.place.value, "message": self.message}
 
 
 def standing_of(kind: Kind, definition: Manifest | None, registration: Manifest | None) -> Standing:

@@ -60,7 +60,7 @@ async def test_an_account_is_acted_as_once_its_role_is_there_and_no_other_is(
             account.apply(yaml.safe_load_all(printed(*advice.split()[3:])))
             await eventually(lambda: _says(kube, user, namespace, user, " list jobs.batch"), "it is the account")
             assert await Reviews(kube).allowed(user, JOBS, namespace) is False
-            account.apply(list(yaml.safe_load_all(printed("-n", namespace, "-a", "ttl", "-w", "jobs.batch")))[2:])
+            account.apply(list(yaml.safe_load_all(printed("-n", namespace, "-a", "ttl", "--watch", "jobs.batch")))[2:])
             await eventually(lambda: _says(kube, user, namespace), "it sees Jobs")
             assert await Reviews(kube).allowed(user, JOBS, namespace) is True
             assert await Reviews(kube).allowed(user, CONFIGMAPS, namespace) is False

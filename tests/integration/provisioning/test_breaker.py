@@ -30,7 +30,7 @@ async def trellis(fleet: Fleet, *arguments: str) -> tuple[int, Any]:
 
 async def breaker_of(fleet: Fleet, service: str) -> dict[str, Any]:
     _, document = await trellis(fleet, "circuit-breaker", "status")
-    return next(row for row in document["breakers"] if row["service"] == service)
+    return next(row for row in document["circuit_breakers"] if row["service"] == service)
 
 
 def events_of(fleet: Fleet, reason: str, namespace: str = "default") -> dict[str, int]:

@@ -81,7 +81,7 @@ class World:
         found = json.loads(done.stdout)
         assert found["ok"] == (code == 0)
         [row] = found["secrets"]
-        steps = [found["token"], found["definition"], *row["steps"]]
+        steps = [found["token"], found["crd"], *row["steps"]]
         results = {step["what"]: (step["ok"], step["text"]) for step in steps}
         return results | {"user": (None, row["user"] or "")}
 

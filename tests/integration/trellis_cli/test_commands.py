@@ -136,7 +136,7 @@ def test_a_cluster_that_does_not_answer_is_one_line_and_no_traceback(world: Worl
     )
     done = world.run("nodes", "--kubeconfig", str(config))
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("Error: cannot LIST ")
+    assert done.stderr.startswith("Error: https://127.0.0.1:1 ")
     assert "127.0.0.1:1" in done.stderr
     assert done.stderr.count("\n") == 1
 
@@ -208,7 +208,7 @@ def breakers(world: World) -> tuple[int, dict[str, dict[str, Any]]]:
     assert done.stderr == ""
     found = json.loads(done.stdout)
     assert found["ok"] == (done.returncode == 0)
-    return done.returncode, {row["service"]: row for row in found["breakers"]}
+    return done.returncode, {row["service"]: row for row in found["circuit_breakers"]}
 
 
 def closed_now(world: World, *arguments: str) -> list[dict[str, Any]]:
@@ -250,7 +250,7 @@ def test_an_open_breaker_is_shown_closed_once_and_signed(world: World) -> None:
         assert named in done.stdout
     code, rows = breakers(world)
     row = rows["node-watcher"]
-    assert (code, row["state"], row["closed"]["by"], row["leave"]["what"]) == (0, "Closed", "admin", "Paused")
+    assert (code, row["state"], row["closed"]["by"], row["permitted"]["deletions"]) == (0, "Closed", "admin", "Paused")
     assert closed_now(world, "node-watcher") == []
 
 
@@ -258,7 +258,7 @@ def test_a_planned_mass_can_be_announced(world: World) -> None:
     done = world.run("circuit-breaker", "close", "provisioner", "--for", "15m", "-o", "json")
     assert (done.returncode, done.stderr) == (0, "")
     [row] = json.loads(done.stdout)["closed"]
-    assert (row["kind"], row["leave"]["what"]) == ("jobs", "Everything")
+    assert (row["kind"], row["permitted"]["deletions"]) == ("jobs", "Everything")
 
 
 def test_a_record_that_makes_no_sense_is_shown_and_can_be_closed(world: World) -> None:

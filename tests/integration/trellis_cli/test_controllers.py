@@ -164,7 +164,7 @@ def wait_until_deleted(api: Api) -> None:
 
 
 def test_roles_are_printed_for_kubectl_and_mistakes_are_one_line(run: Run) -> None:
-    printed = run("roles", "-n", "team-a", "-a", "mirror", "-w", "configmaps", "-o", "json")
+    printed = run("roles", "-n", "team-a", "-a", "mirror", "--watch", "configmaps", "-o", "json")
     assert (printed.returncode, printed.stderr) == (0, "")
     found = json.loads(printed.stdout)
     assert [(item["kind"], item["metadata"]["namespace"]) for item in found["items"]] == [
@@ -181,6 +181,6 @@ MISTAKES: dict[tuple[str, ...], str] = {
     ("-n", "a"): "--service-account",
     ("-n", "A_", "-a", "b"): "--namespace",
     ("-n", "a", "-a", "b,c"): "--service-account",
-    ("-n", "a", "-a", "b", "-w", "v1/Job"): "--watch",
-    ("-n", "a", "-a", "b", "-w", "secrets"): "--watch",
+    ("-n", "a", "-a", "b", "--watch", "v1/Job"): "--watch",
+    ("-n", "a", "-a", "b", "--watch", "secrets"): "--watch",
 }

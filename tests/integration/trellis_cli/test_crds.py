@@ -34,7 +34,7 @@ class Cluster(ApplicationsKind):
 
     async def place(self) -> tuple[int, Manifest]:
         done = await self.run("check", "applications", "-o", "json")
-        [kind] = json.loads(done.stdout)["kinds"]
+        [kind] = json.loads(done.stdout)["crds"]
         return done.returncode, kind
 
 
@@ -48,12 +48,12 @@ def kinds(cluster_api: Api, cluster: ClusterInfo) -> Iterator[Cluster]:
 
 async def test_applications_are_defined_once_and_served(kinds: Cluster) -> None:
     code, kind = await kinds.place()
-    assert (code, kind["place"]) == (1, "Missing")
+    assert (code, kind["state"]) == (1, "Missing")
     done = await kinds.run("apply", "applications", "-o", "json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {
         "ok": True,
-        "kinds": [{"name": "applications.core.oam.dev", "place": "Current", "message": ""}],
+        "crds": [{"name": "applications.core.oam.dev", "state": "Current", "message": ""}],
     }
     assert kinds.served()
     stands = kinds.stands()
@@ -69,7 +69,7 @@ async def test_the_crd_of_kubevela_is_never_replaced(kinds: Cluster) -> None:
     before = kinds.stands()
     assert before is not None
     code, kind = await kinds.place()
-    assert (code, kind["place"]) == (1, "KubeVela")
+    assert (code, kind["state"]) == (1, "KubeVela")
     for arguments in (("apply",), ("apply", "--adopt"), ("apply", "applications", "--adopt")):
         done = await kinds.run(*arguments)
         assert done.returncode == 1
@@ -86,7 +86,7 @@ async def test_a_crd_of_an_unknown_owner_is_adopted_only_on_request(kinds: Clust
     refused = await kinds.run("apply", "applications")
     assert refused.returncode == 1
     assert "`trellis crds apply applications --adopt`" in refused.stderr
-    assert (await kinds.place())[1]["place"] == Place.UNKNOWN
+    assert (await kinds.place())[1]["state"] == Place.UNKNOWN
     object_path = "/apis/core.oam.dev/v1beta1/namespaces/default/applications"
     shop = {
         "apiVersion": "core.oam.dev/v1beta1",
@@ -97,7 +97,7 @@ async def test_a_crd_of_an_unknown_owner_is_adopted_only_on_request(kinds: Clust
     assert kinds.api.call("POST", object_path, shop)[0] == http.HTTPStatus.CREATED
     done = await kinds.run("apply", "applications", "--adopt")
     assert done.returncode == 0, done.stderr
-    assert (await kinds.place())[1]["place"] == "Current"
+    assert (await kinds.place())[1]["state"] == "Current"
     assert kinds.api.call("GET", f"{object_path}/adopted")[0] == http.HTTPStatus.OK
     stands = kinds.stands()
     assert stands is not None
@@ -116,7 +116,7 @@ async def test_a_crd_that_the_api_server_does_not_serve_is_reported(kinds: Clust
     kinds.register("some-api")
     until(lambda: not kinds.served(), "it is hidden")
     code, kind = await kinds.place()
-    assert (code, kind["place"]) == (1, "Hidden")
+    assert (code, kind["state"]) == (1, "Hidden")
     assert "Service wasm/some-api" in kind["message"]
     refused = await kinds.run("apply", "applications", "--adopt")
     assert refused.returncode == 1
@@ -125,8 +125,8 @@ async def test_a_crd_that_the_api_server_does_not_serve_is_reported(kinds: Clust
 
 async def test_an_unknown_kind_is_one_line(kinds: Cluster) -> None:
     done = await kinds.run("check", "pods")
-    assert (done.returncode, done.stdout) == (1, "")
+    assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("Error: ")
     assert done.stderr.count("\n") == 1
-    kinds_of_ours = ("shims", "wasmcloudhostconfigs", "secretgrants", "wasmcontrollers", "applications")
+    kinds_of_ours = ("shim", "hostgroup", "secretgrant", "controller", "application")
     assert lacking(done.stderr, '"pods"', *kinds_of_ours) == []

@@ -230,7 +230,7 @@ def test_a_cluster_that_does_not_answer_is_one_line(rollout: Rollout, tmp_path: 
     for arguments in (("status", "spin"), ("status", "spin", "--watch"), ("pause", "spin")):
         done = rollout.run(*arguments, kubeconfig=config)
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), done
-        assert done.stderr.startswith("Error: cannot LIST Shim")
+        assert done.stderr.startswith("Error: https://127.0.0.1:1 ")
 
 
 @pytest.mark.parametrize(

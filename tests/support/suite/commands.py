@@ -23,5 +23,5 @@ def expect_command(line: str) -> None:
         assert found is not None, f"no command: trellis {line}"
         command = found
     options = {option for parameter in command.params for option in parameter.opts}
-    missing = {argument for argument in arguments if argument.startswith("-")} - options
+    missing = {argument.partition("=")[0] for argument in arguments if argument.startswith("-")} - options
     assert not missing, f"trellis {line}: there is no {', '.join(sorted(missing))}"

@@ -37,7 +37,7 @@ def registration(name: str, namespace: str = "wasm") -> Manifest:
 def test_an_equal_crd_is_current_and_needs_no_action(kind: Kind) -> None:
     assert standing_of(kind, stored(make_definition(kind)), None).document() == {
         "name": kind.name,
-        "place": "Current",
+        "state": "Current",
         "message": "",
     }
 

@@ -28,9 +28,9 @@ def test_each_user_gets_a_key_and_a_second_run_changes_nothing(tmp_path: Path) -
         "cli",
         "outside",
     ]
-    assert all(row.made for row in first)
+    assert all(row.created for row in first)
     assert all(Credentials(Path(row.seed_file), Kind.NKEY).read().public_key == row.public_key for row in first)
-    assert not any(row.made for row in write(tmp_path, ["prod"], 1))
+    assert not any(row.created for row in write(tmp_path, ["prod"], 1))
     assert {path: path.read_text() for path in tmp_path.rglob("*") if path.is_file()} == files
     assert (tmp_path / ACCOUNTS_FILE).read_text() == accounts(["prod"])
 

@@ -46,9 +46,12 @@ def test_a_record_that_makes_no_sense_is_not_shown_as_closed() -> None:
 
 def test_the_user_who_closed_it_stays_after_the_permission_expires() -> None:
     state = State(closing=Closing(NOW, NOW + 600, "ada", permitted=frozenset("a")))
-    assert row_of("s", "k", state, NOW + 1).document()["leave"] == {"what": "Paused", "until": "1970-01-12T13:56:40Z"}
+    assert row_of("s", "k", state, NOW + 1).document()["permitted"] == {
+        "deletions": "Paused",
+        "until": "1970-01-12T13:56:40Z",
+    }
     later = row_of("s", "k", state, NOW + 600).document()
-    assert (later["leave"], later["closed"]["by"]) == (None, "ada")
+    assert (later["permitted"], later["closed"]["by"]) == (None, "ada")
 
 
 def test_the_status_has_a_problem_while_one_is_open() -> None:

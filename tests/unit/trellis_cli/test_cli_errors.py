@@ -28,8 +28,8 @@ def kube_error(kind: type[KubeError]) -> KubeError:
 @pytest.mark.parametrize(
     ("error", "what", "hint"),
     [
-        (kube_error(Unavailable), "Node", "--kubeconfig"),
-        (Unavailable(LIST, status=0, reason="", message=f"{NOT_TRUSTED}: x"), "Node", "certificate-authority"),
+        (kube_error(Unavailable), "said the server", "--kubeconfig"),
+        (Unavailable(LIST, status=0, reason="", message=f"{NOT_TRUSTED}: x"), NOT_TRUSTED, "certificate-authority"),
         (kube_error(Unauthorized), "Unauthorized", "--context"),
         (kube_error(Forbidden), "said the server", "permission"),
         (kube_error(NotFound), '"nodes"', "kubectl get nodes"),

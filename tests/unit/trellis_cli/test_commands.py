@@ -198,6 +198,10 @@ def test_commands_options_and_kinds_are_completed() -> None:
     assert completed("trellis no", word=1) == ["nodes"]
     assert "--no-headers" in completed("trellis nodes --no", word=2)
     assert completed("trellis explain sh", word=2) == ["shim"]
+    assert completed("trellis explain secret", word=2) == ["secretgrant"], "a kind without a page is not completed"
+    assert completed("trellis trace secret", word=2) == ["secret"]
+    assert completed("trellis top contr", word=2) == ["controller"]
+    assert completed("trellis circuit-breaker close node", word=3) == ["node-watcher"]
     assert "history" in completed("trellis rollout ", word=2)
 
 

@@ -142,7 +142,7 @@ async def test_of_one_that_is_not_there_the_nearest_are_named(kube: FakeKube) ->
 
 async def test_an_undefined_kind_is_not_a_missing_object(kube: FakeKube) -> None:
     kube.answer_next(9, lambda _: status_reply(404, "NotFound", "the server could not find the requested resource"))
-    with pytest.raises(AnswerError, match=r"\bWasmController\b.*`trellis crds apply wasmcontrollers`"):
+    with pytest.raises(AnswerError, match=r'"wasmcontrollers".*`trellis crds apply wasmcontrollers`'):
         await find(Reading(kube, "trellis-system"), WASM_CONTROLLERS, CONTROLLER, "x", None)
 
 

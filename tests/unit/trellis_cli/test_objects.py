@@ -10,8 +10,10 @@ from support.suite.naming import lacking
 from trellis.config.settings import SettingsError
 from trellis.crds.kinds import BY_DIRECTORY
 from trellis_cli.common.objects import KINDS, ObjectName, read_kind, read_object
+from trellis_cli.crds import chosen
 from trellis_cli.explain.command import KINDS as EXPLAINED
 from trellis_cli.top.command import SHEET_KINDS
+from trellis_cli.trace.command import KINDS as TRACED
 
 ALL = tuple(KINDS)
 
@@ -29,7 +31,7 @@ ALL = tuple(KINDS)
         ("applications.core.oam.dev/a", None, ObjectName("application", "a")),
         ("svc a", None, ObjectName("service", "a")),
         ("wasmctl a", None, ObjectName("controller", "a")),
-        ("po a", "team", ObjectName("host", "a", "team")),
+        ("po a", "team", ObjectName("pod", "a", "team")),
         ("deadletter 7", None, ObjectName("deadletter", "7")),
         ("ww/a", "team", ObjectName("workload", "a", "team")),
         ("workloads.runtime.wasmcloud.dev/a", None, ObjectName("workload", "a")),
@@ -91,6 +93,20 @@ def test_no_name_means_two_kinds_of_one_command() -> None:
     for accepted in (EXPLAINED, SHEET_KINDS):
         names = [name for kind in accepted for name in (KINDS[kind].name, *KINDS[kind].aliases)]
         assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("word", ["pod", "pods", "po"])
+def test_a_pod_is_a_pod_where_hosts_are_accepted_too(word: str) -> None:
+    assert read_kind(word, TRACED) == "pod"
+    assert read_kind("host", TRACED) == "host"
+
+
+@pytest.mark.parametrize(
+    ("word", "plural"),
+    [("whc", "wasmcloudhostconfigs"), ("shim", "shims"), ("applications.core.oam.dev", "applications")],
+)
+def test_a_crd_has_the_names_of_its_kind(word: str, plural: str) -> None:
+    assert [kind.plural for kind in chosen([word])] == [plural]
 
 
 def test_a_word_names_the_kind_that_a_command_accepts() -> None:

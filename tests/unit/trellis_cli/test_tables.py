@@ -15,6 +15,7 @@ from support.suite.naming import lacking
 from trellis.bus.streams.stream_stats import StreamCount
 from trellis.bus.streams.tail import TailedEvent
 from trellis.provisioning.ledger import Entry, Ledger
+from trellis.read_model.health import Health, Verdict
 from trellis.read_model.reading.leaders import Leadership, claim_of
 from trellis.read_model.tables.nodes import rows_of
 from trellis_cli.common.gather import Rollout
@@ -40,6 +41,16 @@ def test_the_table_shows_nodes_of_concern_and_counts_all(capsys: pytest.CaptureF
     assert [line.split()[0] for line in out.splitlines()[:5]] == ["NODE", "broken", "busy", "done", "odd"]
     assert re.findall(r"\d+", out.splitlines()[-1]) == ["1"] * 5
     assert lacking(out.splitlines()[-1], "ready", "provisioning", "failed", "annotation") == []
+
+
+def test_a_problem_without_a_message_is_shown_by_its_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    [row] = rows_of([BUSY], {}, Ledger({}))
+    conflict = replace(row, message="", verdict=Verdict(Health.DEGRADED, "HandlerConflict", "Shim spin"))
+    for verdict in (conflict.verdict, Verdict(Health.PROGRESSING, "Waiting")):
+        show(Rollout([replace(conflict, verdict=verdict)], Ledger({})), Format.TABLE, every=False, no_headers=True)
+    problem, waiting = capsys.readouterr().out.splitlines()
+    assert lacking(problem, "HandlerConflict", "Shim spin") == []
+    assert waiting.endswith(" -")
 
 
 def test_names_are_for_other_commands_and_wide_has_more_columns(capsys: pytest.CaptureFixture[str]) -> None:

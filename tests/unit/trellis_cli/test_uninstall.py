@@ -360,7 +360,7 @@ def test_the_caller_is_informed_that_a_slice_was_left_alone(
         uninstall.uninstall(remove_finalizers=True, timeout="10s", dry_run=dry_run, yes=True, output=Format.JSON)
     assert ended.value.code == EXIT_FAILED
     found = {kind["kind"]: kind for kind in json.loads(capsys.readouterr().out)["kinds"]}["EndpointSlice"]
-    assert [(item["name"], item["reason"]) for item in found["left"]] == [(f"default/{SLICE}", "ServiceMissing")]
+    assert [(item["name"], item["reason"]) for item in found["unchanged"]] == [(f"default/{SLICE}", "ServiceMissing")]
     assert (found["removed"], kube.objects(ENDPOINT_SLICES)) == ([], [before])
 
 

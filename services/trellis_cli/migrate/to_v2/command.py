@@ -24,6 +24,7 @@ from trellis_cli.common.options import (
     AllNamespacesOption,
     ContextOption,
     KubeconfigOption,
+    LatticeNatsOption,
     NamespaceOption,
     one_namespace,
 )
@@ -66,17 +67,13 @@ OutputOption = Annotated[
         callback=_document_format,
     ),
 ]
-NatsOption = Annotated[
-    str | None,
-    typer.Option("--nats", metavar="URL", help="NATS of the lattice, in place of the address in its host groups"),
-]
 
 
 def to_v2(  # noqa: PLR0913, PLR0917 - options of a command line
     namespace: NamespaceOption = None,
     all_namespaces: AllNamespacesOption = False,
     from_wadm: Annotated[bool, typer.Option("--from-wadm", help="read the applications from wadm")] = False,
-    nats: NatsOption = None,
+    nats: LatticeNatsOption = None,
     write: Annotated[bool, typer.Option("--apply", help="write the objects, beside those of v1")] = False,
     compare: Annotated[bool, typer.Option("--check", help="compare the HTTP answers of v1 and v2")] = False,
     path: Annotated[str, typer.Option("--path", metavar="PATH", help="path of the requests of --check")] = "/",

@@ -97,7 +97,7 @@ async def absence(
     """Return the places where a missing object could be, as far as this account can read.
 
     Raises:
-        AnswerError: the kind is not defined in the cluster.
+        AnswerError: the server does not have the resource type.
         KubeError: the API server is unavailable.
     """
     if namespace is not None and await namespace_is_missing(reading.kube, namespace):
@@ -133,6 +133,6 @@ async def namespace_is_missing(kube: Kube, namespace: str) -> bool:
 
 
 def _unknown(reading: Reading, res: Resource) -> AnswerError:
-    define = f"`trellis crds apply {res.plural}` defines it, or " if res.plural in _OURS else ""
-    text = f"the kind {res.kind} is not defined in the cluster at {reading.kube.server}"
-    return AnswerError(f"{text}: {define}choose another with --context")
+    install = f"install its CRD with `trellis crds apply {res.plural}`, or " if res.plural in _OURS else ""
+    text = f'the server {reading.kube.server} does not have the resource type "{res.plural}"'
+    return AnswerError(f"{text}: {install}select another cluster with --context")
