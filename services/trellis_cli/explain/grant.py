@@ -123,18 +123,18 @@ def _accounts(snapshot: GrantSnapshot, namespace: str, spec: SecretGrantSpec) ->
     else:
         for user in spec.users or ():
             yield Line("user", f"{user}: only if TRELLIS_SECRETS_USERS of the service has it too")
-    if reason in {Reason.NO_ACCOUNT, Reason.NOT_PERMITTED} and _only_written(world, spec):
+    if reason in {Reason.NO_ACCOUNT, Reason.NOT_PERMITTED} and _only_written(snapshot, spec):
         yield Line("account", message, False, rank=Rank.CAUSE, reason=reason)
     if reason == Reason.NOT_CHECKED:
         yield Line("accounts", message, False, reason=reason, state=Health.UNKNOWN)
 
 
-def _only_written(world: GrantSnapshot, spec: SecretGrantSpec) -> bool:
+def _only_written(snapshot: GrantSnapshot, spec: SecretGrantSpec) -> bool:
     """Return whether only the service has checked an account or user, so that its condition is the only evidence."""
-    if any(account.there is False or account.may_be is False for account in world.accounts):
+    if any(account.there is False or account.may_be is False for account in snapshot.accounts):
         return False
-    unknown = any(account.there is None or account.may_be is None for account in world.accounts)
-    return unknown or not world.accounts or bool(spec.users)
+    unknown = any(account.there is None or account.may_be is None for account in snapshot.accounts)
+    return unknown or not snapshot.accounts or bool(spec.users)
 
 
 def _written(grant: Manifest) -> Manifest:

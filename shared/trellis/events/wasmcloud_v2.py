@@ -140,10 +140,10 @@ class WasmHostReady(WasmHostEventData):
     labels: dict[str, str] = Field(default_factory=dict, description="labels, which hostSelector matches")
 
 
-class WasmHostNotReady(WasmHostEventData):
+class WasmHostSilent(WasmHostEventData):
     """A host sends no heartbeat, or is not Ready, while other hosts report; its Workloads may still serve."""
 
-    event_name: ClassVar[str] = "not_ready"
+    event_name: ClassVar[str] = "silent"
 
     reason: str = Field(min_length=1, description="HeartbeatMissing or HostNotReady, as `trellis explain` shows it")
     message: str = Field(description="cause and resolution for users")

@@ -147,7 +147,7 @@ async def test_heartbeats_give_numbers_of_hosts_and_a_lost_nats_is_no_event(serv
             before = await shown(served)
             server.stop()
             await eventually(lambda: value("heartbeats_connected") == 0, "NATS is away", seconds=PATIENCE)
-            assert "wasm_host.not_ready" not in str(before + await shown(served))
+            assert "wasm_host.silent" not in str(before + await shown(served))
             assert service.health.readiness().ok
 
 

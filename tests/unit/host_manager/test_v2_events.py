@@ -305,7 +305,7 @@ def test_an_outage_of_one_of_two_operators_is_no_event_of_its_hosts_and_neither_
         assert replay.see(seen([2.0 if at < back else 200.0 for at in range(10)])) == []
     replay.trust = LONG_AGO
     [silent, *_] = replay.see(seen([2.0] * 9 + [50.0]))
-    assert isinstance(silent, WasmHostNotReady), "one of many, long after the outage"
+    assert isinstance(silent, WasmHostSilent), "one of many, long after the outage"
 
 
 def test_one_host_of_many_without_heartbeat_is_published_with_its_failures() -> None:
@@ -314,7 +314,7 @@ def test_one_host_of_many_without_heartbeat_is_published_with_its_failures() -> 
     ages = [*FRESH]
     ages[7] = 50.0
     found = replay.see(large(ages))
-    assert [event.name for event in found if isinstance(event, WasmHostNotReady)] == ["host-7"]
+    assert [event.name for event in found if isinstance(event, WasmHostSilent)] == ["host-7"]
     assert {event.reason for event in found if isinstance(event, WorkloadFailed)} == {Reason.HEARTBEAT_MISSING}
     affected = {f"d{at}" for at in range(500) if 7 in {(at + step) % 100 for step in range(3)}}
     assert {event.owner for event in found if isinstance(event, WorkloadFailed)} == affected
@@ -338,7 +338,7 @@ def test_a_clock_of_the_operator_that_differs_changes_no_event(ahead: float, del
         clock.note(former, host, NOW)
     alive, silent = ([clock.adjusted(host) for host in seen(found)] for found in (ages, [55.0, *ages[1:]]))
     assert [event.event_name for event in replay.see(world(alive))] == ["ready"] * 10
-    assert [event.event_name for event in replay.see(world(silent))] == ["not_ready"]
+    assert [event.event_name for event in replay.see(world(silent))] == ["silent"]
     assert [event.event_name for event in replay.see(world(alive))] == ["ready"]
 
 
@@ -353,7 +353,7 @@ def test_late_heartbeats_of_a_list_and_of_a_restored_store_are_no_other_clock() 
 
 def test_right_after_a_start_silence_proves_nothing() -> None:
     replay = Replay(Trust())
-    assert not [item for item in replay.see(some([50.0, *FRESH[1:]])) if isinstance(item, WasmHostNotReady)]
+    assert not [item for item in replay.see(some([50.0, *FRESH[1:]])) if isinstance(item, WasmHostSilent)]
 
 
 def test_a_heartbeat_of_the_future_is_no_evidence_against_others() -> None:

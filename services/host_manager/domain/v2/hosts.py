@@ -37,19 +37,19 @@ def host_events(cluster: Cluster, published: Published, evidence: Evidence) -> I
             former_event = None
         if (event := _state(cluster, host, evidence)) is None or event == former_event:
             continue
-        if isinstance(event, WasmHostNotReady) and isinstance(former_event, WasmHostNotReady):
+        if isinstance(event, WasmHostSilent) and isinstance(former_event, WasmHostSilent):
             continue  # the reason and the age in the message change while it is silent
         yield event
 
 
-def _state(cluster: Cluster, host: HostView, evidence: Evidence) -> WasmHostReady | WasmHostNotReady | None:
+def _state(cluster: Cluster, host: HostView, evidence: Evidence) -> WasmHostReady | WasmHostSilent | None:
     """Return the event of the current state of a host, None if it is in between or not known."""
     trouble = host_trouble(cluster, host)
     meta = host.meta
     if trouble is not None:
         if trouble.reason not in _SILENT or not evidence.proves(trouble.reason, host):
             return None
-        return WasmHostNotReady(
+        return WasmHostSilent(
             namespace=meta.namespace,
             name=meta.name,
             uid=meta.uid,

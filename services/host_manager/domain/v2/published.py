@@ -81,7 +81,7 @@ class Published:
     deployments: dict[str, DeploymentState] = field(default_factory=dict)
     workloads: dict[str, WorkloadStarted] = field(default_factory=dict)
     failures: dict[Owner, set[Failure]] = field(default_factory=dict)
-    hosts: dict[str, WasmHostReady | WasmHostNotReady] = field(default_factory=dict)
+    hosts: dict[str, WasmHostReady | WasmHostSilent] = field(default_factory=dict)
     artifacts: dict[str, ArtifactPublished] = field(default_factory=dict)
 
     def note(self, event: EventData) -> None:
@@ -99,7 +99,7 @@ class Published:
             case WorkloadFailed():
                 owner = Owner(event.namespace, event.owner_kind, event.owner, event.uid)
                 self.failures.setdefault(owner, set()).add((event.replica_set, event.reason))
-            case WasmHostReady() | WasmHostNotReady():
+            case WasmHostReady() | WasmHostSilent():
                 self.hosts[_key(event)] = event
             case WasmHostGone():
                 host = self.hosts.get(_key(event))

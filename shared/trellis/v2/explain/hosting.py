@@ -151,7 +151,7 @@ def _without_requests(cluster: Cluster, host: HostView, reported: Condition) -> 
     text = f"{_named(host)} did not answer{quoted(reported.message)}, and has sent a heartbeat since"
     if not cluster.older(failed, timings.workload_look + timings.slack):
         look = in_seconds(timings.workload_look)
-        return Line("host", f"{text}; the operator retries within {look}", well=False, reason=Reason.WAITING)
+        return Line("host", f"{text}; the operator retries within {look}", ok=False, reason=Reason.WAITING)
     do = f"check that NATS permits it to subscribe to runtime.host.{host.id}.>, in the account of the operator"
     return Line("host", text, False, do, Rank.CAUSE, Reason.HOST_UNREACHABLE)
 
