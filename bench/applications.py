@@ -40,6 +40,7 @@ from trellis.lattice.connection.address import LatticeAddress, NatsAddress
 from trellis.lattice.connection.lattice_connection import LatticeConnection, NatsUnavailableError
 from trellis.lattice.storage.bucket import Bucket
 from trellis.lattice.storage.lattice_store import LatticeStore
+from trellis.lattice.wadm.probe import WadmProbe
 from trellis.telemetry import setup
 from trellis.telemetry.health import Health
 from trellis_dev.localcluster import ClusterInfo, lattice_servers, owned_cluster
@@ -233,7 +234,7 @@ async def looking(info: ClusterInfo, api: Api) -> AsyncIterator[World]:
     address = LatticeAddress(NatsAddress(info.nats_url), LATTICE)
     link = LatticeConnection(address.nats, "bench", lambda: store.connection_changed())  # noqa: PLW0108 (it is made below)
     bucket = Bucket(link, "bench")
-    store = LatticeStore(address, link, bucket, lambda _: None)
+    store = LatticeStore(address, link, bucket, WadmProbe(link), lambda _: None)
     kube = await Kube.connect(Access(Path(info.kubeconfig)), telemetry=setup("bench"), health=Health("bench"))
     informer: Informer[Any] = Informer(kube, APPLICATIONS, base_of, seen.take, NAMESPACE)
     tasks = [asyncio.create_task(item) for item in (link.run(), bucket.run(), store.run(), informer.run())]

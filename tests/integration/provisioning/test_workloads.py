@@ -68,7 +68,7 @@ class Workloads:
     async def until_among(self, wanted: str) -> None:
         """Wait for an event; pods can fail for a moment before, as a node gets its label after the RuntimeClass."""
         async with asyncio.timeout(90):
-            while wanted not in await self.told():  # noqa: ASYNC110 - the condition asks a server
+            while wanted not in await self.published():  # noqa: ASYNC110 - the condition asks a server
                 await asyncio.sleep(0.2)
 
     def scale(self, name: str, replicas: int) -> None:
@@ -187,7 +187,7 @@ async def test_pods_that_the_api_server_refuses_are_reported_until_they_work(fle
     ]
     assert [(item["failing"], item["runtime_class"]) for item in of_refused] == [(0, shim.name)] * 2
     assert of_refused[0]["pods"] == 0
-    told = await made.told()
+    published = await made.published()
     assert [
-        told.count(item) for item in (missing, refused, "recovered Deployment lost", "recovered Deployment full")
+        published.count(item) for item in (missing, refused, "recovered Deployment lost", "recovered Deployment full")
     ] == [1] * 4
