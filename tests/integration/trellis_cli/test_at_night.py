@@ -140,13 +140,13 @@ def test_misspelt_and_missing_names_are_reported_with_existing_ones(night: Night
     assert "`trellis dead-letters list`" in night.refused("explain", "deadletter/x")
     nowhere = night.absent("node/no-such-node")
     assert (nowhere["subject"], nowhere["lines"][0]["about"]) == ("node no-such-node", "node")
-    assert "Node no-such-node" in nowhere["cause"]
+    assert 'Node "no-such-node"' in nowhere["cause"]
     unplaced = night.absent("whc/group", "-n", "no-such-place")
     assert (unplaced["subject"], unplaced["lines"][0]["about"]) == ("hostgroup group", "hostgroup")
-    assert "namespace no-such-place" in unplaced["cause"]
+    assert 'namespace "no-such-place"' in unplaced["cause"]
     assert "`kubectl get namespaces`" in unplaced["do"]
     elsewhere = night.absent("whc/group", "-n", "default")
-    for named in ("WasmCloudHostConfig group", "namespace default", hosts.namespace):
+    for named in ('WasmCloudHostConfig "group"', "namespace default", hosts.namespace):
         assert named in elsewhere["cause"]
     alike = night.absent("whc/gruop", "-n", hosts.namespace)
     assert f"{hosts.namespace}/group" in alike["cause"]

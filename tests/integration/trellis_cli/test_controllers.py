@@ -146,7 +146,7 @@ def test_a_cluster_without_the_crd_gets_the_command_to_install_it(
                 assert named in done.stderr
         explained = typed(bare_environment(KUBECONFIG=str(cluster.kubeconfig)), "explain", "wasmctl/nobody")
         assert (explained.returncode, explained.stdout) == (1, "")
-        for named in ("kind WasmController", "https://", "`trellis crds apply wasmcontrollers`"):
+        for named in ('"wasmcontrollers"', "https://", "`trellis crds apply wasmcontrollers`"):
             assert named in explained.stderr
     finally:
         wait_until_deleted(cluster_api)

@@ -245,7 +245,7 @@ async def test_an_explanation_is_read_as_the_viewer(world: World) -> None:
         assert answer.status == 403
         assert lacking((await answer.json())["error"]["what"], "get nodes") == []
     async with world.logged_in(TOKEN) as page, page.get("/api/explain/node/n1") as answer:
-        assert lacking((await answer.json())["cause"], "Node n1") == []
+        assert lacking((await answer.json())["cause"], 'Node "n1"') == []
 
 
 @pytest.mark.parametrize(

@@ -253,9 +253,9 @@ def test_it_is_found_by_its_name_in_wadm() -> None:
 def test_for_a_missing_service_its_creator_is_named() -> None:
     page = explain_no_application("web", "team", Absence(), LED)
     assert page.cause is not None
-    assert lacking(page.cause.text, "Application web", "namespace team") == []
+    assert lacking(page.cause.text, 'Application "web"', "namespace team") == []
     assert "`trellis apps`" in page.cause.do
-    assert lacking(page.headline, "application web", page.cause.text) == []
+    assert lacking(page.headline, page.cause.text) == []
     assert "application-manager" in explain_no_application("web", None, Absence(), UNLED).headline
     assert "--live" in page.lines[1].text
 

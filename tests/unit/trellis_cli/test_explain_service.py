@@ -142,7 +142,7 @@ ABSENT: dict[str, tuple[Absence, list[Warned], Beside, list[str]]] = {
         ["LoopbackAddress", "g/group, g/second", LOOPBACK[0].message],
     ),
     "a service that does not run": (Absence(), [], UNLED, ["trellis run service-reflector"]),
-    "nothing else": (Absence(), [], LED, ["Service shop", "namespace g", "kubectl get services -A"]),
+    "nothing else": (Absence(), [], LED, ['Service "shop"', "namespace g", "kubectl get services -A"]),
 }
 
 

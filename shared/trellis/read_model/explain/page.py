@@ -21,6 +21,8 @@ Manifest = Mapping[str, Any]
 READY: Final = "ready"
 HEALTHY: Final = "Healthy"
 """Reason of a healthy object whose kind has no more specific one."""
+NOT_FOUND: Final = "NotFound"
+"""Reason of a page whose object does not exist."""
 _EVENTS_SHOWN: Final = 5
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
 """A time of Kubernetes without fractions of a second, which some have."""
@@ -113,7 +115,8 @@ class Explanation:
     def headline(self) -> str:
         """``SUBJECT is not ready: CAUSE. Do this``; ``SUBJECT is ready, but …`` if only a service is missing.
 
-        A suspended object without a cause is not called ready.
+        A suspended object without a cause is not called ready. Of an object that does not exist only that is stated,
+        as in kubectl: ``Shim "spin" not found. Do this``.
         """
         cause, verdict = self.cause, self.verdict
         state = self.wanted
@@ -123,6 +126,8 @@ class Explanation:
             return f"{self.subject} is {state}"
         if cause.rank is Rank.SERVICE and verdict.health in {Health.HEALTHY, Health.SUSPENDED}:
             return f"{self.subject} is {state}, but {cause.shown}"
+        if cause.reason == NOT_FOUND:
+            return cause.shown
         text = f"{self.subject} is not {self.wanted}: {cause.shown}"
         return text if cause.do else text.removesuffix(".")
 

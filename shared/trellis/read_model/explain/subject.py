@@ -10,7 +10,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from trellis.read_model.explain.page import HEALTHY, READY, Explanation, Leader, Line, Rank, event_lines, warnings_of
+from trellis.read_model.explain.page import (
+    HEALTHY,
+    NOT_FOUND,
+    READY,
+    Explanation,
+    Leader,
+    Line,
+    Rank,
+    event_lines,
+    warnings_of,
+)
 from trellis.read_model.health import Health, Verdict
 
 Manifest = Mapping[str, Any]
@@ -78,18 +88,18 @@ class Subject:
     def absent(self, name: str, namespace: str | None, absence: Absence, *others: Line) -> Explanation:
         """Return the page of an object that does not exist; ``others``: other possible causes."""
         place = f" in namespace {namespace}" if namespace else ""
-        text, do = f"{self.kind} {name} not found{place}", f"`{self.listed}` lists the existing ones"
+        text, do = f'{self.kind} "{name}" not found{place}', f"`{self.listed}` lists the existing ones"
         rank = Rank.SYMPTOM
         if absence.namespace_missing:
-            text, do, rank = f"namespace {namespace} not found", "`kubectl get namespaces` lists them", Rank.CAUSE
+            text, do, rank = f'namespace "{namespace}" not found', "`kubectl get namespaces` lists them", Rank.CAUSE
         elif absence.elsewhere:
             there = ", ".join(absence.elsewhere[:_NAMED])
             text, do = f"{text}, but in namespace {there}", self._see(f"{absence.elsewhere[0]}/{name}")
             rank = Rank.CAUSE
         elif absence.alike:
             text, do = f"{text}, but {', '.join(absence.alike[:_NAMED])}", self._see(absence.alike[0])
-        lines = [Line(self.short, text, False, do, rank, "NotFound", Health.MISSING), *others]
-        reason = next((line.reason for line in others if line.trouble and line.rank is Rank.CAUSE), "") or "NotFound"
+        lines = [Line(self.short, text, False, do, rank, NOT_FOUND, Health.MISSING), *others]
+        reason = next((line.reason for line in others if line.trouble and line.rank is Rank.CAUSE), "") or NOT_FOUND
         return Explanation(f"{self.short} {name}", lines, self.wanted, Verdict(Health.MISSING, reason, text))
 
     def _see(self, key: str) -> str:
