@@ -103,6 +103,7 @@ PARTS = (
     Part("sabotage", (TESTS / "sabotage/run.py",), _nothing),
     _pytest("installation and removal of a Shim on a real node", REAL / "test_rollout.py", _no_wasm_nodes, quick=True),
     _pytest("Shims on three real nodes", REAL / "test_rollout_three.py", _no_wasm_nodes),
+    _pytest("a Shim that breaks a workload, on three real nodes", REAL / "test_rollout_pods.py", _no_wasm_nodes),
     _pytest("pods and the removal of their Shim", REAL / "test_removal.py", _no_wasm_nodes),
     _pytest("Shims that only a canary can verify, and containerd 1.6", REAL / "test_canary.py", _no_wasm_nodes),
     _pytest("one real node: installers and Wasm", REAL / "test_one_node.py", _no_wasm_nodes, quick=True),
