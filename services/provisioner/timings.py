@@ -74,6 +74,8 @@ class WorkloadTimings:
     """Time for which all pods work until a workload has recovered: a crashing container is ready in between."""
     warn_again: float = 600.0
     """Minimum interval of the Events of an owner for one reason."""
+    warn_refill: float = 60.0
+    """Time until one more owner of a namespace gets an Event for a reason, after the burst."""
     forget: float = 600.0
     """Time without pods after which the published state of a workload is dropped."""
     measure: float = 5.0

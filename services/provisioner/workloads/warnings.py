@@ -20,8 +20,7 @@ from trellis.kube.recorder import EventRecorder, ObjectRef
 from trellis.limits.token_bucket import TokenBucket
 
 BURST: Final = 10
-"""Owners of a namespace with Events for one reason; afterwards one per minute."""
-_REFILL: Final = 1 / 60
+"""Owners of a namespace with Events for one reason; afterwards one per ``warn_refill`` seconds."""
 _REMEMBERED: Final = 4096
 
 
@@ -54,7 +53,7 @@ class Warnings:
         now, identity, shared = time.monotonic(), (workload.uid, reason), (workload.namespace, reason)
         if now - self._written.get(identity, -self.timings.warn_again) < self.timings.warn_again:
             return False
-        limit = self._limits.setdefault(shared, TokenBucket(_REFILL, BURST))
+        limit = self._limits.setdefault(shared, TokenBucket(1 / self.timings.warn_refill, BURST))
         self._limits.move_to_end(shared)
         while len(self._limits) > _REMEMBERED:
             self._limits.popitem(last=False)

@@ -45,6 +45,7 @@ def test_the_production_timings_are_these() -> None:
             "other_class": 3600,
             "steady": 30,
             "warn_again": 600,
+            "warn_refill": 60,
             "forget": 600,
             "measure": 5,
             "publish": 5,
