@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import http
 from dataclasses import replace
 from typing import Any
@@ -61,9 +62,12 @@ class Workloads:
         )
 
     async def until_published(self, *wanted: str) -> None:
-        async with asyncio.timeout(90):
-            while await self.published() != sorted(wanted):  # noqa: ASYNC110 - the condition asks a server
-                await asyncio.sleep(0.2)
+        published: list[str] = []
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(90):
+                while (published := await self.published()) != sorted(wanted):  # noqa: ASYNC110 - it asks a server
+                    await asyncio.sleep(0.2)
+        assert published == sorted(wanted)
 
     async def until_among(self, wanted: str) -> None:
         """Wait for an event; pods can fail for a moment before, as a node gets its label after the RuntimeClass."""
@@ -139,7 +143,7 @@ async def test_workloads_are_reported_once_over_restarts(fleet: Fleet, shim: Shi
 
 @pytest.mark.timeout(240)
 async def test_pods_that_the_api_server_refuses_are_reported_until_they_work(fleet: Fleet, shim: Shim) -> None:
-    """A RuntimeClass is missing because a policy denies it to provisioner; a quota permits one of two pods."""
+    """A RuntimeClass is missing because a policy denies it to provisioner; a quota permits no pod."""
     made = Workloads(fleet)
     fleet.api.call("POST", NAMESPACES.path(), {"metadata": {"name": fleet.system}})
     [node] = shim.add_nodes(1)
@@ -165,8 +169,13 @@ async def test_pods_that_the_api_server_refuses_are_reported_until_they_work(fle
             fleet.api.call("DELETE", DEPLOYMENTS.path(fleet.system, "lost"))
             path = f"{PODS.path(fleet.system)}?labelSelector=app%3Dlost"
             await eventually(lambda: not fleet.api.call("GET", path)[1]["items"], "its pods are gone", seconds=60)
-            quota = {"metadata": {"name": "small"}, "spec": {"hard": {"pods": "1"}}}
+            quota = {"metadata": {"name": "small"}, "spec": {"hard": {"pods": "0"}}}
             made.create(f"/api/v1/namespaces/{fleet.system}/resourcequotas", quota)
+            bare = {"metadata": {"name": "bare"}, "spec": {"containers": [{"name": "c", "image": "example.com/c:1"}]}}
+            path = f"{PODS.path(fleet.system)}?dryRun=All"
+            await eventually(
+                lambda: fleet.api.call("POST", path, bare)[0] == http.HTTPStatus.FORBIDDEN, "it is enforced"
+            )
             made.create(DEPLOYMENTS.path(fleet.system), deployment("full", pod_spec(shim)))
             await made.until_published(missing, "recovered Deployment lost", refused)
             await eventually(lambda: made.warnings("full") == [("PodsRefused", 1)], "an Event on the Deployment")
