@@ -124,6 +124,7 @@ bench: install ## Run all benchmarks and print the machine that they run on
 	@$(BIN)/python bench/controllers/policies.py
 	@$(BIN)/python bench/controllers/neighbours.py
 	@$(BIN)/python bench/real_node.py
+	@$(BIN)/python bench/rollout_requests.py
 	@$(BIN)/python bench/installation.py
 	@$(BIN)/python bench/storage.py
 	@$(BIN)/python bench/plan.py
