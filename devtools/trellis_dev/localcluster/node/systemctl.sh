@@ -29,6 +29,10 @@ known() {
 
 stop() {
     touch "$state/$1.stopped"
+    end "$1"
+}
+
+end() {
     pid=$(pid_of "$1") || return 0
     kill "$pid" 2>/dev/null
     tries=900 # 90 s, as in systemd
@@ -68,7 +72,9 @@ for unit in $units; do
     case $verb in
     start) start "$unit" || status=1 ;;
     stop) stop "$unit" ;;
-    restart | try-restart | reload-or-restart) { stop "$unit" && start "$unit"; } || status=1 ;;
+    # PID 1 starts it again even if this program is ended meanwhile, as a container whose start containerd has not yet
+    # confirmed is.
+    restart | try-restart | reload-or-restart) { end "$unit" && start "$unit"; } || status=1 ;;
     is-active)
         if pid_of "$unit" >/dev/null; then answer=active; else answer=inactive status=3; fi
         [ "$quiet" = yes ] || echo "$answer"
