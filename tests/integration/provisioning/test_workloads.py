@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import http
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -16,7 +17,16 @@ from support.nodes.fleet import SHORT, Fleet, Manifest, eventually
 from support.nodes.kubelets import kubelets
 from support.nodes.shims import CLASSES, Shim
 from trellis.bus.streams.tail import TailedEvent
-from trellis.kube.resources import DEPLOYMENTS, EVENTS, JOBS, NAMESPACES, PODS
+from trellis.kube.resources import (
+    CRON_JOBS,
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    EVENTS,
+    JOBS,
+    NAMESPACES,
+    PODS,
+    STATEFUL_SETS,
+)
 
 pytestmark = pytest.mark.cluster
 
@@ -74,6 +84,14 @@ class Workloads:
         async with asyncio.timeout(90):
             while wanted not in await self.published():  # noqa: ASYNC110 - the condition asks a server
                 await asyncio.sleep(0.2)
+
+    async def forbid_pods(self) -> None:
+        """Create a ResourceQuota for no pod, and wait until it is enforced."""
+        quota = {"metadata": {"name": "small"}, "spec": {"hard": {"pods": "0"}}}
+        self.create(f"/api/v1/namespaces/{self.fleet.system}/resourcequotas", quota)
+        bare = {"metadata": {"name": "bare"}, "spec": {"containers": [{"name": "c", "image": "example.com/c:1"}]}}
+        path = f"{PODS.path(self.fleet.system)}?dryRun=All"
+        await eventually(lambda: self.fleet.api.call("POST", path, bare)[0] == http.HTTPStatus.FORBIDDEN, "enforced")
 
     def scale(self, name: str, replicas: int) -> None:
         """Change the number of pods, so that the controller retries at once."""
@@ -169,13 +187,7 @@ async def test_pods_that_the_api_server_refuses_are_reported_until_they_work(fle
             fleet.api.call("DELETE", DEPLOYMENTS.path(fleet.system, "lost"))
             path = f"{PODS.path(fleet.system)}?labelSelector=app%3Dlost"
             await eventually(lambda: not fleet.api.call("GET", path)[1]["items"], "its pods are gone", seconds=60)
-            quota = {"metadata": {"name": "small"}, "spec": {"hard": {"pods": "0"}}}
-            made.create(f"/api/v1/namespaces/{fleet.system}/resourcequotas", quota)
-            bare = {"metadata": {"name": "bare"}, "spec": {"containers": [{"name": "c", "image": "example.com/c:1"}]}}
-            path = f"{PODS.path(fleet.system)}?dryRun=All"
-            await eventually(
-                lambda: fleet.api.call("POST", path, bare)[0] == http.HTTPStatus.FORBIDDEN, "it is enforced"
-            )
+            await made.forbid_pods()
             made.create(DEPLOYMENTS.path(fleet.system), deployment("full", pod_spec(shim)))
             await made.until_published(missing, "recovered Deployment lost", refused)
             await eventually(lambda: made.warnings("full") == [("PodsRefused", 1)], "an Event on the Deployment")
@@ -200,3 +212,48 @@ async def test_pods_that_the_api_server_refuses_are_reported_until_they_work(fle
     assert [
         published.count(item) for item in (missing, refused, "recovered Deployment lost", "recovered Deployment full")
     ] == [1] * 4
+
+
+@pytest.mark.timeout(240)
+async def test_each_controller_whose_pods_are_refused_is_reported(fleet: Fleet, shim: Shim) -> None:
+    """The controller of a CronJob would take a minute, so its Event is written here."""
+    made, zone = Workloads(fleet), {"zone": fleet.id}
+    [node] = shim.add_nodes(1)
+    fleet.patch(node, {"metadata": {"labels": zone}})
+    shim.apply(verify={"canary": False})
+    async with kubelets(fleet), fleet.services(QUICK):
+        await eventually(lambda: shim.runtime_class() and shim.has(node), "the RuntimeClass exists", seconds=60)
+        await made.forbid_pods()
+        full = deployment("state", pod_spec(shim))
+        stateful = full | {"spec": full["spec"] | {"serviceName": "state"}}
+        made.create(STATEFUL_SETS.path(fleet.system), stateful)
+        daemon = deployment("each", pod_spec(shim, nodeSelector=zone))
+        del daemon["spec"]["replicas"]
+        made.create(DAEMON_SETS.path(fleet.system), daemon)
+        job = {"spec": {"template": {"spec": pod_spec(shim, restartPolicy="Never")}}}
+        cron = {"metadata": {"name": "nightly"}, "spec": {"schedule": "0 4 * * *", "jobTemplate": job}}
+        made.create(CRON_JOBS.path(fleet.system), cron)
+        found = fleet.api.call("GET", CRON_JOBS.path(fleet.system, "nightly"))[1]
+        about = {"apiVersion": "batch/v1", "kind": "CronJob", "name": "nightly", "namespace": fleet.system}
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        event = {
+            "metadata": {"name": "nightly.1"},
+            "involvedObject": about | {"uid": found["metadata"]["uid"]},
+            "type": "Warning",
+            "reason": "FailedCreate",
+            "message": "Error creating job: exceeded quota",
+            "source": {"component": "cronjob-controller"},
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }
+        made.create(EVENTS.path(fleet.system), event)
+        await made.until_published(
+            "failed CronJob nightly PodsRefused",
+            "failed DaemonSet each PodsRefused",
+            "failed StatefulSet state PodsRefused",
+        )
+        for kind, name in ((STATEFUL_SETS, "state"), (DAEMON_SETS, "each"), (CRON_JOBS, "nightly")):
+            fleet.api.call("DELETE", kind.path(fleet.system, name))
+        shim.delete()
+        await eventually(lambda: shim.found() is None, "the Shim is gone", seconds=60)
