@@ -53,6 +53,7 @@ lint: install ## Check lint, types, import contracts and language
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/mypy deploy/images/*.py
+	@$(BIN)/mypy --config-file tests/mypy.ini
 	@PYTHONPATH=tools $(BIN)/lint-imports --no-cache
 	@$(TOOL).language .
 	@if $(HAS_NODE); then $(BIN)/trellis dev page --check; else echo "node or npm not found: the console's page is neither built nor checked" >&2; fi

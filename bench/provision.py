@@ -79,7 +79,7 @@ async def watching(info: ClusterInfo) -> AsyncIterator[tuple[Kube, Seen]]:
             seen.labelled.setdefault(change.new[0], time.monotonic())
             seen.changed.set()
 
-    informers = [
+    informers: list[Informer[Any]] = [
         Informer(kube, JOBS, lambda job: str(job["spec"]["template"]["spec"]["nodeName"]), on_job),
         Informer(
             kube,

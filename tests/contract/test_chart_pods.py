@@ -119,7 +119,7 @@ def test_compiling_modules_leaves_controllers_half_of_the_memory_of_their_pod(mo
     """With control groups v2 the kubelet has all processes of a container ended together when there is none left."""
     runs = {item["metadata"]["name"]: item for item in of_kind(rendered(mode=mode), "Deployment")}
     item = runs["trellis-controller-host" if mode == "services" else "trellis-bundle"]
-    model = NAMED["controller-host"].settings
+    model: Any = NAMED["controller-host"].settings
     compiling = model(controller_compile_memory=environment(item)["TRELLIS_CONTROLLER_COMPILE_MEMORY"])
     limit = parse_bytes(container(item)["resources"]["limits"]["memory"])
     assert 2 * COMPILING * compiling.controller_compile_memory <= limit

@@ -27,7 +27,7 @@ TEXTS = [
 ]  # fmt: skip
 TOLERANT = {"-1", "1e3"}
 """Python's own parsers take them; nobody writes them."""
-FORMS = {
+FORMS: dict[str, tuple[str, list[Any]]] = {
     "TRELLIS_RETRY_MIN": ("provisioner", ["often", "5 minutes", "-5s", "0s", True, -1, 0]),
     "TRELLIS_SHUTDOWN_GRACE_PERIOD": ("hostManager", ["20x", []]),
     "TRELLIS_HALT_AFTER_FAILURES": ("provisioner", ["many", "1.5", -1, 2.5]),

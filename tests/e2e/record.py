@@ -46,7 +46,10 @@ def read() -> dict[str, Row]:
     return {name: Row(**row) for name, row in json.loads(RECORD.read_text(encoding="utf-8")).items()}
 
 
-def write(rows: Mapping[str, Row], names: Iterable[str] = tuple(part.name for part in PARTS)) -> None:
+NAMES: Final = tuple(part.name for part in PARTS)
+
+
+def write(rows: Mapping[str, Row], names: Iterable[str] = NAMES) -> None:
     """Write the rows in the order of the parts; a part that is no more loses its row."""
     lines = {name: asdict(rows[name]) for name in names if name in rows}
     RECORD.write_text(json.dumps(lines, indent=1) + "\n", encoding="utf-8")

@@ -106,9 +106,10 @@ async def test_kubectl_applies_and_waits(apps: ApplicationWorld, kubectl: Kubect
         assert code == 0, printed
         code, printed = await kubectl("get", "applications.core.oam.dev", "web")
         header, row = (line.split() for line in printed.splitlines())
-        assert header == ["NAME", "PHASE", "DEPLOYED", "AGE"]
-        assert row[:2] == ["web", "Deployed"]
-        assert row[2] == apps.status("web")["synced"]["wadmVersion"]
+        assert (header[:3], header[-1]) == (["NAME", "READY", "REASON"], "AGE")
+        shown = dict(zip(header, row, strict=True))
+        assert (shown["NAME"], shown["READY"]) == ("web", "True")
+        assert shown["DEPLOYED"] == apps.status("web")["synced"]["wadmVersion"]
 
 
 async def test_applying_an_unchanged_manifest_again_writes_nothing(apps: ApplicationWorld, kubectl: Kubectl) -> None:
@@ -178,6 +179,7 @@ async def test_two_managers_apply_a_component_each(apps: ApplicationWorld, wadm:
         item, two = part("one", "file:///1.wasm"), part("two", "file:///2.wasm")
         for manager, path in (("team-one", item), ("team-two", two)):
             assert (await kubectl("apply", "--server-side", f"--field-manager={manager}", "-f", path))[0] == 0
+            await apps.synced("web")  # two changes in one run would be one version
         assert await components() == {"one": "file:///1.wasm", "two": "file:///2.wasm"}
         changed = part("one", "file:///3.wasm")
         code, printed = await kubectl("apply", "--server-side", "--field-manager=team-two", "-f", changed)

@@ -16,6 +16,7 @@ from typing import Any
 import nats
 import nats.errors
 import pytest
+from nats.aio.msg import Msg
 
 from support.lattices.host_behaviour import Lattice, own_lattice
 from support.lattices.host_images import NATS, NEW_VERSION, OLD_VERSION, host_image
@@ -224,7 +225,7 @@ async def test_messages_do_not_cross_between_the_bus_and_the_nodes(world: World)
         for here, there in ((inside, outside), (outside, inside)):
             reported: list[str] = []
 
-            async def receive(message: nats.aio.msg.Msg, reported: list[str] = reported) -> None:
+            async def receive(message: Msg, reported: list[str] = reported) -> None:
                 reported.append(message.subject)
 
             for subject in ("trellis.>", "wasmbus.evt.probe.>"):

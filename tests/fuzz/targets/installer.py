@@ -352,7 +352,8 @@ _JOURNAL = Journal("install", Phase.APPLYING, True, False, {"/a": "b"}, ("/opt",
 
 def _book(rng: random.Random) -> tuple[str, bytes]:
     kind = rng.choice(["state", "journal", "refusal"])
-    good = {"state": _STATE, "journal": _JOURNAL, "refusal": Refusal("k", 1000.0, "m")}[kind].to_bytes()
+    books: dict[str, Any] = {"state": _STATE, "journal": _JOURNAL, "refusal": Refusal("k", 1000.0, "m")}
+    good = books[kind].to_bytes()
     return kind, good if rng.random() < 0.1 else dumped(rng, mutated_often(rng, json.loads(good)))
 
 

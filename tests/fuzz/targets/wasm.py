@@ -207,7 +207,7 @@ def _check_memory(after: wasmtime.Module, found: Any) -> None:
         instance = linker.instantiate(store, after)
     except (wasmtime.Trap, wasmtime.WasmtimeError):
         return  # data beyond its memory
-    memory = instance.exports(store)["memory"]
+    memory: Any = instance.exports(store)["memory"]
     content = bytes(memory.read(store, 0, memory.data_len(store)))
     begin, end = found.data_span
     assert not content[:begin].strip(b"\0")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import nats
 import pytest
+from nats.aio.msg import Msg
 
 from support.lattices.host_behaviour import SECONDS, Lattice, own_lattice
 from support.lattices.stub_host import Options, stub_host
@@ -62,7 +63,7 @@ async def test_events_on_one_bus_stay_there(servers: tuple[NatsServer, NatsServe
     near, far = await nats.connect(hub.url), await nats.connect(leaf.url)
     received: asyncio.Queue[str] = asyncio.Queue()
 
-    async def receive(message: nats.aio.msg.Msg) -> None:
+    async def receive(message: Msg) -> None:
         await received.put(message.subject)
 
     for subject in ("trellis.>", f"wadm.evt.{name}.>"):

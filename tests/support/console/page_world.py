@@ -149,7 +149,7 @@ class PageWorld:
             ]
             app["status"]["lattice"] = self.own
             self.put(_APPS.format(place), app)
-        service = {"apiVersion": "v1", "kind": "Service"} | objects.service(namespace=place)
+        service: Any = {"apiVersion": "v1", "kind": "Service"} | objects.service(namespace=place)
         service["metadata"]["annotations"][names.ANNOTATION_LATTICE] = f"{self.own}/217cd4b31f"
         service["spec"].pop("clusterIP")
         service["metadata"]["labels"] = {names.LABEL_MANAGED_BY: names.MANAGED_BY}

@@ -20,12 +20,12 @@ states = st.builds(
     st.lists(st.builds(Admission, times, st.integers(0, 10_000), tokens), max_size=4).map(tuple),
     st.none()
     | st.builds(
-        lambda span, reason, paused, some: Opening(*span, reason, paused, tuple(some)),
+        lambda span, reason, paused, some: Opening(*span, reason, paused, tuple(some)),  # type: ignore[call-arg]
         spans, st.text(), tokens, st.lists(st.text(), max_size=3),
     ),
     st.none()
     | st.builds(
-        lambda span, by, everything, permitted: Closing(*span, by, everything, permitted),
+        lambda span, by, everything, permitted: Closing(*span, by, everything, permitted),  # type: ignore[call-arg]
         spans, st.text(), st.booleans(), tokens,
     ),
 )  # fmt: skip

@@ -68,7 +68,7 @@ def serving(respond: Respond, tls: Path | None = None, address: str = "127.0.0.1
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def handle_one_request(self) -> None:
-            if tls is None and self.rfile.peek(1)[:1] == b"\x16":  # type: ignore[attr-defined] - it is buffered
+            if tls is None and self.rfile.peek(1)[:1] == b"\x16":  # type: ignore[attr-defined]  # buffered
                 self.wfile.write(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n400 Bad Request")
                 self.close_connection = True
                 return

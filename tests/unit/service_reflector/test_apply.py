@@ -43,7 +43,7 @@ async def test_a_service_that_the_circuit_breaker_holds_is_not_deleted(answer: f
     found = ServiceView("default", "shop", metadata["uid"], metadata["resourceVersion"], "shop", "east/1", manifest={})
     target = Deletion("services", "shop", found.uid, "deletion", "v1", "Service", "default")
     parts: list[Any] = [SimpleNamespace(deleted=set()), None, None, None]
-    effects = Effects(kube, cast("Any", None), *parts, cast("Any", breaker))
+    effects = Effects(kube, cast("Any", None), *parts, cast("Any", breaker))  # type: ignore[call-arg]
     assert await effects.apply("default", [RemoveService(found, "Unpublished", "why", target)]) == answer
     assert breaker.requested == [target]
     assert len(kube.objects(SERVICES)) == left
@@ -57,7 +57,7 @@ async def test_a_removal_is_one_write_and_one_more_for_the_finalizer_of_a_former
     kube.put(SERVICES, {"metadata": metadata, "spec": {}})
     deleted: set[str] = set()
     parts: list[Any] = [SimpleNamespace(deleted=deleted), None, None, None]
-    effects = Effects(kube, cast("Any", None), *parts, cast("Any", Breaker(None)))
+    effects = Effects(kube, cast("Any", None), *parts, cast("Any", Breaker(None)))  # type: ignore[call-arg]
     seen: list[int] = []
     while kube.objects(SERVICES):
         found = view_service(kube.objects(SERVICES)[0])
@@ -98,7 +98,7 @@ async def test_a_keeper_without_its_label_is_repaired_beside_a_service_that_was_
     service = a_service(kube)
     assert service.uid != former.uid
     parts: list[Any] = [SimpleNamespace(services={service.key: service}), None, slices, None]
-    effects = Effects(kube, cast("Any", None), *parts, cast("Any", Breaker(None)))
+    effects = Effects(kube, cast("Any", None), *parts, cast("Any", Breaker(None)))  # type: ignore[call-arg]
     await effects.apply("default", [WriteSlice("shop", PRESERVING_SLICE)])
     [found] = kube.objects(ENDPOINT_SLICES)
     assert found["metadata"]["labels"][names.LABEL_SLICE_MANAGED_BY] == names.SLICE_MANAGED_BY
@@ -125,7 +125,7 @@ async def test_a_slice_without_its_label_that_may_be_another_services_is_left_al
     service = a_service(kube, **marks)
     before = kube.objects(ENDPOINT_SLICES)
     parts: list[Any] = [SimpleNamespace(services={service.key: service}), None, Slices(), None]
-    effects = Effects(kube, cast("Any", None), *parts, cast("Any", Breaker(None)))
+    effects = Effects(kube, cast("Any", None), *parts, cast("Any", Breaker(None)))  # type: ignore[call-arg]
     with pytest.raises(AlreadyExists):
         await effects.apply("default", [WriteSlice("shop", PRESERVING_SLICE)])
     assert kube.objects(ENDPOINT_SLICES) == before
