@@ -42,7 +42,6 @@ async def test_annotated_nodes_are_provisioned_and_nothing_is_left_behind(fleet:
                 "provision.started",
                 "provision.succeeded",
             ]
-            assert published[-1] == "node.ready"
 
 
 @pytest.mark.thorough
