@@ -149,6 +149,7 @@ class EventRecorder:
         if type == "Warning":
             await self._try(occurrence, occurred_at)
         elif len(self._waiting) >= _REMEMBERED:
+            self._written.pop(occurrence.identity, None)
             log.debug(
                 "Kubernetes Event dropped: too many wait", kind=regarding.kind, name=regarding.name, reason=reason
             )

@@ -57,7 +57,7 @@ class EventTimings:
     """Maximum interval between Events of an object with one reason that count as similar."""
     refill: float = 300.0
     """Interval of Event writes of an object after its burst."""
-    pause: float = 0.1
+    pause: float = 0.05
     """Between two Normal Events of a process: a thousand changed nodes are more urgent than their Events."""
 
 

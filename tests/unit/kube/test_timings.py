@@ -51,7 +51,7 @@ def test_production_timings() -> None:
             "plugin": {"run": 10.0, "death": 1.0, "pause": 5.0},
         },
         "discovery": {"again": 5.0, "keep": 600.0},
-        "events": {"repeat": 60.0, "alike": 600.0, "refill": 300.0, "pause": 0.1},
+        "events": {"repeat": 60.0, "alike": 600.0, "refill": 300.0, "pause": 0.05},
         "breaker": {"poll": 5.0, "least": 1.0},
         "watch": {
             "relist": 600.0,
