@@ -4,7 +4,7 @@
    Invariant: each related object is connected to the selection, by its own fields or, if they do not name a connection,
    directly. Source of the connections: docs/console/api.md, "Entities". */
 
-import { idOf } from "./entities.ts";
+import { idOf, isWasmOwner } from "./entities.ts";
 import type { Entity } from "./entities.ts";
 import type { Model } from "./model.ts";
 import { reflected, related } from "./selectors.ts";
@@ -66,6 +66,9 @@ function neighboursOf(entities: readonly Entity[]): ReadonlyMap<string, Readonly
 
 /** Return the ids of the objects that an object names as its next ones towards nodes and Shims. */
 function connectionsOf(entity: Entity, applications: ReadonlyMap<string, readonly string[]>): readonly (string | null)[] {
+  if (isWasmOwner(entity)) {
+    return entity.nodes.length > 0 ? entity.nodes : [entity.shim];
+  }
   switch (entity.kind) {
     case "node":
       return Object.keys(entity.shims).map((name) => `shim/${name}`);
@@ -83,14 +86,6 @@ function connectionsOf(entity: Entity, applications: ReadonlyMap<string, readonl
       return [...entity.hosts, ...entity.artifacts, entity.service];
     case "wservice":
       return entity.deployments.length > 0 ? entity.deployments : entity.hosts;
-    case "deployment":
-    case "statefulset":
-    case "daemonset":
-    case "job":
-    case "cronjob":
-    case "spinapp":
-    case "pod":
-      return entity.nodes.length > 0 ? entity.nodes : [entity.shim];
     default:
       return [];
   }

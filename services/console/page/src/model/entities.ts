@@ -240,6 +240,11 @@ export interface ByKind {
 
 export type Entity = ByKind[keyof ByKind];
 
+/** Return whether an entity is an owner of Wasm pods, or such a pod without an owner. */
+export function isWasmOwner(entity: Entity): entity is WasmOwner {
+  return (WASM_KINDS as readonly string[]).includes(entity.kind);
+}
+
 export interface BusEvent {
   readonly stream: "events" | "lattice" | "dead-letters";
   readonly sequence: number;

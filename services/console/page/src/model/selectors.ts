@@ -3,7 +3,7 @@
    Pure. In: the model, filters. Out: rows and related ids. Called by views. Source of the relations: docs/console/api.md,
    "Entities". */
 
-import { HEALTHS, idOf, STAGES, WASM_KINDS } from "./entities.ts";
+import { HEALTHS, idOf, isWasmOwner, STAGES, WASM_KINDS } from "./entities.ts";
 import type {
   Application, Artifact, ByKind, Controller, Entity, Host, HostGroup, Node, Part, Service, Shim, ShimOnNode, Stage, Health, V2Host, V2HostGroup, V2Service,
   WasmOwner, Workload, WorkloadDeployment,
@@ -27,6 +27,9 @@ export function matches(entity: Entity, text: string): boolean {
 
 function searched(entity: Entity): string {
   const more: (string | null)[] = [];
+  if (isWasmOwner(entity)) {
+    more.push(entity.shim, entity.runtime_class, entity.executor);
+  }
   switch (entity.kind) {
     case "node":
       more.push(entity.phase, entity.architecture, ...Object.keys(entity.shims));
@@ -48,15 +51,6 @@ function searched(entity: Entity): string {
       break;
     case "artifact":
       more.push(entity.image);
-      break;
-    case "deployment":
-    case "statefulset":
-    case "daemonset":
-    case "job":
-    case "cronjob":
-    case "spinapp":
-    case "pod":
-      more.push(entity.shim, entity.runtime_class, entity.executor);
       break;
     default:
       break;

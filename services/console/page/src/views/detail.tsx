@@ -8,7 +8,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { asRefused, get } from "../live/api.ts";
 import type { Refused } from "../live/api.ts";
 import { currentModel, place, session, set } from "../live/store.ts";
-import { idOf } from "../model/entities.ts";
+import { idOf, isWasmOwner } from "../model/entities.ts";
 import type { Conditions, Entity, Explanation } from "../model/entities.ts";
 import { viewed } from "../model/place.ts";
 import { own, related } from "../model/selectors.ts";
@@ -164,6 +164,15 @@ type Row = readonly [label: string, value: string | number | null];
 
 /** Return the fields of an object that are meant for people, without internal ones. */
 function rowsOf(entity: Entity): readonly Row[] {
+  if (isWasmOwner(entity)) {
+    return [
+      ["RuntimeClass", entity.runtime_class],
+      ["SpinAppExecutor", entity.executor],
+      ["Ready pods", entity.pods === null ? "unknown" : `${figure(entity.pods.ready)} of ${figure(entity.pods.all)}`],
+      ["Desired pods", entity.desired],
+      ["Nodes with its pods", entity.nodes_all],
+    ];
+  }
   switch (entity.kind) {
     case "node":
       return [
@@ -256,20 +265,6 @@ function rowsOf(entity: Entity): readonly Row[] {
         ["Addresses", entity.addresses.join(", ")],
         ["Ports", entity.ports.map((port) => [port.name, port.port].filter((one) => one !== null).join(" ")).join(", ")],
         ["Endpoints", entity.endpoints ?? "unknown"],
-      ];
-    case "deployment":
-    case "statefulset":
-    case "daemonset":
-    case "job":
-    case "cronjob":
-    case "spinapp":
-    case "pod":
-      return [
-        ["RuntimeClass", entity.runtime_class],
-        ["SpinAppExecutor", entity.executor],
-        ["Ready pods", entity.pods === null ? "unknown" : `${figure(entity.pods.ready)} of ${figure(entity.pods.all)}`],
-        ["Desired pods", entity.desired],
-        ["Nodes with its pods", entity.nodes_all],
       ];
     case "part":
       return [];

@@ -9,7 +9,7 @@ import { useMemo } from "preact/hooks";
 import { drawn, currentModel, place, set } from "../live/store.ts";
 import { steps as stepsOf } from "../model/edges.ts";
 import type { Steps } from "../model/edges.ts";
-import { idOf } from "../model/entities.ts";
+import { idOf, isWasmOwner } from "../model/entities.ts";
 import type { Application, Entity, Host, HostGroup, Node, Service, V2Host, V2HostGroup, WasmOwner } from "../model/entities.ts";
 import { appRows, filtered, hostRows, V2_PARTS, WASM_PARTS, wasmOwners } from "../model/selectors.ts";
 import type { AppRow, HostRow, V2App } from "../model/selectors.ts";
@@ -219,6 +219,13 @@ function Row({ row, properties, ...marks }: LaneProps & { readonly row: HostRow 
 }
 
 function lineOf(entity: HostGroup | Host | Application | Service | V2HostGroup | V2Host | V2App | WasmOwner): string {
+  if (isWasmOwner(entity)) {
+    return [
+      KIND_WORDS[entity.kind],
+      entity.pods === null ? "pods unknown" : `${figure(entity.pods.ready)}/${figure(Math.max(entity.desired ?? 0, entity.pods.all))} pods ready`,
+      entity.nodes_all === 0 ? "" : `on ${counted(entity.nodes_all, "node")}`,
+    ].filter(Boolean).join(" · ");
+  }
   switch (entity.kind) {
     case "hostgroup": {
       const { ready, desired } = entity.replicas;
@@ -238,18 +245,6 @@ function lineOf(entity: HostGroup | Host | Application | Service | V2HostGroup |
         "Service",
         `${entity.endpoints.ready}/${entity.endpoints.all} endpoints`,
         [entity.addresses[0] ?? "", entity.ports.map((port) => port.port).join(",")].filter(Boolean).join(":"),
-      ].filter(Boolean).join(" · ");
-    case "deployment":
-    case "statefulset":
-    case "daemonset":
-    case "job":
-    case "cronjob":
-    case "spinapp":
-    case "pod":
-      return [
-        KIND_WORDS[entity.kind],
-        entity.pods === null ? "pods unknown" : `${figure(entity.pods.ready)}/${figure(Math.max(entity.desired ?? 0, entity.pods.all))} pods ready`,
-        entity.nodes_all === 0 ? "" : `on ${counted(entity.nodes_all, "node")}`,
       ].filter(Boolean).join(" · ");
     case "whostgroup":
       return [
