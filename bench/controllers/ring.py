@@ -5,7 +5,7 @@
 In: nothing; it starts a control plane of its own. Out: for each mode how long it takes until all work, what all of them
 hold in memory while nothing happens, and how long a nonce takes from one ConfigMap to the next, on stdout with the
 machine; exit status 1 if a target is missed. It is the test of the paper on wasm-operator (each controller watches one
-resource and writes the next one's nonce). Modes: ``suspended`` (each instance is put to disk after its call),
+resource and writes the next one's nonce). Modes: ``suspended`` (each instance is suspended after its call),
 ``resident`` (none ever is), ``native`` (a process each, with client-go; left out, with a word, without Go).
 """
 

@@ -1,7 +1,7 @@
 """The time in which a host of controllers starts: ``python bench/controllers/start.py [--controllers N]``.
 
 In: nothing; it starts a control plane of its own. Out: how long N controllers take until each has run once and is
-put to disk, and until its status says so; how long the next process takes until it has all of them and nothing is left
+suspended, and until its status says so; how long the next process takes until it has all of them and nothing is left
 to do, with what it holds, and how often each of both wrote a status, on stdout with the machine; exit status 1 if a
 target is missed. The controllers are the example ``ring``, of one module
 below the platform's directory, each with a ConfigMap that has nothing to pass on.

@@ -123,7 +123,7 @@ def controllers_rbac() -> list[Made]:
 
 
 def controller(number: int) -> list[Made]:
-    """Return a controller, put to disk after each call, and its two ConfigMaps."""
+    """Return a controller, suspended after each call, and its two ConfigMaps."""
     inside = sizes.CONTROLLERS_NAMESPACE
     labels = {"ring": str(number)}
     watch = {"apiVersion": "v1", "kind": "ConfigMap", "labelSelector": {"matchLabels": labels}}

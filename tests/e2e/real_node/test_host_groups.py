@@ -1,4 +1,4 @@
-"""Groups of hosts on a real node: pods with a real NATS leaf in the cluster's lattice, and their faults.
+"""Host groups on a real node: pods with a real NATS leaf in the cluster's lattice, and their faults.
 
 The hosts are stubs: they are in their lattice and run nothing. host_manager is a process beside the cluster.
 """

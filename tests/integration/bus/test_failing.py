@@ -1,4 +1,4 @@
-"""Thousands of failing messages delay no others, are retried for ever, and are not dead-lettered."""
+"""Thousands of failing messages delay no others, are retried without a limit, and are not dead-lettered."""
 
 from __future__ import annotations
 

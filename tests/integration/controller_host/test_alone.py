@@ -29,7 +29,7 @@ async def test_it_hosts_controllers_on_a_bus_of_its_own_and_sleeps_on_after_a_ki
     tenant.config_map("one", x="1")
     async with alone.serving():
         await until(lambda: target.data("one") == {"x": "1"}, "mirrored")
-        await until(alone.asleep, "put to disk")
+        await until(alone.asleep, "suspended")
         assert get(alone.port, "/readyz")[0] == http.HTTPStatus.OK
         assert any((tmp_path / "bus" / "store").rglob("TRELLIS_EVENTS"))
         await alone.kill()

@@ -51,7 +51,7 @@ class Several:
         assert (data["calls"], data["memory"]) == (str(count), "whole")
 
     def on_disk(self) -> set[str]:
-        """Return those that were put to disk at some time."""
+        """Return those that were suspended at some time."""
         directory = Path(self.host.directory / "data" / "snapshots")
         return {name for name, uid in self.uids.items() if (directory / f"{uid}.snapshot").exists()}
 

@@ -26,7 +26,7 @@ async def test_a_host_with_guests_that_loop_ends_in_its_grace_period(host: Host,
     async with host.serving() as process:
         for where in ("good", "migrate"):
             tenant.controller(where, "good", serviceAccountName="one", limits=limits)
-        await until(lambda: host.asleep(2), "two are put to disk")
+        await until(lambda: host.asleep(2), "two are suspended")
         for where, module in LOOPING.items():
             tenant.module(where.strip("_"), wat.text(module))
             if where == "migrate":

@@ -33,7 +33,7 @@ async def test_existing_and_new_objects_are_mirrored_and_deletions_too(
     tenant.config_map("before", x="1")
     async with host.serving():
         await until(lambda: target.data("before") == {"x": "1"}, "mirrored")
-        await until(host.asleep, "put to disk")
+        await until(host.asleep, "suspended")
         tenant.config_map("later", y="1")
         await until(lambda: target.data("later") == {"y": "1"}, "mirrored")
         tenant.config_map("later", y="2")
@@ -58,7 +58,7 @@ async def test_after_a_restart_it_sleeps_on_and_only_what_changed_wakes_it(
     tenant.config_map("gone", x="1")
     async with host.serving():
         await until(lambda: target.data("same") == target.data("gone") == {"x": "1"}, "mirrored")
-        await until(host.asleep, "put to disk")
+        await until(host.asleep, "suspended")
     tenant.delete("gone")
     async with host.serving():
         await until(lambda: target.data("gone") is None, "what was deleted meanwhile is taken away")
@@ -153,7 +153,7 @@ async def test_changes_during_a_loss_of_the_disk_are_corrected(host: Host, tenan
         tenant.config_map(name, x="1")
     async with host.serving():
         await until(lambda: target.data("stays") == target.data("goes") == {"x": "1"}, "mirrored")
-        await until(host.asleep, "put to disk")
+        await until(host.asleep, "suspended")
     tenant.delete("goes")
     target.config_map("stays", x="spoilt")
     shutil.rmtree(host.directory / "data")

@@ -75,7 +75,7 @@ async def test_a_trace_leads_from_the_change_over_the_wake_to_what_was_written(
     tenant.config_map("one", text=CONTENT)
     async with host.serving():
         await until(lambda: target.data("one") == {"text": CONTENT}, "mirrored")
-        await until(host.asleep, "put to disk")
+        await until(host.asleep, "suspended")
         tenant.config_map("one", text=f"{CONTENT}, again")
         await until(lambda: target.data("one") == {"text": f"{CONTENT}, again"}, "followed")
     cold, woken = traces(receiver.spans, f"{tenant.name}/mirror", "one")

@@ -261,7 +261,7 @@ async def test_a_controllers_call_is_one_trace_that_leads_to_what_its_object_nam
     async with host.serving():
         made = tenant.config_map("one", text="former")
         await eventually(lambda: target.data("one") == {"text": "former"}, "mirrored", seconds=PATIENCE)
-        await eventually(host.asleep, "put to disk", seconds=PATIENCE)
+        await eventually(host.asleep, "suspended", seconds=PATIENCE)
         cold = await jaeger.until("trellis-controller-host", calls(who, "cold start"), "the first call")
         cause = f"00-{cold[0].trace_id}-{cold[0].span_id}-01"
         patch = {"metadata": {"annotations": {names.ANNOTATION_TRACEPARENT: cause}}, "data": {"text": "newer"}}

@@ -1,7 +1,7 @@
 """One guest in the hands of the service's own runtime, without the service: a module, a Kubernetes of dicts, a clock.
 
 In: a module, an API, whether to suspend. Out: the results of calls, as docs/controller-abi.md has them. Called by the
-suite of the examples. With ``directory`` the guest is put to disk after every call and woken for the next: whatever a
+suite of the examples. With ``directory`` the guest is suspended after every call and woken for the next: whatever a
 controller does then, it does asleep.
 """
 

@@ -1,4 +1,4 @@
-"""Controllers hosted: started, called for what changed, put to disk, brought back, in turns."""
+"""Controllers hosted: started, called for each change, suspended to disk, woken, in turns."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ async def test_a_spec_above_what_the_platform_allows_is_not_accepted_and_reports
         assert refused is not None
         assert refused.reason == "AboveMaximum"
         assert lacking(refused.message, "spec.limits.memory", "65Mi", "64Mi") == []
-        await world.until(lambda: world.one().lifecycle.instance is None, "what ran of it is put to disk")
+        await world.until(lambda: world.one().lifecycle.instance is None, "its instance is suspended")
         world.watches.put("a")
         await world.queue.wait_idle()
         assert recorder.requests == []

@@ -230,7 +230,7 @@ async def test_a_controller_with_incomplete_watches_requests_no_turn_until_they_
     world.watches.is_whole = False
     async with world.running():
         await world.until(
-            lambda: KEY in world.hosting.hosted and world.one().lifecycle.snapshot, "started and put to disk"
+            lambda: KEY in world.hosting.hosted and world.one().lifecycle.snapshot, "started and suspended"
         )
         await world.queue.wait_idle()
         assert (world.turns, world.queue.backing_off, recorder.requests) == (2, 0, []), "one asked for the module"

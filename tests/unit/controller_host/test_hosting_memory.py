@@ -127,7 +127,7 @@ async def test_the_end_of_a_term_ends_guests_in_a_call_and_keeps_snapshots(tmp_p
         assert world.hosting.calling.stopped
     async with world.running():
         await world.at_rest()
-    assert counts == [0, 1, 1], "it goes on where it was put to disk, and is told again what it was told last"
+    assert counts == [0, 1, 1], "it continues from its snapshot, and gets its last change again"
     assert world.guests.booted == 1
 
 
@@ -147,7 +147,7 @@ async def test_a_full_disk_leaves_it_awake_and_it_goes_there_when_there_is_room(
         assert (item.lifecycle.instance is not None, item.stopped, len(recorder.inits)) == (True, None, 1)
         assert room.reason == "DiskFull"
         world.guests.full = False
-        await world.until(lambda: item.lifecycle.instance is None, "put to disk by itself")
+        await world.until(lambda: item.lifecycle.instance is None, "it is suspended by itself")
         assert (item.lifecycle.snapshot, room.refuses, len(recorder.inits)) == (True, False, 1)
 
 
@@ -164,7 +164,7 @@ async def test_one_that_is_too_large_for_the_disk_tries_later_and_later_though_o
             room.took()
             taken = guests.suspended
             world.watches.put("a", tries + 1)
-            await world.until(lambda taken=taken: guests.suspended > taken, "another is called, and put to disk")
+            await world.until(lambda taken=taken: guests.suspended > taken, "another one is called, and suspended")
             await world.until(lambda: world.one(small).lifecycle.instance is None, "that one is out of memory")
             assert guests.refused == tries
             if tries == 5:
@@ -331,6 +331,6 @@ async def test_a_guest_that_requests_another_call_at_once_is_not_suspended_befor
         await world.at_rest()
         world.watches.put("a")
         await world.until(lambda: len(asking.requests) == 1 + stays, "called as often as it wants to be")
-        await world.until(lambda: world.one().lifecycle.instance is None and not world.one().busy, "put to disk")
+        await world.until(lambda: world.one().lifecycle.instance is None and not world.one().busy, "suspended")
         assert world.one().lifecycle.counters.wakes == 1
         assert len(asking.requests) == 1 + stays

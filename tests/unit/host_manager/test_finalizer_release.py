@@ -1,4 +1,4 @@
-"""The finalizer of a deleted group is removed only when each of its hosts may go, whoever added it."""
+"""The finalizer of a deleted host group is removed only when each of its hosts may be deleted."""
 
 from __future__ import annotations
 

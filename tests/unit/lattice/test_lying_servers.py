@@ -124,7 +124,7 @@ async def test_addresses_of_other_servers_are_not_kept(at: str) -> None:
     async with met(lying) as link:
         await link.there()
         await asyncio.wait_for(lying.published_at.wait(), 15)
-        await asyncio.wait_for(lying.ponged.wait(), 15)  # what was said before was read
+        await asyncio.wait_for(lying.ponged.wait(), 15)  # all messages before it were read
         assert not [item for item in gc.get_objects() if isinstance(item, Srv) and item.discovered]
 
 

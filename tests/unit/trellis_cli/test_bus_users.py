@@ -1,4 +1,4 @@
-"""``trellis bus users``: keys are created once, kept for ever, and never shown."""
+"""``trellis bus users``: keys are created once, never deleted, and never shown."""
 
 from __future__ import annotations
 
