@@ -155,7 +155,7 @@ class Effects:
         names_of = (node.name, node.uid, task.digest, task.operation, action.attempt)
         job = names.installer_job_name(*names_of)
         what = (task.target.digest, action.attempt)
-        if (noted := self.cache.job_begins(node.uid, what, job)) is None:
+        if (noted := self.cache.job_begins(node, what, job)) is None:
             _log.info("slot taken by another node", node=node.name, attempt=action.attempt)
             return None
         waited = self.kube.now() - noted.waiting_since if noted.waiting_since is not None else 0.0

@@ -39,7 +39,7 @@ from trellis.provisioning.reasons import Reason
 from trellis.provisioning.shim_references import ShimReferences
 from trellis.provisioning.shims import ShimView
 from trellis.provisioning.targets import target_of
-from trellis.provisioning.views import JobView, NodeView, opting_in
+from trellis.provisioning.views import JobState, JobView, NodeView, opting_in
 from trellis.provisioning.workload_state import WorkloadHalt
 from trellis.telemetry import TraceContext
 
@@ -113,6 +113,10 @@ class Cache:
     """By Shim, the pods for which its rollout waits, or is halted."""
     _newest_versions: dict[str, tuple[str, Manifest]] = field(default_factory=dict)
     """By Shim, its UID, and the version of its newest revision."""
+    pods_listed: bool = False
+    """Whether the installer pods of former terms are known."""
+    _pods_unknown: set[str] = field(default_factory=set)
+    """Names of the nodes on which an installer pod may run: none did, or the last Job is complete, on all others."""
     debounce_until: float = 0.0  # monotonic: from then on nodes may be started
     rested_at: float = 0.0  # monotonic: the next plan is not made before
     _plan_seconds: float = 0.0  # duration of the last plan
@@ -165,12 +169,26 @@ class Cache:
         takers = (self.clock.change, self.pod_refusals.take_job, self.shim_references.take_job)
         for component in (self.jobs.change, *takers):
             component(old, new)
+        self._pods_changed(old, new)
         if new is not None:
             return self.requested_job(new.node_uid) == new.name and self.request_settled(new.node_uid)
         if old is not None:
             self._created_ns.pop(old.name, None)
             self._published.difference_update(_marks_of(old))
         return False
+
+    def _pods_changed(self, old: JobView | None, new: JobView | None) -> None:
+        """Record whether an installer pod may run without a Job.
+
+        The Job controller completes a Job when its pods have ended; before Kubernetes 1.31 it fails one earlier.
+        """
+        if new is not None and new.state is JobState.COMPLETE:
+            if self.requested_job(new.node_uid) in {None, new.name}:
+                self._pods_unknown.discard(new.node)
+        elif new is not None and new.state is JobState.FAILED:
+            self._pods_unknown.add(new.node)
+        elif new is None and old is not None and old.state is not JobState.COMPLETE:
+            self._pods_unknown.add(old.node)
 
     def job_refreshed(self, job: JobView) -> None:
         """Record a newer view of a Job that is equal but for its resource version."""
@@ -226,6 +244,11 @@ class Cache:
         """Record the error of the API server for the ledger; "" if it can be read and written."""
         self.ledger_refusal = reason
 
+    def installer_pods_listed(self, nodes: Iterable[str]) -> None:
+        """Record the names of the nodes on which installer pods run."""
+        self._pods_unknown.update(nodes)
+        self.pods_listed = True
+
     def planned(self, plan: Plan, now: float) -> bool:
         """Record the nodes that wait for a slot, or have one but no Job yet, and the pods for which rollouts wait.
 
@@ -262,19 +285,20 @@ class Cache:
 
     # Changes by runs of nodes.
 
-    def job_begins(self, uid: str, what: tuple[str, int], job: str) -> Noted | None:
+    def job_begins(self, node: NodeView, what: tuple[str, int], job: str) -> Noted | None:
         """Record that a Job (digest, attempt) is about to be requested, if its node has the slot at this moment.
 
         Returns the former state of the node; None if it has no slot. A decision is older than its write: the planner
         may have assigned the slot to another node in the meantime, or be about to.
         """
         ledgers = [self.ledger, *([self._writing] if self._writing is not None else [])]
-        slots = [slot for ledger in ledgers if ledger is not None and (slot := ledger.entries.get(uid)) is not None]
+        slots = [slot for item in ledgers if item is not None and (slot := item.entries.get(node.uid)) is not None]
         if not slots or len(slots) < len(ledgers) or any((slot.digest, slot.attempt) != what for slot in slots):
             return None
-        self._requested[uid] = slots[-1], job
-        self._certain.discard((uid, *what))
-        return self._note(uid, plan=None, waiting_since=None, in_use="")
+        self._requested[node.uid] = slots[-1], job
+        self._pods_unknown.add(node.name)
+        self._certain.discard((node.uid, *what))
+        return self._note(node.uid, plan=None, waiting_since=None, in_use="")
 
     def request_settled(self, uid: str) -> bool:
         """Record that a node's Job is observed or missing; return whether its request was pending (job_changed)."""
@@ -365,6 +389,10 @@ class Cache:
     def certain(self, uid: str, entry: Entry) -> bool:
         """Return whether the effect of a slot's Job is known though the watch reports no Job."""
         return uid in self._requested or entry.tried(uid) in self._certain
+
+    def may_have_pods(self, node: str) -> bool:
+        """Return whether an installer pod of another Job may run on a node: only then the pods have to be read."""
+        return not self.pods_listed or node in self._pods_unknown
 
     def published(self, jobs: Iterable[JobView]) -> frozenset[str]:
         """Return the deduplication IDs of the published events of these Jobs."""

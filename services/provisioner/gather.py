@@ -114,6 +114,7 @@ class Gather:
         target = target_of_slot(node, cache.fleet.target(node), entry) if node else None
         deleting = to_remove(node, target) if node and target and entry else ()
         begins = node is not None and entry is not None and to_begin(node, jobs, entry)
+        left = begins and cache.may_have_pods(name)
         draining = self._draining(node, target) if node and target and begins else frozenset()
         timeout = self._verify_timeout(job)
         done_for = cache.clock.done_for(job) if job is not None else 0.0
@@ -139,7 +140,7 @@ class Gather:
             refused=cache.refused.message_of(node.uid) if node is not None else "",
             task=self._task(node, target, now) if begins and node and target else None,
             blocked_for=max(0.0, noted.blocked_until - time.monotonic()),
-            pods_left=await pods.at_work(settings.installer_namespace, name) if begins else (),
+            pods_left=await pods.at_work(settings.installer_namespace, name) if left else (),
             report_skip=node is not None and node.skip is not None and noted.reported_skip != node.skip,
             canaries=self._canaries(job, target),
             pods=await self._pods(job, explain=done_for >= timeout),

@@ -16,10 +16,12 @@ from typing import Final
 from provisioner.cache import Cache
 from provisioner.domain.plan import plan
 from provisioner.gather import Gather, ledger_manifest
+from provisioner.pods import Pods
 from provisioner.queues import Queues
 from provisioner.rollout_apply import RolloutEffects
 from provisioner.rollout_pods import RolloutPods
 from trellis.bus.consume.queue import KeyedQueue
+from trellis.kube.errors import KubeError
 from trellis.kube.refusals import unready
 from trellis.provisioning.shim_status import Reason
 from trellis.telemetry import Telemetry, TraceContext, current_trace, get_logger, linked
@@ -61,7 +63,15 @@ class FleetReconciler:
         self.cache.ledger_accepted(await ledger_manifest(self.gather.kube, self.cache.settings.namespace))
         return True
 
+    async def _list_pods(self) -> None:
+        """Find the installer pods of former terms, once; until then they are read for each Job."""
+        if not self.cache.pods_listed:
+            namespace = self.cache.settings.installer_namespace
+            with contextlib.suppress(KubeError):  # the read for a Job reports it
+                self.cache.installer_pods_listed(await Pods(self.gather.kube).nodes_at_work(namespace))
+
     async def _plan(self) -> float | None:
+        await self._list_pods()
         just_read = await self._read_ledger()
         workloads = await self.pods.read(self.gather.workload_classes())
         just_read = await self._read_ledger() or just_read  # it can have been invalidated meanwhile

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 from provisioner.domain.actions import User
 from provisioner.domain.canary import CanaryPod
@@ -15,15 +16,18 @@ from provisioner.domain.resources import Manifest
 from trellis import names
 from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError
+from trellis.kube.reader import Selection
 from trellis.kube.resources import EVENTS, PODS
 from trellis.provisioning.installer_pods import InstallerState, installer_state, reason_and_message
 from trellis.provisioning.nodes_and_jobs import unix_seconds
 from trellis.provisioning.reasons import NODE_UPDATE_REFUSED
 from trellis.provisioning.shims import ShimView
 from trellis.provisioning.views import JobView, NodeView
+from trellis.wasm_pods.pod_shape import POD_SHAPE
 
 LOG_LINES = 10
 LOG_BYTES = 2048
+INSTALLER_PODS: Final = f"{names.LABEL_JOB}=true"
 _ENDED = ("Succeeded", "Failed")
 
 
@@ -55,13 +59,18 @@ class Pods:
         A kubelet selects pods by the node name: it runs pods that are bound to a former Node of its name.
         """
         listing = await self.kube.list(
-            PODS, namespace, label_selector=f"{names.LABEL_JOB}=true", field_selector=f"spec.nodeName={node}"
+            PODS, namespace, label_selector=INSTALLER_PODS, field_selector=f"spec.nodeName={node}"
         )
-        return tuple(
-            f"{namespace}/{pod['metadata']['name']}"
-            for pod in listing.items
-            if (pod.get("status") or {}).get("phase") not in _ENDED
-        )
+        return tuple(f"{namespace}/{pod['metadata']['name']}" for pod in listing.items if not _ended(pod))
+
+    async def nodes_at_work(self, namespace: str) -> frozenset[str]:
+        """Return the names of the nodes with an installer pod that has not ended; raises KubeError."""
+        found: set[str] = set()
+        async for page in self.kube.pages(Selection(PODS, namespace, INSTALLER_PODS, shape=POD_SHAPE)):
+            if page.first:
+                found.clear()  # an expired list starts again
+            found.update(str(pod["spec"].get("nodeName") or "") for pod in page.items if not _ended(pod))
+        return frozenset(found)
 
     async def _log_tail(self, pod: Manifest) -> str:
         metadata = pod["metadata"]
@@ -117,7 +126,7 @@ def users_of(pods: Iterable[Manifest], deleting: Iterable[str], shims: Mapping[s
     for pod in pods:
         metadata, spec = pod["metadata"], pod["spec"]
         used = spec.get("runtimeClassName")
-        if not used or (pod.get("status") or {}).get("phase") in _ENDED:
+        if not used or _ended(pod):
             continue
         found = _shims_of(used, frozenset(spec.get("nodeSelector") or ()), shims, deleting)
         if shim := min(found & deleting, default=""):
@@ -129,6 +138,10 @@ def users_of(pods: Iterable[Manifest], deleting: Iterable[str], shims: Mapping[s
                 )
             )
     return tuple(users)
+
+
+def _ended(pod: Manifest) -> bool:
+    return (pod.get("status") or {}).get("phase") in _ENDED
 
 
 def _controller(metadata: Manifest) -> str:

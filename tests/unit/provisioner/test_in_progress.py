@@ -151,7 +151,7 @@ async def test_a_node_keeps_its_slot_while_its_job_is_on_its_way(provisioner: Pr
     provisioner.kube.fail_next(1, when=sent)
     await provisioner.make()
     assert seen == [{provisioner.node.uid: SLOT}]
-    assert provisioner.cache.job_begins(provisioner.node.uid, (DIGEST, 1), "its-job")
+    assert provisioner.cache.job_begins(provisioner.node, (DIGEST, 1), "its-job")
     assert Gather(provisioner.kube, provisioner.cache).fleet_snapshot().in_progress == {provisioner.node.uid: SLOT}
 
 

@@ -182,7 +182,7 @@ async def test_while_it_waits_the_shim_names_the_pod() -> None:
 async def test_a_list_that_is_refused_is_no_reason_to_begin() -> None:
     rollout = Rollout("a")
     refused = status_reply(403, "Forbidden", "pods is forbidden")
-    rollout.kube.answer_next(9, lambda _: refused, when=lambda request: request.path.endswith("/pods"))
+    rollout.kube.answer_next(9, lambda _: refused, when=lambda request: request.path == PODS.path())
     assert await rollout.plan() == []
     found = await rollout.conditions()
     assert (found["Degraded"].status, found["Degraded"].reason) == ("True", Reason.WORKLOADS_UNKNOWN.value)
@@ -190,7 +190,7 @@ async def test_a_list_that_is_refused_is_no_reason_to_begin() -> None:
 
 async def test_pods_are_listed_only_while_a_rollout_depends_on_them() -> None:
     def lists(rollout: Rollout) -> int:
-        return sum("/pods" in request.path for request in rollout.kube.api.requests)
+        return sum(request.path == PODS.path() for request in rollout.kube.api.requests)
 
     ignoring = Rollout("a", policy=WorkloadPolicy.IGNORE)
     await ignoring.plan()
