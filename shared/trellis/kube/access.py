@@ -76,11 +76,17 @@ class Credentials:
         self._plugin = Plugin(timings.plugin)
         self._configuration: Any = None
         self._files: tuple[str, ...] = ()
+        self._nearby = False
 
     @property
     def server(self) -> str:
         """Address of the API server: ``https://host:port``."""
         return str(self._configuration.host).rstrip("/")
+
+    @property
+    def nearby(self) -> bool:
+        """Return whether the API server is in the same cluster or on the same machine."""
+        return self._nearby
 
     @property
     def tls(self) -> tuple[object, ...]:
@@ -119,6 +125,7 @@ class Credentials:
         self._files = tuple(
             _digest(path) for path in (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file)
         )
+        self._nearby = source is None or _is_loopback(urlsplit(str(configuration.host)).hostname or "")
         self._configuration = configuration
 
     def due(self) -> bool:

@@ -252,6 +252,9 @@ class HttpTransport:
         headers = CIMultiDict({"Accept": "application/json", "User-Agent": self._user_agent})
         if authorization := await self._credentials.authorization():
             headers["Authorization"] = authorization
+        if self._credentials.nearby:
+            # As in kube-controller-manager: gzip takes longer than the transfer over a network of a cluster.
+            headers["Accept-Encoding"] = "identity"
         headers.update(request.headers)
         headers.extend(request.more)
         query = f"?{urlencode(request.query)}" if request.query else ""

@@ -19,7 +19,7 @@ from trellis.kube.access import Access, AccessError, Credentials
 from trellis.kube.client import Kube
 from trellis.kube.errors import Unauthorized, Unavailable
 from trellis.kube.resources import CONFIGMAPS, NODES
-from trellis.kube.transport import HttpTransport
+from trellis.kube.transport import HttpRequest, HttpTransport
 from trellis.telemetry import setup
 from trellis.telemetry.health import Health
 
@@ -50,6 +50,7 @@ class Server:
         self.token = "s3cret"
         self.seen: list[str] = []
         self.agents: list[str] = []
+        self.encodings: list[str] = []
         application = web.Application()
         application.router.add_route("*", "/{path:.*}", self.answer)
         self.http = TestServer(application)
@@ -57,6 +58,7 @@ class Server:
     async def answer(self, request: web.Request) -> web.Response:
         self.seen.append(request.headers.get("Authorization", ""))
         self.agents.append(request.headers["User-Agent"])
+        self.encodings.append(request.headers["Accept-Encoding"])
         if request.path.endswith("/html"):
             return web.Response(text="<html>")
         if self.seen[-1] != f"Bearer {self.token}":
@@ -173,6 +175,24 @@ async def test_the_audit_log_shows_which_replica_asked(tmp_path: Path, server: S
     await kube.close()
 
 
+async def test_answers_from_nearby_are_not_compressed(tmp_path: Path, server: Server) -> None:
+    kube = await connect(write_kubeconfig(tmp_path, str(server.http.make_url(""))))
+    await kube.get(NODES, "a")
+    assert server.encodings == ["identity"]
+    await kube.close()
+
+
+async def test_answers_from_far_away_are_compressed(tmp_path: Path, server: Server) -> None:
+    far = Credentials(Access(write_kubeconfig(tmp_path, "https://api.example.com")))
+    await far.load()
+    assert not far.nearby
+    far._configuration.host = str(server.http.make_url("")).rstrip("/")
+    transport = HttpTransport(far, "test")
+    await transport.send(HttpRequest("GET", "/api/v1/nodes/a"))
+    assert "gzip" in server.encodings[0]
+    await transport.close()
+
+
 async def test_a_pod_uses_its_service_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     token, ca = tmp_path / "token", tmp_path / "ca.crt"
     token.write_text("s3cret\n")
@@ -199,6 +219,7 @@ async def test_a_pod_without_a_service_account_needs_no_token(
     credentials = Credentials(Access(without_identity=True))
     await credentials.load()
     assert credentials.server == url
+    assert credentials.nearby
     assert await credentials.authorization() is None
     with pytest.raises(AccessError, match=re.escape(url)):
         credentials.open_session()  # the anchor, which is none, is what the server would be known by
