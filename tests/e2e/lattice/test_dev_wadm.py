@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
+from support.suite.naming import lacking
 from trellis_dev.localcluster import Lattices, LocalClusterError, down, kill, registry, restart, status, up
 from trellis_dev.localcluster.nats_requests import request
 from trellis_dev.localcluster.paths import Layout
@@ -85,7 +86,7 @@ def test_hosts_and_wadm_come_up_are_started_again_and_go_with_the_cluster() -> N
 
     os.kill(found["pids"]["wadm"], signal.SIGKILL)
     os.kill(found["pids"]["host-blue-1"], signal.SIGKILL)
-    eventually(lambda: " wadm, host-blue-1; `trellis dev up --name wasm`" in trellis("dev", "status"))
+    eventually(lambda: not lacking(trellis("dev", "status"), "wadm, host-blue-1;", "trellis dev up --name wasm"))
     trellis("dev", "up", "--name", "wasm")
     [after] = json.loads(trellis("dev", "status", "--json"))
     again = {host["name"]: host for host in after["lattice_hosts"]}
