@@ -114,9 +114,9 @@ class Cache:
     _newest_versions: dict[str, tuple[str, Manifest]] = field(default_factory=dict)
     """By Shim, its UID, and the version of its newest revision."""
     pods_listed: bool = False
-    """Whether the installer pods of former terms are known."""
+    """True if the installer pods of former terms are known."""
     _pods_unknown: set[str] = field(default_factory=set)
-    """Names of the nodes on which an installer pod may run: none did, or the last Job is complete, on all others."""
+    """Names of the nodes on which an installer pod may run; a name too many costs a read."""
     debounce_until: float = 0.0  # monotonic: from then on nodes may be started
     rested_at: float = 0.0  # monotonic: the next plan is not made before
     _plan_seconds: float = 0.0  # duration of the last plan
