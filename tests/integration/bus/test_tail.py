@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from nats.js import JetStreamContext
+from nats.js.api import ConsumerInfo
 
 from support.nats.buses import Buses, eventually, eventually_async, opted_out
 from support.suite.tcp_proxy import TcpProxy
@@ -95,10 +96,7 @@ async def test_a_reader_leaves_no_consumer_behind(buses: Buses, jetstream: JetSt
 
 async def readers(buses: Buses, jetstream: JetStreamContext) -> int:
     """Return the number of consumers that read the events of this cluster without a service's name."""
-    found = await jetstream.consumers_info(STREAM_EVENTS)
-    return sum(
-        info.config.durable_name is None and buses.cluster in (info.config.filter_subject or "") for info in found
-    )
+    return sum(info.config.durable_name is None for info in await consumers_of(jetstream, buses.cluster))
 
 
 async def test_a_pattern_selects_subjects_and_a_trace_its_events(buses: Buses) -> None:
@@ -187,6 +185,12 @@ async def test_a_tail_ends_when_its_end_has_come(buses: Buses) -> None:
     assert [event.key async for event in tail(buses.url, selection)] == [("a",)]
 
 
+async def consumers_of(jetstream: JetStreamContext, cluster: str) -> list[ConsumerInfo]:
+    """Return the consumers that read the events of a cluster."""
+    found = await jetstream.consumers_info(STREAM_EVENTS)
+    return [info for info in found if cluster in (info.config.filter_subject or "")]
+
+
 async def swallowed(jetstream: JetStreamContext, cluster: str) -> bool:
     """Return whether the server sends the newest event of this cluster to a reader of it within two seconds.
 
@@ -196,8 +200,7 @@ async def swallowed(jetstream: JetStreamContext, cluster: str) -> bool:
     assert newest is not None
 
     async def sent() -> bool:
-        consumers = await jetstream.consumers_info(STREAM_EVENTS)
-        own = [info for info in consumers if cluster in (info.config.filter_subject or "")]
+        own = await consumers_of(jetstream, cluster)
         return any(info.delivered.stream_seq >= newest for info in own if info.delivered)
 
     with contextlib.suppress(TimeoutError):
@@ -211,12 +214,17 @@ async def test_an_event_that_a_cut_connection_swallowed_is_requested_again(
     buses: Buses, nats_server: NatsServer, jetstream: JetStreamContext, goes_on: bool
 ) -> None:
     bus = await with_events(buses, "a")
+
+    async def is_asked() -> bool:
+        return any(info.num_waiting for info in await consumers_of(jetstream, buses.cluster))
+
     async with TcpProxy("127.0.0.1", nats_server.port) as proxy:
         url = f"nats://127.0.0.1:{proxy.port}"
         async with following(tail(url, Selection(cluster=buses.cluster, last=1))) as seen:
             await eventually(lambda: keys(seen) == ["a"])
             wanted = ["a"]
-            while True:  # until one is sent into the silence: the server sends only while it is being asked to
+            while True:  # until one is sent into the silence: a request of the reader can expire just before
+                await eventually_async(is_asked)
                 wanted.append(f"b{len(wanted)}")
                 proxy.silence()
                 await bus.publish(opted_out(wanted[-1]), dedup=f"{buses.cluster}/{wanted[-1]}")
