@@ -8,8 +8,10 @@ provides has no view; a pod that works has no ``details``; equal strings of seve
 from __future__ import annotations
 
 import sys
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Final
 
 from trellis.kube.changes import Change
 from trellis.v2.fields import Json, items, mapping, text
@@ -17,6 +19,7 @@ from trellis.v2.objects import view_conditions
 from trellis.wasm_pods.pods import WasmPod, view_pod
 
 _READY = "Ready"
+_NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +104,7 @@ class WorkloadPods:
             restarts=sum(item.restarts for item in pod.containers),
         )
         if not found.works:
-            return replace(found, details=pod)
+            return replace(found, details=replace(pod, meta=replace(pod.meta, labels=_NO_LABELS)))
         ready = view_conditions(mapping(manifest, "status")).get(_READY)
         return replace(found, ready_at=(ready.since if ready is not None else None) or found.created_at)
 

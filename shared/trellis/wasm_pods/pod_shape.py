@@ -1,7 +1,7 @@
-"""The decoded keys of a pod: those that ``view_pod`` reads except labels, and those that distinguish changes.
+"""The decoded keys of a pod: those that ``view_pod`` reads, and those that distinguish changes.
 
-Pure. Used by the watches of Wasm pods. Environment variables, arguments, volumes, labels and annotations of a pod are
-never decoded.
+Pure. Used by the watches of Wasm pods. Environment variables, arguments, volumes, annotations and the labels of users
+are never decoded.
 """
 
 from __future__ import annotations
@@ -22,6 +22,10 @@ class Owner(TypedDict, total=False):
     controller: bool | None
 
 
+Labels = TypedDict("Labels", {"pod-template-hash": str}, total=False)
+"""The label that distinguishes the pods of a Deployment."""
+
+
 class Metadata(TypedDict, total=False):
     """Fields of ``metadata``."""
 
@@ -33,6 +37,7 @@ class Metadata(TypedDict, total=False):
     creationTimestamp: str | None
     deletionTimestamp: str | None
     finalizers: list[str] | None
+    labels: Labels | None
     ownerReferences: list[Owner] | None
     managedFields: list[ManagedFields] | None
 

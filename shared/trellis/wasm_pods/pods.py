@@ -8,6 +8,7 @@ core API; reasons of the kubelet (Kubernetes, pkg/kubelet/container/sync_result.
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -21,6 +22,8 @@ _SUCCEEDED: Final = "Succeeded"
 _FAILED: Final = "Failed"
 _SANDBOX: Final = "PodReadyToStartContainers"
 """Condition of the kubelet, True while a pod has its sandbox (KEP-3085; since Kubernetes 1.29)."""
+_TEMPLATE_HASH: Final = "pod-template-hash"
+_REPLICA_SET: Final = ("ReplicaSet", "apps")
 _OF_CONTAINER: Final = re.compile(r"\{(?P<name>[^}]+)\}\Z")
 """End of the field path of an Event about a container: ``spec.containers{app}``."""
 
@@ -84,7 +87,8 @@ class WasmPod:
     """A pod, or the pod template of an owner. ``runtime_class``: "" if none is set; ``node``: "" until it has one.
 
     ``reason``, ``message``: of the whole pod, as after an eviction. ``sandboxed``: True if it has a sandbox as far as
-    its status shows. ``owner_group``: API group of its controller. ``scheduler``: "" for the default one; ``gates``: of
+    its status shows. ``owner_group``: API group of its controller; ``template_hash``: label that the controller of
+    Deployments sets, "" without one. ``scheduler``: "" for the default one; ``gates``: of
     its scheduling. ``deletion``: end of its grace period, in RFC 3339; ``finalizers``: that keep it. ``unready``: why
     the kubelet does not report it as ready.
     """
@@ -92,6 +96,7 @@ class WasmPod:
     meta: Meta
     owner_kind: str = ""
     owner_group: str = ""
+    template_hash: str = ""
     runtime_class: str = ""
     node: str = ""
     scheduler: str = ""
@@ -114,6 +119,17 @@ class WasmPod:
     def works(self) -> bool:
         """True if it is ready or has completed."""
         return self.ready or self.phase == _SUCCEEDED
+
+    @property
+    def deployment(self) -> str:
+        """Name of the Deployment of its ReplicaSet, "" if it has none.
+
+        The name of the ReplicaSet is that of the Deployment and the hash of its template (Kubernetes,
+        pkg/controller/deployment/sync.go). ReplicaSets of Argo Rollouts have such names, and another label on the pods.
+        """
+        name, end = self.meta.owner_name, f"-{self.template_hash}"
+        of_deployment = (self.owner_kind, self.owner_group) == _REPLICA_SET and bool(self.template_hash)
+        return name.removesuffix(end) if of_deployment and name.endswith(end) else ""
 
     @property
     def over(self) -> bool:
@@ -147,7 +163,8 @@ def view_pod(manifest: object) -> WasmPod:
     return WasmPod(
         meta=meta,
         owner_kind=text(owner, "kind"),
-        owner_group=text(owner, "apiVersion").rpartition("/")[0],
+        owner_group=sys.intern(text(owner, "apiVersion").rpartition("/")[0]),
+        template_hash=sys.intern(meta.labels.get(_TEMPLATE_HASH, "")),
         runtime_class=text(spec, "runtimeClassName"),
         node=text(spec, "nodeName"),
         scheduler=text(spec, "schedulerName").removeprefix(_DEFAULT_SCHEDULER),

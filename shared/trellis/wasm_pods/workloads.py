@@ -2,8 +2,8 @@
 
 Pure, with a memory. In: views of pods, owners and executors. Out: workloads with their pods, and their health. Called
 by the row of ``trellis status`` and by the composer of entities. Invariants: a pod belongs to one workload; a SpinApp
-includes its Deployment, a CronJob its newest Job; health is that of the page of the owner. Source: a ReplicaSet has the
-name of its Deployment with a hash; spin-operator gives the Deployment the name of its SpinApp.
+includes its Deployment, a CronJob its newest Job; health is that of the page of the owner. Source: spin-operator
+gives the Deployment the name of its SpinApp.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ def providing_shim(snapshot: Snapshot, runtime_class: str) -> ShimView | None:
 def creator_of(pod: WasmPod) -> Id:
     """Return the workload of Kubernetes that created a pod, or the pod itself."""
     namespace, name, kind = pod.meta.namespace, pod.meta.owner_name, pod.owner_kind
-    if kind == "ReplicaSet" and (deployment := name.rpartition("-")[0]):
-        return DEPLOYMENT, f"{namespace}/{deployment}"
+    if pod.deployment:
+        return DEPLOYMENT, f"{namespace}/{pod.deployment}"
     return (kind, f"{namespace}/{name}") if kind in _CREATORS else (POD, pod.meta.key)
 
 

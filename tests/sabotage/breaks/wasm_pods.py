@@ -93,7 +93,7 @@ CAUSES: Final = (
         "ADR 120, rule 7: the pods of an owner are those that it owns",
         "trellis",
         "_owns",
-        'return (pod.owner_kind, pod.owner_group, pod.meta.owner_name) == ("ReplicaSet", DEPLOYMENTS.group, name)',
+        'return pod.deployment == owner.meta.name != ""',
         'return pod.owner_kind == "ReplicaSet" and pod.meta.owner_name.startswith(owner.meta.name)',
         f"{_READING}::test_a_pod_that_only_has_the_labels_of_a_deployment_is_not_its_own",
     ),

@@ -45,6 +45,11 @@ def rows(found: Inventory) -> dict[Id, Workload]:
     return {id_: item for id_, item in every.items() if item is not None}
 
 
+def without_hash(made: Manifest) -> Manifest:
+    del made["metadata"]["labels"]["pod-template-hash"]
+    return made
+
+
 CASES: dict[str, tuple[list[tuple[str, Manifest]], dict[Id, int]]] = {
     "a Deployment": (
         [("Deployment", workload()), ("Pod", pod("a", owner=OF_SET)), ("Pod", pod("b", owner=OF_SET))],
@@ -63,6 +68,10 @@ CASES: dict[str, tuple[list[tuple[str, Manifest]], dict[Id, int]]] = {
     "pods without an owner, one of a controller without a page": (
         [("Pod", pod("a")), ("Pod", pod("b", owner=("Rollout", "b", "uid-b")))],
         {("Pod", "shop/a"): 1, ("Pod", "shop/b"): 1},
+    ),
+    "a pod of a ReplicaSet of Argo Rollouts, which scales the Deployment of its template to 0": (
+        [("Deployment", workload(replicas=0)), ("Pod", without_hash(pod("a", owner=OF_SET)))],
+        {("Deployment", "shop/hello"): 0, ("Pod", "shop/a"): 1},
     ),
     "a pod whose owner does not exist": ([("Pod", pod("a", owner=OF_SET))], {("Pod", "shop/a"): 1}),
     "a SpinApp": (

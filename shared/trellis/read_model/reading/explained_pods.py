@@ -52,8 +52,6 @@ KINDS: Final = tuple(RESOURCES)
 """Kinds with a page here."""
 LOGS_MOST: Final = 3
 """Pods of an owner whose logs are read: pods of one owner end for the same cause."""
-_TEMPLATE: Final = "pod-template-hash"
-"""Label of the pods of a Deployment, and the end of the name of their ReplicaSet."""
 
 
 async def pods_page(reading: Reading, kind: str, name: str, namespace: str | None) -> Explanation:
@@ -115,14 +113,9 @@ async def _of_owner(read: PartReads, owner: OwnerView) -> Snapshot:
 
 
 def _owns(owner: OwnerView, pod: WasmPod) -> bool:
-    """Return whether a pod belongs to an owner; that of a Deployment belongs to a ReplicaSet with its name.
-
-    The name of a ReplicaSet is that of its Deployment and the hash of its template (Kubernetes,
-    pkg/controller/deployment/sync.go): ``hello-canary-5d8f`` is not one of Deployment ``hello``.
-    """
+    """Return whether a pod belongs to an owner; that of a Deployment belongs to one of its ReplicaSets."""
     if owner.kind == DEPLOYMENTS.kind:
-        name = f"{owner.meta.name}-{pod.meta.labels.get(_TEMPLATE)}"
-        return (pod.owner_kind, pod.owner_group, pod.meta.owner_name) == ("ReplicaSet", DEPLOYMENTS.group, name)
+        return pod.deployment == owner.meta.name != ""
     return bool(owner.meta.uid) and pod.meta.owner == owner.meta.uid
 
 
