@@ -81,10 +81,15 @@ class Snapshot:
         """Return the Node of a name, None if there is none or if it is not known."""
         return self._nodes.get(name)
 
-    def shim_of(self, handler: str) -> ShimView | None:
-        """Return the Shim that provides a handler, the oldest of several (ADR 108); None if none does."""
+    def shim_of(self, handler: str, runtime_class: str = "") -> ShimView | None:
+        """Return the Shim that provides a handler; None if none does.
+
+        Of several, it is the one that names the RuntimeClass: Shims of different nodes can have one handler, each with
+        its label. Otherwise it is the oldest one (ADR 108).
+        """
         found = [shim for shim in self.shims if handler and shim.handler == handler]
-        return min(found, key=lambda shim: (shim.deleting, shim.created_at, shim.name), default=None)
+        named = [shim for shim in found if runtime_class and shim.runtime_class == runtime_class]
+        return min(named or found, key=lambda shim: (shim.deleting, shim.created_at, shim.name), default=None)
 
     def events_of(self, uid: str, *reasons: str) -> list[EventView]:
         """Return the Events of these reasons about an object, the newest first."""

@@ -85,7 +85,7 @@ def providing_shim(snapshot: Snapshot, runtime_class: str) -> ShimView | None:
     """Return the Shim of a RuntimeClass, None if there is none."""
     found = snapshot.runtime_class(runtime_class)
     if found is not None:
-        return snapshot.shim_of(found.handler)
+        return snapshot.shim_of(found.handler, found.name)
     return next((shim for shim in snapshot.shims if shim.runtime_class == runtime_class), None)
 
 

@@ -885,6 +885,28 @@ def test_a_shim_of_the_handler_need_not_have_created_the_runtime_class() -> None
     assert lacking(page.headline, "Shim spin", "handler spin") == []
 
 
+EDGE = shim("younger", runtimeClass={"name": "spin-edge", "handler": "spin"})
+EDGE_CLASS = runtime_class("spin-edge", nodeSelector={"edge": "provisioned"})
+OF_EDGE: dict[str, Case] = {
+    "no node with its label": Case(unscheduled(runtime_class="spin-edge", selector={"edge": "provisioned"})),
+    "its handler is not configured": Case(
+        pod("hello", CREATING, runtime_class="spin-edge"), nodes=[node(handlers=["runc"], installed=["younger"])]
+    ),
+    "an interface": Case(
+        pod("hello", crashing(137), runtime_class="spin-edge"),
+        logs=["unknown import: `wasi:nn/graph` has not been defined"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", OF_EDGE.values(), ids=OF_EDGE)
+def test_of_two_shims_with_one_handler_the_page_names_the_one_of_the_runtime_class(case: Case) -> None:
+    page = replace(case, shims=[shim(), EDGE], classes=[runtime_class(), EDGE_CLASS]).page()
+    assert page.verdict.health is Health.DEGRADED
+    assert lacking(page.headline, "Shim younger") == []
+    assert "Shim spin" not in page.headline
+
+
 WAITS: dict[str, tuple[Case, tuple[str, ...]]] = {
     "an init container": (Case(of_init(container(name="init"), waiting("PodInitializing"))), ("init container init",)),
     "a readiness gate": (

@@ -165,6 +165,19 @@ def test_the_classes_are_those_with_the_handler_of_a_shim_and_those_that_it_is_t
         assert found.name == "spin"
 
 
+def test_of_two_shims_with_one_handler_the_one_that_names_the_runtime_class_provides_it() -> None:
+    edge = shim("edge", runtimeClass={"name": "spin-edge", "handler": "spin"})
+    edge["metadata"]["creationTimestamp"] = "2026-11-27T11:00:00Z"
+    classes = [view_runtime_class(runtime_class(name)) for name in ("spin-v2", "spin-edge", "own")]
+    snapshot = replace(SNAPSHOT, shims=[view_shim(shim()), view_shim(edge)], classes=classes)
+    found = {name: providing_shim(snapshot, name) for name in ("spin-v2", "spin-edge", "own")}
+    assert {name: item.name for name, item in found.items() if item} == {
+        "spin-v2": "spin",
+        "spin-edge": "edge",
+        "own": "spin",
+    }
+
+
 def test_health_is_that_of_the_owner() -> None:
     found = rows(inventory(("Deployment", workload()), ("Pod", pod("a", owner=OF_SET)), ("Pod", pod("b", CREATING))))
     assert found["Deployment", "shop/hello"].health(SNAPSHOT).reason == Reason.HEALTHY

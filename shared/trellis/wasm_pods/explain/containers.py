@@ -209,7 +209,7 @@ def _known(snapshot: Snapshot, pod: WasmPod, item: Container, text: str, failure
     """Return the line of a failure that the words of the runtime or of a container show."""
     reason, name = failure.reason, failure.name
     found = snapshot.runtime_class(pod.runtime_class)
-    shim = snapshot.shim_of(found.handler) if found is not None else None
+    shim = snapshot.shim_of(found.handler, found.name) if found is not None else None
     runtime = f"Shim {shim.name}" if shim is not None else "the shim"
     if reason is Reason.IMAGE_FOR_ANOTHER_PLATFORM and not pod.runtime_class:
         there = sorted({each.runtime_class for each in snapshot.shims if each.runtime_class})[:SHOWN]

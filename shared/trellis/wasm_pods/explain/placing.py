@@ -50,7 +50,7 @@ def runtime_class(snapshot: Snapshot, pod: WasmPod) -> Line:
         return Line(about, "it sets no runtimeClassName, so the default runtime of its node runs it")
     found = snapshot.runtime_class(name)
     if found is not None:
-        shim = snapshot.shim_of(found.handler)
+        shim = snapshot.shim_of(found.handler, name)
         of = f"; Shim {shim.name} provides it" if shim is not None else ""
         if shim is None:
             known = snapshot.knows(Part.SHIMS)
@@ -112,7 +112,7 @@ def no_node(snapshot: Snapshot, pod: WasmPod) -> Line | None:
     A pod has the rules of its RuntimeClass since its creation: a change of the RuntimeClass does not reach it.
     """
     found = snapshot.runtime_class(pod.runtime_class)
-    shim = snapshot.shim_of(found.handler) if found is not None else None
+    shim = snapshot.shim_of(found.handler, found.name) if found is not None else None
     if not snapshot.knows(Part.NODES):
         return _by_message(snapshot, pod, shim)
     of_class = tuple(pair for pair in found.selector if pair in pod.selector) if found is not None else ()
@@ -204,23 +204,22 @@ def handler(snapshot: Snapshot, pod: WasmPod) -> Line | None:
     name = found.handler if found is not None else failure.name if failure is not None and said else ""
     if not pod.node or not name:
         return None
-    on = snapshot.node(pod.node)
+    on, shim = snapshot.node(pod.node), snapshot.shim_of(name, pod.runtime_class)
     handlers = on.handlers if on is not None else frozenset()
     if name in handlers:
         return Line("handler", f"containerd of node {pod.node} has handler {name}", ok=True)
     if not said and not handlers:
         text = "lists no handlers, as with containerd before 2.0" if on is not None else "is unknown"
-        return Line("handler", f"{name}: node {pod.node} {text}{_on_node(snapshot, name, on)}")
+        return Line("handler", f"{name}: node {pod.node} {text}{_on_node(snapshot, shim, on)}")
     if pod.sandboxed and not pod.works:
         # It was started by a handler that was removed since; its present problem is another one.
         return Line("handler", f"containerd of node {pod.node} no longer has handler {name}")
-    text = f"containerd of node {pod.node} has no handler {name}{_on_node(snapshot, name, on)}"
-    return wrong(pod, "handler", text, _handler_advice(snapshot, pod, name), Reason.HANDLER_NOT_CONFIGURED)
+    text = f"containerd of node {pod.node} has no handler {name}{_on_node(snapshot, shim, on)}"
+    return wrong(pod, "handler", text, _handler_advice(pod, name, shim, on), Reason.HANDLER_NOT_CONFIGURED)
 
 
-def _on_node(snapshot: Snapshot, name: str, on: NodeView | None) -> str:
+def _on_node(snapshot: Snapshot, shim: ShimView | None, on: NodeView | None) -> str:
     """Return the state of the Shim of a handler on a node, as the annotations of the Node have it."""
-    shim = snapshot.shim_of(name)
     if shim is None:
         return "; no Shim provides it" if snapshot.knows(Part.SHIMS) else ""
     if on is None:
@@ -228,8 +227,7 @@ def _on_node(snapshot: Snapshot, name: str, on: NodeView | None) -> str:
     return f"; Shim {shim.name} is {'' if shim.name in on.installed else 'not '}installed there"
 
 
-def _handler_advice(snapshot: Snapshot, pod: WasmPod, name: str) -> str:
-    shim, on = snapshot.shim_of(name), snapshot.node(pod.node)
+def _handler_advice(pod: WasmPod, name: str, shim: ShimView | None, on: NodeView | None) -> str:
     if shim is not None and on is not None and shim.name in on.installed and on.handlers:
         return f"restart containerd there, or find the program that changed its configuration: {see_node(pod.node)}"
     if shim is not None:
