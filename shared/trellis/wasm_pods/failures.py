@@ -6,13 +6,16 @@ text itself. None of these programs reports a code for its errors. Sources of th
 
 - containerd: pkg/cri (``no runtime for "H" is configured``; 1.5 and cri-dockerd: ``RuntimeHandler "H" not supported``),
   core/runtime/v2/shim_manager.go (a shim that is missing), images without the platform of the node, images with layers
-  that are not file systems (deislabs/containerd-wasm-shims#191) or are not unpacked (rancher-desktop#10524).
+  that are not file systems (deislabs/containerd-wasm-shims#191, containerd#8243: ``no processor for media-type``) or
+  are not unpacked (rancher-desktop#10524); core/images/image.go (``unexpected media type T for D: not found``: the
+  registry, or a proxy, has answered with another document).
 - CRI-O: internal/oci (``failed to find runtime handler H from runtime list``).
 - kubelet: pkg/kubelet/runtimeclass (a RuntimeClass that was deleted); admission plugin RuntimeClass (at creation);
   pkg/kubelet (a key that a ConfigMap or a Secret lacks).
 - runwasi 1.0 (crates/containerd-shim-wasm, sys/unix/container/executor.rs and sandbox/context.rs) with youki's
   ``executor can't handle spec`` for an image that is neither Wasm nor an executable (containerd/runwasi#637).
-- runc 1.2 (``exec FILE: exec format error`` in the log of the container, status 1).
+- runc 1.2 (``exec FILE: exec format error`` in the log of the container, status 1); crun 1 (``exec container process
+  `FILE`: Exec format error`` there, as text or as JSON: KWasm/kwasm-operator#27).
 - Wasmtime 36 (runtime/linker.rs, runtime/component/linker.rs, engine/serialization.rs) with wasmparser (``magic
   header``), and the linkers of WasmEdge and Wasmer.
 - containerd-shim-spin 0.24 (src/trigger.rs, src/source.rs).
@@ -52,9 +55,13 @@ _CREATING: Final = (
 _PULLING: Final = (
     (re.compile(r"no match(?:ing manifest)? for (?:platform|\S+/\S+)"), Reason.IMAGE_FOR_ANOTHER_PLATFORM),
     (
-        re.compile(r"mismatched image rootfs and manifest layers|parent snapshot \S+ does not exist|unsupported media"),
+        re.compile(
+            r"mismatched image rootfs and manifest layers|parent snapshot \S+ does not exist|unsupported media"
+            r"|no processor for media-type|unexpected media type application/vnd[.]|invalid tar header"
+        ),
         Reason.IMAGE_NOT_ACCEPTED,
     ),
+    (re.compile(r"unexpected media type"), Reason.PULL_FAILED),
     (
         re.compile(
             r"unauthorized|(?<!permission )denied|authentication required|no basic auth credentials|forbidden",
@@ -70,7 +77,8 @@ _PULLING: Final = (
         Reason.IMAGE_NOT_FOUND,
     ),
 )
-"""In this order: a missing platform, and a repository that may not be seen, are reported as not found, too."""
+"""In this order: a missing platform, a document of another type, and a repository that may not be seen, are reported as
+not found, too."""
 _RUNNING: Final = (
     (
         re.compile(r"Module was compiled with incompatible (?:Wasmtime )?version '(?P<name>[^']*)'"),
@@ -99,11 +107,14 @@ _RUNNING: Final = (
         ),
         Reason.IMAGE_NOT_ACCEPTED,
     ),
-    (re.compile(r"\Aexec \S+: exec format error\Z"), Reason.IMAGE_FOR_ANOTHER_PLATFORM),
+    (
+        re.compile(r"\Aexec \S+: exec format error\Z|exec container process `[^`]+`: Exec format error"),
+        Reason.IMAGE_FOR_ANOTHER_PLATFORM,
+    ),
 )
 _STARTING: Final = (
     *_RUNNING,
-    (re.compile(r"exec format error"), Reason.IMAGE_FOR_ANOTHER_PLATFORM),
+    (re.compile(r"[Ee]xec format error"), Reason.IMAGE_FOR_ANOTHER_PLATFORM),
     (
         re.compile(
             r"no such file or directory|executable file not found|module not found|no entrypoint provided"

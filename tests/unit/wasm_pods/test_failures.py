@@ -85,6 +85,25 @@ PULLED = {
     "403": ("unexpected status from HEAD request to https://r.test/v2/a: 403 Forbidden", Reason.REGISTRY_DENIED),
     "a port of this number": ('Head "https://r.test:403/v2/a": dial tcp 10.0.0.1:401: i/o timeout', None),
     "the disk of the node": ("failed to extract layer sha256:ab: mkdir /var/lib/x: permission denied", None),
+    "layers of another type": (
+        (
+            "failed to unpack image on snapshotter overlayfs: failed to extract layer sha256:ab: failed to get stream "
+            "processor for application/vnd.wasm.content.layer.v1+wasm: no processor for media-type: unknown"
+        ),
+        Reason.IMAGE_NOT_ACCEPTED,
+    ),
+    "a layer that is no archive": (
+        "failed to extract layer sha256:ab: archive/tar: invalid tar header: unknown",
+        Reason.IMAGE_NOT_ACCEPTED,
+    ),
+    "a manifest of another type": (
+        "unexpected media type application/vnd.wasm.config.v0+json for sha256:ab: not found",
+        Reason.IMAGE_NOT_ACCEPTED,
+    ),
+    "a page of a proxy in place of the image": (
+        "failed to unpack image on snapshotter overlayfs: unexpected media type text/html for sha256:ab: not found",
+        Reason.PULL_FAILED,
+    ),
     "a full disk": ("write /var/lib/containerd/x: no space left on device", None),
     "a name": (
         'couldn\'t parse image name "A": invalid reference format: repository name must be lowercase',
@@ -133,6 +152,10 @@ ENDED = {
         Failure(Reason.TRIGGER_NOT_SUPPORTED, "cron"),
     ),
     "a trigger of the program itself": ("ERROR unsupported trigger event: unknown trigger insert_user", None),
+    "a program of the default runtime, by crun": (
+        '{"msg":"exec container process `/app.wasm`: Exec format error","level":"error"}',
+        Failure(Reason.IMAGE_FOR_ANOTHER_PLATFORM),
+    ),
     "no Wasm": ("magic header not detected: bad magic number (at offset 0x0)", Failure(Reason.IMAGE_NOT_ACCEPTED)),
 }
 
