@@ -12,7 +12,8 @@ text itself. None of these programs reports a code for its errors. Sources of th
 - CRI-O: internal/oci (``failed to find runtime handler H from runtime list``).
 - kubelet: pkg/kubelet/runtimeclass (a RuntimeClass that was deleted); admission plugin RuntimeClass (at creation);
   pkg/kubelet (a key that a ConfigMap or a Secret lacks).
-- runwasi 1.0 (crates/containerd-shim-wasm, sys/unix/container/executor.rs and sandbox/context.rs) with youki's
+- runwasi 1.0 (crates/containerd-shim-wasm, sys/unix/container/executor.rs, sandbox/context.rs and sandbox/shim/local.rs,
+  whose task service has no Exec: ``failed to exec in container: …: Exec is not supported``) with youki's
   ``executor can't handle spec`` for an image that is neither Wasm nor an executable (containerd/runwasi#637).
 - runc 1.2 (``exec FILE: exec format error`` in the log of the container, status 1); crun 1 (``exec container process
   `FILE`: Exec format error`` there, as text or as JSON: KWasm/kwasm-operator#27).
@@ -125,6 +126,9 @@ _STARTING: Final = (
 )
 """A program that runs reports such errors about other files, too."""
 _CONFIG: Final = ((re.compile(r"(?:configmap|secret) \"[^\"]+\" not found|couldn't find key"), Reason.CONFIG_MISSING),)
+_NO_EXEC: Final = re.compile(
+    r"failed to exec in container.{0,400}?(?:not supported|not implemented|unimplemented)", re.IGNORECASE
+)
 _TAINT: Final = "untolerated taint"
 _SELECTOR: Final = "node affinity/selector"
 
@@ -163,6 +167,11 @@ def of_end(lines: Iterable[str]) -> Failure | None:
     """Return the failure in the last words of a container, the newest that is known."""
     found = (_first(line, _RUNNING) for line in reversed([*lines]))
     return next((item for item in found if item is not None), None)
+
+
+def refuses_exec(words: str) -> bool:
+    """Return whether a probe failed because the shim executes no commands in its containers."""
+    return _NO_EXEC.search(" ".join(words[:_MOST].split())) is not None
 
 
 def of_scheduling(words: str) -> Failure | None:

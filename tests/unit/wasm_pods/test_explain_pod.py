@@ -440,6 +440,20 @@ CAUSES: dict[str, tuple[Case, Reason, tuple[str, ...]]] = {
         Reason.PROBE_FAILED,
         ("Liveness probe",),
     ),
+    "a probe that executes a command": (
+        Case(
+            pod("hello", container()),
+            [
+                event(
+                    "Unhealthy",
+                    "Readiness probe errored: rpc error: code = NotFound desc = failed to exec in container: failed to "
+                    f'create exec "{"ab" * 32}": /containerd.task.v2.Task/Exec is not supported: not found',
+                )
+            ],
+        ),
+        Reason.PROBE_FAILED,
+        ("Readiness probe errored", "httpGet"),
+    ),
     "killed, and a readiness probe failed before": (
         Case(pod("hello", crashing(137)), [event("Unhealthy", "Readiness probe failed: connection refused")]),
         Reason.SHIM_ERROR,

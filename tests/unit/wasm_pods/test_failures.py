@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from trellis.wasm_pods.failures import Failure, bare, of_config, of_creation, of_end, of_pull, of_start
+from trellis.wasm_pods.failures import Failure, bare, of_config, of_creation, of_end, of_pull, of_start, refuses_exec
 from trellis.wasm_pods.reasons import Reason
 
 SANDBOX = "Failed to create pod sandbox: rpc error: code = Unknown desc = "
@@ -163,6 +163,15 @@ ENDED = {
 @pytest.mark.parametrize(("line", "found"), ENDED.values(), ids=ENDED)
 def test_the_last_words_of_a_container_have_its_failure(line: str, found: Failure | None) -> None:
     assert of_end(["one", line, "bye"]) == found
+
+
+def test_a_shim_that_executes_no_commands_is_distinguished_from_a_command_that_fails() -> None:
+    prefix = 'failed to exec in container: failed to create exec "ab": '
+    assert refuses_exec(f"Liveness probe errored: {prefix}/containerd.task.v2.Task/Exec is not supported: not found")
+    assert refuses_exec(f"Liveness probe errored: {prefix}exec is not supported: not implemented")
+    assert not refuses_exec(f"Liveness probe errored: {prefix}task ab not found: not found")
+    assert not refuses_exec("Readiness probe failed: this method is not supported")
+    assert not refuses_exec("failed to exec in container " * 400)
 
 
 def test_an_image_without_a_command_has_no_entrypoint() -> None:

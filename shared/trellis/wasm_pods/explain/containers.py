@@ -13,7 +13,7 @@ from typing import Final
 from trellis.read_model.explain.page import PULL_FAILED, Line
 from trellis.v2.pods import STARTING
 from trellis.wasm_pods.explain.lines import SHOWN, runtime_log, short, waits, wrong
-from trellis.wasm_pods.failures import Failure, bare, of_config, of_end, of_pull, of_start
+from trellis.wasm_pods.failures import Failure, bare, of_config, of_end, of_pull, of_start, refuses_exec
 from trellis.wasm_pods.pods import ALWAYS, Container, Ended, WasmPod
 from trellis.wasm_pods.reasons import Reason
 from trellis.wasm_pods.snapshot import Part, Snapshot
@@ -273,6 +273,8 @@ def _lost(snapshot: Snapshot) -> str:
 def _probe(pod: WasmPod, words: str) -> Line:
     text = f"a probe fails: {short(bare(words))}"
     do = "check path and port of the probe, and that the component listens there within initialDelaySeconds"
+    if refuses_exec(words):
+        do = "use httpGet, tcpSocket or grpc in the probe: the shim executes no commands in a container"
     return wrong(pod, "probes", text, do, Reason.PROBE_FAILED)
 
 
