@@ -15,10 +15,10 @@ from typing import Final, TypeAlias
 from trellis.provisioning.shims import ShimView
 from trellis.read_model.health import Verdict
 from trellis.v2.objects import Meta
-from trellis.wasm_pods.explain.containers import FAILED, UNHEALTHY
+from trellis.wasm_pods.explain.containers import FAILED, NO_LOGIN, UNHEALTHY
 from trellis.wasm_pods.explain.owner import counted_pods, owner_health
 from trellis.wasm_pods.explain.placing import MOUNT_EVENTS
-from trellis.wasm_pods.explain.pod import pod_health
+from trellis.wasm_pods.explain.pod import NOT_KILLED, pod_health
 from trellis.wasm_pods.failures import CREATE, SANDBOX
 from trellis.wasm_pods.owners import ExecutorView, OwnerView
 from trellis.wasm_pods.pods import EventView, WasmPod, view_event
@@ -30,8 +30,8 @@ JOB: Final = "Job"
 CRON_JOB: Final = "CronJob"
 SPIN_APP: Final = "SpinApp"
 _CREATORS: Final = frozenset({"StatefulSet", "DaemonSet", JOB})
-EVENT_REASONS: Final = frozenset({SANDBOX, CREATE, FAILED, UNHEALTHY, *MOUNT_EVENTS})
-"""Reasons of the Events that health depends on."""
+EVENT_REASONS: Final = frozenset({SANDBOX, CREATE, FAILED, UNHEALTHY, NO_LOGIN, NOT_KILLED, *MOUNT_EVENTS})
+"""Reasons of the Events that health, or its message, depends on."""
 _PARENTS: Final = {DEPLOYMENT: SPIN_APP, JOB: CRON_JOB}
 
 Id: TypeAlias = tuple[str, str]

@@ -24,6 +24,8 @@ def test_events_that_no_health_depends_on_are_dropped() -> None:
     assert view_cause(event("FailedScheduling", "0/1 nodes are available")) is None
     assert view_cause(event("Evicted", "by its node")) is None
     assert view_cause(sandbox("x")) is not None
+    for reason in ("FailedToRetrieveImagePullSecret", "FailedKillPod"):
+        assert view_cause(event(reason, "its words are in the message of the health")) is not None
 
 
 def test_owners_have_neither_labels_nor_a_selector() -> None:

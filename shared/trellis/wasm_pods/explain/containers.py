@@ -43,7 +43,7 @@ _NOT_EXECUTED: Final = 255
 _OUT_OF_MEMORY: Final = "OOMKilled"
 _LIVENESS: Final = ("Liveness probe", "Startup probe")
 """Begin of the messages of the probes for which the kubelet ends a container."""
-_NO_LOGIN: Final = "FailedToRetrieveImagePullSecret"
+NO_LOGIN: Final = "FailedToRetrieveImagePullSecret"
 _LINES: Final = 3
 _WASM_ADVICE: Final = "package the module or component as an image that the shim runs"
 
@@ -68,7 +68,7 @@ def _not_pulled(snapshot: Snapshot, pod: WasmPod, item: Container) -> Line:
     if reason is Reason.IMAGE_FOR_ANOTHER_PLATFORM:
         text = f"image {item.image} of container {item.name} is not built for {_platform(snapshot, pod)}"
     # The kubelet pulls without a Secret that it does not find; the registry denies that.
-    lacks = next((event.message for event in snapshot.events_of(pod.meta.uid, _NO_LOGIN)), "")
+    lacks = next((event.message for event in snapshot.events_of(pod.meta.uid, NO_LOGIN)), "")
     if lacks and reason in {Reason.REGISTRY_DENIED, Reason.IMAGE_NOT_FOUND}:
         text = f"{text}; {short(lacks)}"
     return wrong(pod, "image", text, _image_advice(snapshot, pod, reason), reason)

@@ -21,7 +21,7 @@ from trellis.wasm_pods.reasons import Reason
 from trellis.wasm_pods.snapshot import Part, Snapshot
 
 SUBJECT: Final = Subject("Pod", "pod", "kubectl get pods -A", "ready")
-_NOT_KILLED: Final = "FailedKillPod"
+NOT_KILLED: Final = "FailedKillPod"
 _NODE_AFFINITY: Final = "NodeAffinity"
 """Reason of the kubelet for a pod that names a node without the labels (Kubernetes, pkg/kubelet/lifecycle)."""
 
@@ -65,7 +65,7 @@ def _deletion(snapshot: Snapshot, pod: WasmPod) -> Iterator[Line]:
         yield replace(node, do=f"{node.do}; only the kubelet ends its containers" if node.do else "")
     until = f", with a grace period until {pod.deletion}" if pod.deletion else ""
     kept = f"; controllers have to remove its finalizers {', '.join(pod.finalizers)}" if pod.finalizers else ""
-    words = next((bare(event.message) for event in snapshot.events_of(pod.meta.uid, _NOT_KILLED)), "")
+    words = next((bare(event.message) for event in snapshot.events_of(pod.meta.uid, NOT_KILLED)), "")
     failed = f"; the kubelet cannot end it: {short(words)}" if words else ""
     yield waits("deletion", f"it is being deleted{until}{kept}{failed}", Reason.DELETING)
 
