@@ -109,7 +109,6 @@ class Gather:
         return self.cause_of(pod) is not None or now - pod.created_at >= self.timings.patience
 
     def _observed(self, snapshot: Snapshot, pod: WorkloadPod, now: float) -> Observed:
-        details = pod.details
         verdict = self._verdict(snapshot, pod, now) if not pod.works else None
         return Observed(
             name=pod.name,
@@ -118,7 +117,7 @@ class Gather:
             node=pod.node,
             created_at=pod.created_at,
             works=pod.works,
-            ended=pod.completed or (details is not None and details.over),
+            ended=pod.ended,
             steady_since=pod.ready_at,
             cause=verdict.cause if verdict is not None and not verdict.tentative else None,
         )

@@ -6,12 +6,12 @@ In: pods, their causes. Out: series, which end with their last pod. Called by th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from provisioner.domain.workloads.decide import Cause
-from provisioner.workloads.pods import WorkloadPod
+from provisioner.domain.workloads.decide import Cause, relevant_pods
+from provisioner.workloads.pods import Controller, WorkloadPod
 from trellis.kube.changes import Change
 from trellis.telemetry import Telemetry
 
@@ -23,13 +23,17 @@ class State(StrEnum):
     COMPLETED = "completed"
     PENDING = "pending"
     FAILED = "failed"
+    REPLACED = "replaced"
+    """It has ended with an error, and its owner has another pod: an evicted pod stays for days."""
     DELETING = "deleting"
 
 
-def state_of(pod: WorkloadPod, cause: Cause | None) -> State:
+def state_of(pod: WorkloadPod, cause: Cause | None, *, replaced: bool = False) -> State:
     """Return the state of a pod."""
     if pod.deleting:
         return State.DELETING
+    if replaced:
+        return State.REPLACED
     if pod.completed:
         return State.COMPLETED
     if pod.ready:
@@ -39,17 +43,27 @@ def state_of(pod: WorkloadPod, cause: Cause | None) -> State:
 
 @dataclass(eq=False)
 class PodNumbers:
-    """The series. ``handler_of``: returns the handler of a RuntimeClass, "" if it is not known."""
+    """The series. ``handler_of``: returns the handler of a RuntimeClass, "" if it is not known.
+
+    ``owner_of``: returns kind and UID of the topmost known controller.
+    """
 
     telemetry: Telemetry
     handler_of: Callable[[str], str]
+    owner_of: Callable[[Controller], tuple[str, str]]
     cause_of: Callable[[WorkloadPod], Cause | None]
     _shown: set[tuple[str, str, str]] = field(default_factory=set)
 
-    def show(self, pods: Iterable[WorkloadPod]) -> None:
+    def show(self, pods: Sequence[WorkloadPod]) -> None:
         """Export the number of these pods, and of no other ones."""
+        replaced = self._replaced(pods)
         counts = Counter(
-            (self.handler_of(pod.runtime_class), pod.node, state_of(pod, self.cause_of(pod)).value) for pod in pods
+            (
+                self.handler_of(pod.runtime_class),
+                pod.node,
+                state_of(pod, self.cause_of(pod), replaced=pod.uid in replaced).value,
+            )
+            for pod in pods
         )
         gauge, service = self.telemetry.metrics.wasm_pods, self.telemetry.service
         for labels in self._shown - counts.keys():
@@ -57,6 +71,16 @@ class PodNumbers:
         for labels, number in counts.items():
             gauge.labels(service, *labels).set(number)
         self._shown = {*counts}
+
+    def _replaced(self, pods: Sequence[WorkloadPod]) -> set[str]:
+        """Return the UIDs of the pods that do not count for the events about their owner, either."""
+        owners = {self.owner_of(pod.controller) for pod in pods if pod.ended and not pod.works}
+        found: dict[tuple[str, str], list[WorkloadPod]] = {owner: [] for owner in owners}
+        for pod in pods if owners else ():
+            if not pod.deleting and (of_owner := found.get(self.owner_of(pod.controller))) is not None:
+                of_owner.append(pod)
+        relevant = {pod.uid for (kind, _), of_owner in found.items() for pod in relevant_pods(kind, of_owner)}
+        return {pod.uid for of_owner in found.values() for pod in of_owner} - relevant
 
     def take(self, change: Change[WorkloadPod]) -> None:
         """Count the restarts of a change; those before the first list are not counted."""

@@ -44,6 +44,11 @@ class Owners:
             self._found[controller.uid] = await self._read(controller, namespace, manifest)
         return self._found[controller.uid]
 
+    def known(self, controller: Controller) -> tuple[str, str]:
+        """Return kind and UID of the owner of a controller; of one that was not read yet, its own."""
+        found = self._found.get(controller.uid)
+        return (controller.kind, controller.uid) if found is None else (found.kind, found.uid)
+
     def keep(self, controllers: Container[str]) -> None:
         """Drop the owners of other controllers."""
         self._found = {uid: owner for uid, owner in self._found.items() if uid in controllers}

@@ -65,6 +65,11 @@ class WorkloadPod:
         return self.ready or self.completed
 
     @property
+    def ended(self) -> bool:
+        """True if its containers do not restart."""
+        return self.completed or (self.details is not None and self.details.over)
+
+    @property
     def owner_kind(self) -> str:
         """Kind of its controller: ReplicaSet, not Deployment; Pod if it has none."""
         return self.controller.kind

@@ -50,7 +50,7 @@ class Workloads:
         owners = Owners(kube)
         self._refused = RefusedOwners(kube, owners, creations, self._provided, timings)
         gather = Gather(cache, classes, classes_known, Evidence(kube, timings), self._refused, timings)
-        self._numbers = PodNumbers(base.telemetry, self._handler_of, gather.cause_of)
+        self._numbers = PodNumbers(base.telemetry, self._handler_of, owners.known, gather.cause_of)
         self.reconciler = WorkloadReconciler(
             kube,
             base.bus,

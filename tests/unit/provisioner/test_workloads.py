@@ -254,6 +254,28 @@ async def test_hundreds_of_pending_pods_are_one_failure() -> None:
     assert not world.reads_of_events()
 
 
+async def test_an_evicted_pod_whose_deployment_has_another_one_is_not_failed() -> None:
+    evicted = {"phase": "Failed", "reason": "Evicted", "message": "the node was low on memory"}
+    world = World(
+        [
+            *of_deployment(
+                lambda owner: pod("hello-1-a", owner=owner),
+                lambda owner: pod("hello-1-b", CREATING, owner=owner, **evicted),
+            ),
+            (PODS, pod("alone", CREATING, **evicted)),
+        ]
+    )
+
+    def value(state: str) -> float | None:
+        labels = {"service": world.kube.telemetry.service, "handler": "spin", "node": "n1", "state": state}
+        return world.kube.telemetry.metrics.registry.get_sample_value("trellis_wasm_pods", labels)
+
+    async with world.running():
+        await until(lambda: value("replaced") == 1, "that of the Deployment")
+        await until(lambda: value("failed") == 1, "the one without an owner")
+        assert value("running") == 1
+
+
 async def test_pods_are_counted_by_handler_node_and_state_and_restarts_are_added() -> None:
     world = World(
         [

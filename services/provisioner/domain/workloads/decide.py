@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeVar
 
 from provisioner.domain.workloads.published import Key, State
 from trellis.events.wasm_workloads import (
@@ -76,6 +76,25 @@ class Observed:
         return bool(self.uid)
 
 
+class Counted(Protocol):
+    """What :func:`relevant_pods` needs of a pod, as ``Observed`` describes it."""
+
+    @property
+    def works(self) -> bool:
+        """True if it is ready or has completed."""
+
+    @property
+    def ended(self) -> bool:
+        """True if its containers do not restart."""
+
+    @property
+    def created_at(self) -> float:
+        """Unix seconds."""
+
+
+P = TypeVar("P", bound=Counted)
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
     """Events to publish in their order, and the seconds until a decision may differ without a change."""
@@ -116,7 +135,7 @@ def decide(
     return Decision((WasmWorkloadRecovered(**_fields(workload, pod, relevant), reasons=former.failing),))
 
 
-def relevant_pods(kind: str, pods: Sequence[Observed]) -> list[Observed]:
+def relevant_pods(kind: str, pods: Sequence[P]) -> list[P]:
     """Return the pods that count: one that has failed does not once its successor exists."""
     failed = [pod for pod in pods if pod.ended and not pod.works]
     others = [pod for pod in pods if not pod.ended or pod.works]
