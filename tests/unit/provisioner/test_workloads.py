@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.workloads.evidence import RATE, Evidence, shown_pods
+from provisioner.workloads.evidence import RATE, SHOWN, Evidence, shown_pods
 from provisioner.workloads.warnings import BURST
 from support.cluster.kube_world import until
 from support.wasm_pods.objects import (
@@ -206,6 +206,17 @@ async def test_a_cause_waits_for_the_events_that_can_show_another_one() -> None:
     assert world.bus.published == ["failed StatefulSet db ImageNotFound"], (
         "no PullFailed of pods whose Events are not read"
     )
+
+
+async def test_a_confirmed_reason_counts_for_the_pods_whose_events_are_not_read() -> None:
+    crashed = [pod(f"db-{number}", crashing(3), owner=STATEFUL) for number in range(8)]
+    world = World([(STATEFUL_SETS, workload("db")), *((PODS, item) for item in crashed)])
+    async with world.running():
+        await world.until_published("failed StatefulSet db Exited")
+    [found] = world.bus.stored.values()
+    assert isinstance(found, WasmWorkloadFailed)
+    assert (found.failing, found.pods) == (8, 8)
+    assert len({*world.reads_of_events()}) == SHOWN
 
 
 async def test_without_permission_for_events_the_objects_decide() -> None:
