@@ -149,14 +149,18 @@ class WorkloadReconciler:
 
         Raises:
             BusUnavailable: NATS is unavailable. Without its events, all of them would be published again.
+            KubeError: owners cannot be read, because the API server does not answer.
         """
         while self._recalled != self.streams:
             if not self.bus.connected.is_set():
                 raise BusUnavailable("the published events cannot be read")
-            number, published = self.streams, Published()
+            number, published, complete = self.streams, Published(), False
             there = {*(item.uid for item in self.watch.pods.controllers()), *self.watch.refused.uids()}
             events: AsyncIterator[WasmWorkloadEventData] = self.bus.last_events(EVENTS)
             async for event in events:
+                if not complete and published.needs_owners(event, there):
+                    there |= {owner.uid for uid in [*there] if (owner := await self._owner_of(uid)) is not None}
+                    complete = True
                 published.restore(event, there)
             for state in published.states.values():
                 self.warnings.note(state.uid, state.failing)

@@ -29,7 +29,7 @@ from support.wasm_pods.objects import (
 from support.wasm_pods.reported import SHORT, World, forbidden, of_deployment, owned
 from trellis.bus.bus import BusUnavailable
 from trellis.events.wasm_workloads import WasmWorkloadFailed
-from trellis.kube.resources import CRON_JOBS, DEPLOYMENTS, EVENTS, JOBS, PODS, SPIN_APPS, STATEFUL_SETS
+from trellis.kube.resources import CRON_JOBS, DEPLOYMENTS, EVENTS, JOBS, PODS, REPLICA_SETS, SPIN_APPS, STATEFUL_SETS
 from trellis.limits.token_bucket import TokenBucket
 
 STATEFUL = ("StatefulSet", "db", "uid-db")
@@ -65,6 +65,23 @@ async def test_a_new_leader_publishes_nothing_twice_and_writes_no_second_event()
         world.change(pod("hello-1-a", READY))
         await world.until_published("failed Deployment hello OutOfMemory", "recovered Deployment hello")
     assert len(set(world.bus.traces)) == 1
+
+
+async def test_a_new_leader_knows_the_events_about_owners_of_other_api_groups() -> None:
+    replica_set = owned(workload("hello-1", owner=("Rollout", "hello", "uid-rollout")), "argoproj.io/v1alpha1")
+    of_set = ("ReplicaSet", "hello-1", "uid-hello-1")
+    rollout = (STATEFUL_SETS, workload("rollout"))  # has the UID: this API server has no Rollouts
+    made = owned(pod("hello-1-a", crashing(137, "OOMKilled"), owner=of_set), "apps/v1")
+    world = World([rollout, (REPLICA_SETS, replica_set), (PODS, made)])
+    async with world.running():
+        await world.until_published("failed Rollout hello OutOfMemory")
+    world.bus.restored = [*world.bus.stored.values()]
+    world.begin()
+    async with world.running():
+        await asyncio.sleep(0.2)
+        assert len(world.bus.stored) == 1
+        world.change(pod("hello-1-a", READY))
+        await world.until_published("failed Rollout hello OutOfMemory", "recovered Rollout hello")
 
 
 async def test_warnings_and_metrics_do_not_wait_for_the_bus() -> None:

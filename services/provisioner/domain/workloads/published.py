@@ -21,6 +21,8 @@ from trellis.events.wasm_workloads import (
 EVENTS: Final = (WasmWorkloadRunning, WasmWorkloadFailed, WasmWorkloadRecovered)
 LASTING: Final = frozenset({"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "SpinApp", "CronJob"})
 """Kinds of owners that get other pods after their last one. Other ones can be created each second."""
+_OWN: Final = frozenset({"Job", "Pod"})
+"""Kinds whose objects are the controllers of their pods, if events are about them."""
 Key = tuple[str, ...]
 """Namespace, kind and name of an owner."""
 
@@ -59,9 +61,14 @@ class Published:
             case _:
                 self.states[key] = State(event.uid, (), (event.pod_uid,))
 
+    def needs_owners(self, event: WasmWorkloadEventData, controllers: Container[str]) -> bool:
+        """Return whether the object of an event can be the owner of a controller, as an Argo Rollout is."""
+        return event.kind not in LASTING | _OWN and event.uid not in controllers
+
     def restore(self, event: WasmWorkloadEventData, controllers: Container[str]) -> None:
         """Record an event of a former leader; ``controllers``: UIDs of those that have pods, or whose pods are refused.
 
+        With the UIDs of the owners of these controllers, if they are needed.
         Events are stored for days. Those about owners that existed for one run are not needed once their pods are gone.
         """
         if event.kind in LASTING or event.uid in controllers:
