@@ -19,12 +19,17 @@ from trellis.v2.objects import view_conditions
 from trellis.wasm_pods.pods import WasmPod, view_pod
 
 _READY = "Ready"
+_NODE = ("v1", "Node")
+"""Owner of the mirror pod of a static pod: it creates no other one."""
 _NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class Controller:
-    """The controller of pods, as ``metadata.ownerReferences`` names it; of a pod without one the pod itself."""
+    """The controller of pods, as ``metadata.ownerReferences`` names it; of a pod without one the pod itself.
+
+    Static pods have none: the kubelet creates them from a file, and names its Node as the owner.
+    """
 
     api_version: str
     kind: str
@@ -157,7 +162,7 @@ class WorkloadPods:
     def _controller(self, manifest: object, pod: WasmPod) -> Controller:
         owners = items(mapping(manifest, "metadata"), "ownerReferences")
         found: Json = next((item for item in owners if item.get("controller") is True and text(item, "uid")), {})
-        if not found:
+        if not found or (text(found, "apiVersion"), text(found, "kind")) == _NODE:
             return Controller("v1", "Pod", pod.meta.name, pod.meta.uid)
         if (known := self._controllers.get(text(found, "uid"))) is not None:
             return known

@@ -84,6 +84,11 @@ def test_a_pod_without_controller_is_its_own_owner() -> None:
     assert (view(pod(owner=OWNER)).owner_kind, view(pod(owner=OWNER)).owner_name) == OWNER[:2]
 
 
+def test_a_static_pod_is_its_own_owner_and_not_its_node() -> None:
+    found = view(pod("kube-x-n1", owner=("Node", "n1", "uid-n1")))
+    assert found.controller == Controller("v1", "Pod", "kube-x-n1", "uid-kube-x-n1")
+
+
 @pytest.mark.parametrize("broken", [None, [], {}, {"metadata": None, "spec": {"runtimeClassName": ["spin-v2"]}}])
 def test_an_object_of_an_unknown_form_is_no_wasm_pod(broken: object) -> None:
     assert Seen().watch.pods.view(broken, {"spin-v2"}) is None
