@@ -77,6 +77,14 @@ def test_each_reason_is_published_once_until_the_workload_has_recovered() -> Non
     assert published_events.see(fails()) == ["failed ShimError"]
 
 
+def test_a_clock_of_a_kubelet_that_is_ahead_does_not_delay_the_recovery() -> None:
+    published_events = PublishedEvents()
+    published_events.see(fails())
+    ahead = works("ahead", NOW + 3600)
+    assert published_events.see(ahead, works("b", NOW - 5)) == [], "the other pod is ready for 5 s"
+    assert published_events.see(ahead, works("b", NOW - 5), now=NOW + STEADY) == ["recovered"]
+
+
 def test_refused_pods_are_a_failure_without_a_pod() -> None:
     published_events = PublishedEvents()
     assert published_events.see(refused()) == ["failed PodsRefused"]

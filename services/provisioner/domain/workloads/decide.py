@@ -127,7 +127,8 @@ def decide(
         return Decision((WasmWorkloadRunning(**_fields(workload, newest, relevant)),))
     if not former.failing:
         return Decision()
-    left = steady - (now - max((pod.steady_since for pod in relevant if not pod.ended), default=now - steady))
+    # A kubelet's clock may differ: a time far in the future does not count as recent.
+    left = max((steady - abs(now - pod.steady_since) for pod in relevant if not pod.ended), default=0.0)
     if left > 0:
         return Decision(look_in=left)
     same = [pod for pod in relevant if pod.uid in former.pods] or relevant
