@@ -142,6 +142,12 @@ def test_a_failed_pod_does_not_count_once_its_successor_exists(owner: Workload) 
     assert published_events.see(fails(created=1.0, ended=True), works("a", ended=True, created=2.0)) == ["recovered"]
 
 
+def test_a_failed_pod_of_a_parallel_job_counts_beside_those_that_work() -> None:
+    published_events = PublishedEvents(replace(JOB, kind="Job"))
+    others = [works(name, created=5.0) for name in "ac"]
+    assert published_events.see(*others, fails(created=5.0, ended=True)) == ["failed ShimError"]
+
+
 def test_a_later_run_of_a_job_that_fails_counts_beside_an_earlier_one_that_completed() -> None:
     published_events = PublishedEvents(JOB)
     first = works("a", ended=True, created=1.0)

@@ -21,6 +21,7 @@ from trellis.events.wasm_workloads import (
 
 _REPLACED: Final = frozenset({"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "SpinApp"})
 """Kinds whose controller creates another pod at once for one that has ended."""
+_PARALLEL: Final = frozenset({"Job", "CronJob"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +138,17 @@ def decide(
 
 
 def relevant_pods(kind: str, pods: Sequence[P]) -> list[P]:
-    """Return the pods that count: one that has failed does not once its successor exists."""
+    """Return the pods that count: one that has failed does not once its successor exists.
+
+    The pods of a parallel Job are created in the same second, and the successor of a failed one at least 10 s later.
+    """
     failed = [pod for pod in pods if pod.ended and not pod.works]
     others = [pod for pod in pods if not pod.ended or pod.works]
     if kind in _REPLACED:
         return others or failed
     newest = max((pod.created_at for pod in others), default=-1.0)
-    return [*others, *(pod for pod in failed if pod.created_at > newest)]
+    parallel = kind in _PARALLEL
+    return [*others, *(pod for pod in failed if pod.created_at > newest or (parallel and pod.created_at == newest))]
 
 
 def by_reason(pods: Sequence[Observed]) -> dict[str, list[Observed]]:
