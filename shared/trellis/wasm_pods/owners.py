@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from trellis import names
 from trellis.v2.fields import Json, items, mapping, message, number, text, texts
 from trellis.v2.objects import FALSE, TRUE, Condition, Meta, condition, view_conditions, view_meta
 from trellis.wasm_pods.pods import Pairs, Toleration, WasmPod, view_template, view_tolerations
@@ -22,12 +23,16 @@ _OPERATORS: Final = {"In": "in", "NotIn": "notin"}
 
 @dataclass(frozen=True, slots=True)
 class RuntimeClassView:
-    """A RuntimeClass. ``selector``, ``tolerations``: those that it adds to its pods."""
+    """A RuntimeClass. ``selector``, ``tolerations``: those that it adds to its pods.
+
+    ``canary``: provisioner created it for the pods that verify a Shim on a node.
+    """
 
     name: str
     handler: str = ""
     selector: Pairs = ()
     tolerations: tuple[Toleration, ...] = ()
+    canary: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +74,13 @@ class ExecutorView:
 
 def view_runtime_class(manifest: object) -> RuntimeClassView:
     """Return the view of a RuntimeClass."""
-    scheduling = mapping(mapping(manifest), "scheduling")
+    metadata, scheduling = mapping(manifest, "metadata"), mapping(mapping(manifest), "scheduling")
     return RuntimeClassView(
-        name=text(mapping(manifest, "metadata"), "name"),
+        name=text(metadata, "name"),
         handler=text(mapping(manifest), "handler"),
         selector=tuple(sorted(texts(scheduling, "nodeSelector").items())),
         tolerations=view_tolerations(scheduling),
+        canary=text(mapping(metadata, "labels"), names.LABEL_CANARY) == "true",
     )
 
 

@@ -75,9 +75,9 @@ def view_cause(manifest: object) -> EventView | None:
 
 
 def wasm_classes(snapshot: Snapshot) -> frozenset[str]:
-    """Return the RuntimeClasses that a Shim provides or is to create, also if they do not exist."""
+    """Return the RuntimeClasses that a Shim provides or is to create, also if they do not exist; none of canaries."""
     handlers = {shim.handler for shim in snapshot.shims if shim.handler}
-    there = (item.name for item in snapshot.classes if item.handler in handlers)
+    there = (item.name for item in snapshot.classes if item.handler in handlers and not item.canary)
     return frozenset({*there, *(shim.runtime_class for shim in snapshot.shims if shim.runtime_class)})
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from support.wasm_pods.objects import CREATING, Manifest, executor, node, pod, runtime_class, shim, spin_app, workload
+from trellis import names
 from trellis.provisioning.nodes_and_jobs import view_node
 from trellis.provisioning.shims import view_shim
 from trellis.read_model.health import Health
@@ -159,6 +160,9 @@ def test_the_classes_are_those_with_the_handler_of_a_shim_and_those_that_it_is_t
     other = [view_runtime_class(runtime_class(name, handler)) for name, handler in (("twin", "spin"), ("g", "runsc"))]
     assert wasm_classes(replace(SNAPSHOT, classes=other)) == {"twin", "spin-v2"}
     assert wasm_classes(replace(SNAPSHOT, shims=[])) == frozenset()
+    canary = runtime_class("trellis-canary-1")
+    canary["metadata"]["labels"] = {names.LABEL_CANARY: "true"}
+    assert wasm_classes(replace(SNAPSHOT, classes=[view_runtime_class(canary)])) == {"spin-v2"}, "canaries are no rows"
     for classes in (SNAPSHOT.classes, ()):
         found = providing_shim(replace(SNAPSHOT, classes=classes), "spin-v2")
         assert found is not None

@@ -69,7 +69,7 @@ def _class_advice(snapshot: Snapshot, name: str) -> str:
         return f"Shim {shim.name} creates it: {see_shim(shim.name)} shows why it has not"
     ours = {item.runtime_class for item in snapshot.shims if item.runtime_class}
     there = sorted(ours & {item.name for item in snapshot.classes})
-    near = difflib.get_close_matches(name, [item.name for item in snapshot.classes], n=1)
+    near = difflib.get_close_matches(name, [item.name for item in snapshot.classes if not item.canary], n=1)
     if near:
         return f"set runtimeClassName to {near[0]}, or create it"
     if there:
