@@ -156,6 +156,9 @@ def _wanted(kind: str, spec: Json, status: Json) -> int | None:
             return 0 if number(spec, "parallelism") == 0 else None
         case "CronJob":
             return None
+        case "SpinApp":
+            # Go omits 0; a SpinApp has no default of 1, as a Deployment has.
+            return None if spec.get("enableAutoscaling") is True else number(spec, "replicas") or 0
         case _:
             found = number(spec, "replicas")
             return _DEFAULT_REPLICAS if found is None else found

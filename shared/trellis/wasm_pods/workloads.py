@@ -59,8 +59,12 @@ class Workload:
 
     @property
     def wanted(self) -> int | None:
-        """Number of pods that it should have, None if another object decides."""
-        return 1 if self.owner is None else self.owner.wanted
+        """Number of pods that it should have, None if another object decides.
+
+        That of a SpinApp is in its Deployment: with ``enableAutoscaling``, an autoscaler sets it there.
+        """
+        owner = self.deployment or self.owner
+        return 1 if owner is None else owner.wanted
 
     def health(self, snapshot: Snapshot) -> Verdict:
         """Return its health; ``snapshot``: of the cluster."""

@@ -145,6 +145,16 @@ def test_a_change_names_each_workload_that_it_changes(
         assert made.ids() == set()
 
 
+def test_the_pods_that_a_spin_app_should_have_are_those_of_its_deployment() -> None:
+    app = spin_app()
+    app["spec"] = {"executor": "containerd-shim-spin", "image": "x", "enableAutoscaling": True}
+    objects = [("SpinApp", app), ("SpinAppExecutor", executor()), ("Deployment", workload(owner=OF_APP, replicas=4))]
+    assert rows(inventory(*objects))["SpinApp", "shop/hello"].wanted == 4
+    assert rows(inventory(*objects[:2]))["SpinApp", "shop/hello"].wanted is None
+    app["spec"] = {"executor": "containerd-shim-spin", "image": "x"}
+    assert rows(inventory(*objects[:2]))["SpinApp", "shop/hello"].wanted == 0
+
+
 def test_pods_stand_for_owners_that_cannot_be_read() -> None:
     pods = [("Pod", pod("a", owner=OF_SET)), ("Pod", pod("b", owner=OF_SET)), ("Pod", pod("c"))]
     found = rows(inventory(*pods, unread=("Deployment",)))
