@@ -203,7 +203,30 @@ CAUSES: dict[str, tuple[Case, Reason, tuple[str, ...]]] = {
     "evicted": (
         Case(pod("hello", CREATING, phase="Failed", reason="Evicted", message="The node was low on resource: memory.")),
         Reason.POD_FAILED,
-        ("Evicted", "memory"),
+        ("Evicted", "memory", "no owner"),
+    ),
+    "evicted, with an owner": (
+        Case(pod("hello", CREATING, phase="Failed", reason="Evicted", message="m", owner=("Job", "nightly", "u"))),
+        Reason.POD_FAILED,
+        ("its owner",),
+    ),
+    "ended without a reason": (
+        Case(pod("hello", CREATING, phase="Failed")),
+        Reason.POD_FAILED,
+        ("`kubectl describe pod -n shop hello`", "no owner"),
+    ),
+    "the image of sandboxes": (
+        Case(
+            pod("hello", CREATING),
+            [
+                sandbox(
+                    'failed to get sandbox image "registry.k8s.io/pause:3.10": failed to pull image '
+                    '"registry.k8s.io/pause:3.10": dial tcp: i/o timeout'
+                )
+            ],
+        ),
+        Reason.SANDBOX_FAILED,
+        ("registry.k8s.io/pause:3.10", "node n1", "internal"),
     ),
     "its node is deleted": (Case(pod("hello", CREATING), nodes=[]), Reason.NODE_NOT_READY, ("node n1",)),
     "its kubelet is not ready": (

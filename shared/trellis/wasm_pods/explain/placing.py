@@ -35,6 +35,8 @@ from trellis.wasm_pods.snapshot import Part, Snapshot
 
 MOUNT_EVENTS: Final = ("FailedMount", "FailedAttachVolume")
 _NETWORK: Final = ("setup network for sandbox", "cni plugin")
+_SANDBOX_IMAGE: Final = "failed to get sandbox image"
+"""containerd pulls the image of sandboxes (pause) like any other one."""
 _MISSING: Final = ("not installed", "no such file", "not found")
 _GATED: Final = "SchedulingGated"
 _CORDONED: Final = "node.kubernetes.io/unschedulable"
@@ -188,7 +190,10 @@ def node(snapshot: Snapshot, pod: WasmPod) -> Line | None:
     found = snapshot.node(pod.node)
     if found is None:
         text = f"node {pod.node} does not exist"
-        return wrong(pod, "node", text, "delete the pod, so that its owner creates another", Reason.NODE_NOT_READY)
+        do = "delete the pod, so that its owner creates another"
+        if not pod.meta.owner_name:
+            do = "delete and re-create the pod: it has no owner that does"
+        return wrong(pod, "node", text, do, Reason.NODE_NOT_READY)
     about = f"{found.operating_system}/{found.architecture or 'unknown'}, {found.runtime_version or 'runtime unknown'}"
     if not found.ready:
         do = f"repair the kubelet: `kubectl describe node {found.name}`"
@@ -269,7 +274,9 @@ def sandbox(snapshot: Snapshot, pod: WasmPod) -> Line | None:
             do = f"install the shim on node {pod.node}: {see_node(pod.node)} shows its installation"
         return wrong(pod, "sandbox", text, do, reason)
     do = f"read {runtime_log(pod.node)}"
-    if any(part in words for part in _NETWORK):
+    if _SANDBOX_IMAGE in words:
+        do = f"make this image available to node {pod.node}, as in an internal registry; the shim is not the cause"
+    elif any(part in words for part in _NETWORK):
         do = f"check the network plugin (CNI) of node {pod.node}; the shim is not the cause"
     return wrong(pod, "sandbox", text, do, Reason.SANDBOX_FAILED)
 

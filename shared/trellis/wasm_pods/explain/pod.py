@@ -85,8 +85,12 @@ def _rejected(snapshot: Snapshot, pod: WasmPod) -> Line | None:
     if pod.reason == _NODE_AFFINITY:
         do = f"node {pod.node} lacks a label that the pod needs: remove nodeName, so that the scheduler chooses"
         return wrong(pod, "rejected", text, do, Reason.NO_NODE_WITH_LABEL)
-    do = f"`kubectl describe pod -n {pod.meta.namespace} {pod.meta.name}`; its owner creates another pod"
-    return wrong(pod, "rejected", text, do, Reason.POD_FAILED)
+    return wrong(pod, "rejected", text, _after_end(pod), Reason.POD_FAILED)
+
+
+def _after_end(pod: WasmPod) -> str:
+    then = "its owner creates another pod" if pod.meta.owner_name else "re-create it: it has no owner that does"
+    return f"`kubectl describe pod -n {pod.meta.namespace} {pod.meta.name}` shows its Events; {then}"
 
 
 def _running(snapshot: Snapshot, pod: WasmPod) -> Line:
@@ -94,7 +98,7 @@ def _running(snapshot: Snapshot, pod: WasmPod) -> Line:
     if pod.works:
         return Line("ready", "it is ready" if pod.ready else "it has completed", ok=True)
     if pod.over:
-        return wrong(pod, "ready", f"it has ended, phase {pod.phase}", "", Reason.POD_FAILED)
+        return wrong(pod, "ready", f"it has ended, phase {pod.phase}", _after_end(pod), Reason.POD_FAILED)
     known = "" if snapshot.knows(Part.EVENTS) else f"; Events are unknown: {snapshot.unread[Part.EVENTS]}"
     return waits("ready", f"its containers are being started{known}", Reason.STARTING)
 
