@@ -2,7 +2,8 @@
 
 It decodes manifests as large as real ones page by page, as the informer does, in a process of its own for each state of
 the pods. "All" is what provisioner keeps of a pod: its view, its place in the indexes, and the result of its checks.
-The pods of other RuntimeClasses are decoded and dropped.
+The pods of other RuntimeClasses are decoded and dropped. "Refused" are Events about controllers without pods: the views
+are those of the Events, and "all" includes the controllers.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import json
 import subprocess
 import sys
 import time
+from datetime import datetime
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, Final, cast
 
@@ -34,24 +37,29 @@ from provisioner.workloads.refused_creations import RefusedCreations
 from provisioner.workloads.refused_owners import RefusedOwners
 from trellis.kube.changes import Change, ChangeKind
 from trellis.kube.client import Kube
+from trellis.kube.resources import REPLICA_SETS, Resource, key_of
+from trellis.limits.token_bucket import TokenBucket
 from trellis.provisioning.nodes_and_jobs import view_node
 from trellis.provisioning.shims import view_shim
 from trellis.wasm_pods.pod_shape import POD_SHAPE
+from trellis.wasm_pods.snapshot import Snapshot
 
 CLASS: Final = "spin-v2"
-STATES: Final = ("running", "pending", "failing", "other")
+STATES: Final = ("running", "pending", "failing", "other", "refused")
 PAGE: Final = 200
 PODS_PER_OWNER: Final = 20
 PODS_PER_NODE: Final = 50
 ALLOWED_MIB: Final = 40
 CREATED: Final = "2026-11-27T10:00:00Z"
+CREATED_AT: Final = datetime.fromisoformat(CREATED).timestamp()
+HASH: Final = "6b8f9c7d5f"
 _MANAGED: Final = {"f:metadata": {"f:labels": {f"f:label-{item}": {} for item in range(12)}}, "f:spec": {"f:a": {}}}
 
 
 def pod(number: int, state: str) -> dict[str, Any]:
     """Return a pod of 5 kB as the API server sends it, with environment, volumes and managed fields."""
     owner = number // PODS_PER_OWNER
-    name = f"checkout-{owner:04}-6b8f9c7d5f-{number:05}"
+    name = f"checkout-{owner:04}-{HASH}-{number:05}"
     conditions = [
         {"type": kind, "status": "True" if state == "running" else "False", "lastTransitionTime": CREATED}
         for kind in ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
@@ -79,13 +87,13 @@ def pod(number: int, state: str) -> dict[str, Any]:
             "uid": f"2f0c8a3e-6d1b-4b7e-9a53-{number:012}",
             "resourceVersion": str(1_000_000 + number),
             "creationTimestamp": CREATED,
-            "labels": {f"label-{item}": f"value-{item}" for item in range(12)},
+            "labels": {f"label-{item}": f"value-{item}" for item in range(11)} | {"pod-template-hash": HASH},
             "annotations": {f"annotation-{item}": "x" * 60 for item in range(8)},
             "ownerReferences": [
                 {
                     "apiVersion": "apps/v1",
                     "kind": "ReplicaSet",
-                    "name": f"checkout-{owner:04}-6b8f9c7d5f",
+                    "name": f"checkout-{owner:04}-{HASH}",
                     "uid": f"7d2f8a3e-6d1b-4b7e-9a53-{owner:012}",
                     "controller": True,
                     "blockOwnerDeletion": True,
@@ -120,6 +128,46 @@ def pod(number: int, state: str) -> dict[str, Any]:
             "conditions": [*conditions, scheduled],
             "containerStatuses": [] if state == "pending" else [status],
         },
+    }
+
+
+def replica_set(number: int) -> dict[str, Any]:
+    """Return a controller of Wasm pods without one, of a Deployment."""
+    of = {"apiVersion": "apps/v1", "kind": "Deployment", "name": f"checkout-{number:05}", "uid": f"deployment-{number}"}
+    return {
+        "metadata": {
+            "name": f"checkout-{number:05}-{HASH}",
+            "namespace": f"team-{number % 40}",
+            "uid": f"7d2f8a3e-6d1b-4b7e-9a53-{number:012}",
+            "creationTimestamp": CREATED,
+            "ownerReferences": [of | {"controller": True}],
+        },
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": {"app": f"checkout-{number:05}", "pod-template-hash": HASH}},
+            "template": {"spec": pod(number, "pending")["spec"]},
+        },
+    }
+
+
+def refusal(number: int) -> dict[str, Any]:
+    """Return the Event about it, as kube-controller-manager writes it."""
+    metadata, quota = replica_set(number)["metadata"], "used: pods=50, limited: pods=50"
+    kept = {key: metadata[key] for key in ("name", "namespace", "uid")}
+    words = f'Error creating: pods "{kept["name"]}-x" is forbidden: exceeded quota: team, requested: pods=1, {quota}'
+    return {
+        "metadata": {
+            "name": f"{kept['name']}.{number:016x}",
+            "namespace": kept["namespace"],
+            "uid": f"2f0c8a3e-6d1b-4b7e-9a53-{number:012}",
+            "resourceVersion": str(1_000_000 + number),
+            "managedFields": [{"manager": "kube-controller-manager", "fieldsV1": _MANAGED}],
+        },
+        "involvedObject": {"apiVersion": "apps/v1", "kind": "ReplicaSet", **kept},
+        "reason": "FailedCreate",
+        "type": "Warning",
+        "message": words,
+        "lastTimestamp": CREATED,
     }
 
 
@@ -193,13 +241,61 @@ async def measure(count: int, state: str) -> dict[str, float]:
     }
 
 
+async def measure_refused(count: int) -> dict[str, float]:
+    """Return memory in KiB and times in milliseconds for so many Events about controllers whose pods are refused."""
+
+    async def get(resource: Resource, name: str, namespace: str) -> dict[str, Any]:
+        del namespace
+        found = replica_set(int(name.split("-")[1]))
+        return found if resource is REPLICA_SETS else {"metadata": {"uid": found["metadata"]["ownerReferences"][0]["uid"]}}
+
+    health = SimpleNamespace(note=lambda *_: None)
+    kube = cast("Kube", SimpleNamespace(now=lambda: CREATED_AT, get=get, health=health))
+    timings = WorkloadTimings(patience=0.0)
+    creations = RefusedCreations(kube.now, timings.refused_for)
+    refused = RefusedOwners(kube, Owners(kube), creations, lambda: {CLASS}, timings, _limit=TokenBucket(0.0))
+    process, size = psutil.Process(), 0
+    msgspec.json.decode(msgspec.json.encode([refusal(number) for number in range(PAGE)]))
+    gc.collect()
+    before, decoding = process.memory_info().rss, 0.0
+    for first in range(0, count, PAGE):
+        body = msgspec.json.encode([refusal(number) for number in range(first, first + PAGE)])
+        began, size = time.perf_counter(), len(body)
+        for manifest in msgspec.json.decode(body):
+            view = creations.view(manifest, {CLASS})
+            if view is not None:
+                creations.objects[key_of(manifest)] = view
+                change = Change(ChangeKind.ADDED, key_of(manifest), None, view)
+                creations.take(change)
+                refused.take(change)
+        decoding += time.perf_counter() - began
+    del body
+    gc.collect()
+    viewed = process.memory_info().rss
+    began = time.perf_counter()
+    uids = await refused.read()
+    snapshot = Snapshot(events=[*refused.events()])
+    kept = sum(len(refused.observe(snapshot, {uid: ()}, ())) for uid in uids)
+    del snapshot
+    gc.collect()
+    return {
+        "kept": kept,
+        "manifest_bytes": size // PAGE,
+        "views_kib": (viewed - before) / 1024,
+        "all_kib": (process.memory_info().rss - before) / 1024,
+        "decoding_ms": decoding * 1000,
+        "evaluating_ms": (time.perf_counter() - began) * 1000,
+    }
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pods", type=int, default=10_000)
     parser.add_argument("--state", choices=STATES, help="measure one state in this process, and print JSON")
     arguments = parser.parse_args()
     if arguments.state:
-        print(json.dumps(asyncio.run(measure(arguments.pods, arguments.state))))
+        measured = measure_refused if arguments.state == "refused" else partial(measure, state=arguments.state)
+        print(json.dumps(asyncio.run(measured(arguments.pods))))
         return 0
     print(describe())
     worst = 0.0
