@@ -21,7 +21,7 @@ from provisioner.workloads.pods import WorkloadPod
 from provisioner.workloads.refused_owners import RefusedOwners
 from trellis.read_model.explain.page import Rank
 from trellis.wasm_pods.explain.pod import pod_cause
-from trellis.wasm_pods.owners import RuntimeClassView
+from trellis.wasm_pods.owners import KEEPS_PLACE, RuntimeClassView
 from trellis.wasm_pods.pods import Toleration
 from trellis.wasm_pods.snapshot import Part, Snapshot
 
@@ -71,18 +71,20 @@ class Gather:
         )
 
     async def observe(self, snapshot: Snapshot, pods: Iterable[WorkloadPod], now: float) -> list[Observed]:
-        """Return the pods of a workload with their causes; those that are being deleted are left out.
+        """Return the pods of a workload with their causes, without those in deletion.
 
+        A StatefulSet or a DaemonSet waits for the end of those: one on a lost node, which nothing ends, has a cause.
         A reason that the Events of some pods have confirmed counts for all of its pods: the Events of few are read.
         Other tasks get their turn in between: the causes of 5,000 pods take a third of a second.
         """
-        there, found = [pod for pod in pods if not pod.deleting], list[Observed]()
+        there, found = [pod for pod in pods if not pod.deleting or pod.owner_kind in KEEPS_PLACE], list[Observed]()
         for pod in there:
             found.append(self._observed(snapshot, pod, now))
             if len(found) % _TURN == 0:
                 await asyncio.sleep(0)
         known = {item.cause.reason for item in found if item.cause is not None}
-        return [self._confirmed(item, pod, known) for item, pod in zip(found, there, strict=True)]
+        seen = [(self._confirmed(item, pod, known), pod) for item, pod in zip(found, there, strict=True)]
+        return [item for item, pod in seen if item.cause is not None or not pod.deleting]
 
     def to_read(self, pods: Sequence[WorkloadPod], now: float) -> list[WorkloadPod]:
         """Return the pods of a workload whose Events are to be read: they have failed, or do not progress."""
@@ -132,8 +134,8 @@ class Gather:
         found = self._verdicts.get(pod.key)
         if found is None or found.pod is not pod or now - found.at >= self.timings.look:
             cause = _cause(snapshot, pod)
-            # Without a node there is no kubelet that reports Events; the cause is in objects.
-            tentative = cause is not None and bool(pod.node) and not self.evidence.knows(pod)
+            # Without a node there is no kubelet that reports Events, and none ends a pod on a lost one.
+            tentative = cause is not None and bool(pod.node) and not pod.deleting and not self.evidence.knows(pod)
             found = self._verdicts[pod.key] = _Verdict(pod, now, cause, tentative)
         return found
 

@@ -15,6 +15,8 @@ from trellis.v2.fields import Json, items, mapping, message, number, text, texts
 from trellis.v2.objects import FALSE, TRUE, Condition, Meta, condition, view_conditions, view_meta
 from trellis.wasm_pods.pods import Pairs, Toleration, WasmPod, view_template, view_tolerations
 
+KEEPS_PLACE: Final = frozenset({"StatefulSet", "DaemonSet"})
+"""Kinds whose controllers create no successor of a pod before its deletion has ended: a name, or a node, has one."""
 _DEFAULT_REPLICAS: Final = 1
 _FAILURES: Final = ("Failed", "FailureTarget")
 """Conditions of a Job that has failed, and of one whose pods are ended for that (KEP-3329)."""

@@ -168,7 +168,7 @@ REPORTS: Final = (
         "ADR 123, rule 5: a cause that Events can correct is not reported before they were read",
         "provisioner",
         "Gather._verdict",
-        "tentative = cause is not None and bool(pod.node) and not self.evidence.knows(pod)",
+        "tentative = cause is not None and bool(pod.node) and not pod.deleting and not self.evidence.knows(pod)",
         "tentative = False",
         f"{_REPORTED}::test_a_cause_waits_for_the_events_that_can_show_another_one",
     ),

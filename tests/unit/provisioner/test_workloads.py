@@ -19,6 +19,7 @@ from support.wasm_pods.objects import (
     container,
     crashing,
     event,
+    node,
     pod,
     sandbox,
     spin_app,
@@ -29,7 +30,17 @@ from support.wasm_pods.objects import (
 from support.wasm_pods.reported import SHORT, World, forbidden, of_deployment, owned
 from trellis.bus.bus import BusUnavailable
 from trellis.events.wasm_workloads import WasmWorkloadFailed
-from trellis.kube.resources import CRON_JOBS, DEPLOYMENTS, EVENTS, JOBS, PODS, REPLICA_SETS, SPIN_APPS, STATEFUL_SETS
+from trellis.kube.resources import (
+    CRON_JOBS,
+    DEPLOYMENTS,
+    EVENTS,
+    JOBS,
+    NODES,
+    PODS,
+    REPLICA_SETS,
+    SPIN_APPS,
+    STATEFUL_SETS,
+)
 from trellis.limits.token_bucket import TokenBucket
 
 STATEFUL = ("StatefulSet", "db", "uid-db")
@@ -234,6 +245,14 @@ async def test_a_confirmed_reason_counts_for_the_pods_whose_events_are_not_read(
     assert isinstance(found, WasmWorkloadFailed)
     assert (found.failing, found.pods) == (8, 8)
     assert len({*world.reads_of_events()}) == SHOWN
+
+
+async def test_a_pod_in_deletion_on_a_lost_node_is_the_failure_of_its_stateful_set() -> None:
+    lost = pod("db-0", container(), owner=STATEFUL, node="n2", deleting=True)
+    world = World([(STATEFUL_SETS, workload("db")), (NODES, node("n2", ready=False)), (PODS, lost)])
+    async with world.running():
+        await world.until_published("failed StatefulSet db NodeNotReady")
+        await until(lambda: world.warnings == [("StatefulSet", "db", "NodeNotReady")], "an Event")
 
 
 async def test_without_permission_for_events_the_objects_decide() -> None:

@@ -276,6 +276,27 @@ CASES: dict[str, tuple[str, Manifest, Snapshot, str | None, Health]] = {
         None,
         Health.HEALTHY,
     ),
+    "a StatefulSet whose pod is being deleted on a lost node": (
+        "StatefulSet",
+        workload(),
+        snapshot([pod("db-0", container(), deleting=True)], nodes=[view_node(node(ready=False))]),
+        Reason.NODE_NOT_READY,
+        Health.DEGRADED,
+    ),
+    "a StatefulSet whose pod is being deleted": (
+        "StatefulSet",
+        workload(),
+        snapshot([pod("db-0", container(), deleting=True)]),
+        Reason.DELETING,
+        Health.PROGRESSING,
+    ),
+    "a Deployment whose former pod is being deleted on a lost node": (
+        "Deployment",
+        workload(),
+        snapshot([pod("a", container(), deleting=True), pod("b", node="n2")], nodes=[view_node(node(ready=False))]),
+        None,
+        Health.HEALTHY,
+    ),
     "a StatefulSet whose first pod is broken": (
         "StatefulSet",
         workload(replicas=3),

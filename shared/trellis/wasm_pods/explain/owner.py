@@ -17,7 +17,7 @@ from trellis.wasm_pods.explain import placing
 from trellis.wasm_pods.explain.lines import short, waits
 from trellis.wasm_pods.explain.pod import pod_cause
 from trellis.wasm_pods.failures import CREATE, bare, of_creation
-from trellis.wasm_pods.owners import ExecutorView, OwnerView
+from trellis.wasm_pods.owners import KEEPS_PLACE, ExecutorView, OwnerView
 from trellis.wasm_pods.pods import Toleration, WasmPod
 from trellis.wasm_pods.reasons import ORDER, Reason
 from trellis.wasm_pods.snapshot import Part, Snapshot
@@ -154,7 +154,7 @@ def _workload(snapshot: Snapshot, owner: OwnerView) -> Iterator[Line]:
         text = f"its pods are unknown: {snapshot.unread[Part.PODS]}"
         yield Line("pods", text, False, "", Rank.SYMPTOM, Reason.PODS_UNKNOWN, Health.UNKNOWN)
         return
-    yield from _pods(snapshot, pods)
+    yield from _pods(snapshot, [*pods, *_without_successor(snapshot, owner)])
     yield from _of_former_template(owner, pods)
     yield from _end_of(owner)
     yield _count(owner, pods)
@@ -232,6 +232,11 @@ def counted_pods(owner: OwnerView, every: Sequence[WasmPod]) -> list[WasmPod]:
     if owner.kind in {"Job", "CronJob"}:
         return pods
     return [pod for pod in pods if not pod.over] or pods
+
+
+def _without_successor(snapshot: Snapshot, owner: OwnerView) -> list[WasmPod]:
+    """Return the pods in deletion for which the owner waits: on a lost node, nothing ends them."""
+    return [pod for pod in snapshot.pods if pod.meta.deleting] if owner.kind in KEEPS_PLACE else []
 
 
 def _refused(snapshot: Snapshot, owner: OwnerView) -> Line | None:
