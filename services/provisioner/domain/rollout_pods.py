@@ -41,7 +41,7 @@ def view_rollout_pod(manifest: object) -> RolloutPod:
         created_at=int(pod.meta.created or 0),
         ready=pod.ready,
         ready_since=int(ready.since or 0),
-        completed=pod.over and pod.works,
+        completed=pod.ended and pod.works,
         failed=pod.phase == _FAILED,
         deleting=pod.meta.deleting,
         broken=broken,

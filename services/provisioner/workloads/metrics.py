@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from provisioner.domain.workloads.decide import Cause, relevant_pods
+from provisioner.domain.workloads.decide import Cause
 from provisioner.workloads.pods import Controller, WorkloadPod
 from trellis.kube.changes import Change
 from trellis.telemetry import Telemetry
+from trellis.wasm_pods.counted import counted
 
 
 class State(StrEnum):
@@ -79,7 +80,7 @@ class PodNumbers:
         for pod in pods if owners else ():
             if not pod.deleting and (of_owner := found.get(self.owner_of(pod.controller))) is not None:
                 of_owner.append(pod)
-        relevant = {pod.uid for (kind, _), of_owner in found.items() for pod in relevant_pods(kind, of_owner)}
+        relevant = {pod.uid for (kind, _), of_owner in found.items() for pod in counted(kind, of_owner)}
         return {pod.uid for of_owner in found.values() for pod in of_owner} - relevant
 
     def take(self, change: Change[WorkloadPod]) -> None:

@@ -72,7 +72,7 @@ class WorkloadPod:
     @property
     def ended(self) -> bool:
         """True if its containers do not restart."""
-        return self.completed or (self.details is not None and self.details.over)
+        return self.completed or (self.details is not None and self.details.ended)
 
     @property
     def owner_kind(self) -> str:
@@ -108,7 +108,7 @@ class WorkloadPods:
             controller=self._controller(manifest, pod),
             node=sys.intern(pod.node),
             ready=pod.ready,
-            completed=pod.over and pod.works,
+            completed=pod.ended and pod.works,
             deleting=pod.meta.deleting,
             created_at=pod.meta.created or 0.0,
             restarts=sum(item.restarts for item in pod.containers),

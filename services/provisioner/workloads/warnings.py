@@ -14,10 +14,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from provisioner.domain.workloads.decide import Observed, Workload, by_reason, relevant_pods
+from provisioner.domain.workloads.decide import Observed, Workload, by_reason
 from provisioner.timings import WorkloadTimings
 from trellis.kube.recorder import EventRecorder, ObjectRef
 from trellis.limits.token_bucket import TokenBucket
+from trellis.wasm_pods.counted import counted
 
 BURST: Final = 10
 """Owners of a namespace with Events for one reason; afterwards one per ``warn_refill`` seconds."""
@@ -43,7 +44,7 @@ class Warnings:
         """Write the Events that are due; never raises."""
         if not self.enabled:
             return
-        for reason, failing in by_reason(relevant_pods(workload.kind, [*pods])).items():
+        for reason, failing in by_reason(counted(workload.kind, [*pods])).items():
             pod = failing[0]
             if pod.cause is not None and self._is_due(workload, reason):
                 place = ObjectRef(workload.api_version, workload.kind, workload.name, workload.uid, workload.namespace)

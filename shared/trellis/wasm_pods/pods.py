@@ -132,9 +132,14 @@ class WasmPod:
         return name.removesuffix(end) if of_deployment and name.endswith(end) else ""
 
     @property
-    def over(self) -> bool:
+    def ended(self) -> bool:
         """True if its containers do not restart."""
         return self.phase in {_SUCCEEDED, _FAILED}
+
+    @property
+    def created_at(self) -> float:
+        """Unix seconds of its creation, 0.0 if not known."""
+        return self.meta.created or 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from provisioner.domain.workloads.decide import Cause, Observed, Workload, decide, relevant_pods
+from provisioner.domain.workloads.decide import Cause, Observed, Workload, decide
 from provisioner.domain.workloads.published import Published, State
 from trellis.events.wasm_workloads import WasmWorkloadEventData, WasmWorkloadFailed, WasmWorkloadRecovered
+from trellis.wasm_pods.counted import counted
 
 NOW, STEADY = 1000.0, 30.0
 OWNER = Workload("shop", "apps/v1", "Deployment", "hello", "u1")
@@ -153,7 +154,7 @@ def test_a_later_run_of_a_job_that_fails_counts_beside_an_earlier_one_that_compl
     first = works("a", ended=True, created=1.0)
     assert published_events.see(first) == ["running"]
     assert published_events.see(first, fails(created=2.0, ended=True)) == ["failed ShimError"]
-    assert [pod.name for pod in relevant_pods("Deployment", [first, fails(created=2.0, ended=True)])] == ["a"]
+    assert [pod.name for pod in counted("Deployment", [first, fails(created=2.0, ended=True)])] == ["a"]
 
 
 def test_the_last_event_of_each_subject_restores_the_state() -> None:

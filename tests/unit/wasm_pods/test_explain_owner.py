@@ -15,6 +15,7 @@ from support.wasm_pods.objects import (
     Manifest,
     container,
     crashing,
+    ended,
     event,
     executor,
     node,
@@ -66,6 +67,12 @@ def refusal(words: str, name: str = "hello") -> Manifest:
 def cron(runtime_class: str = "spin-v2") -> Manifest:
     """Return a CronJob."""
     return workload(jobTemplate={"spec": {"template": workload(runtime_class=runtime_class)["spec"]["template"]}})
+
+
+def later(made: Manifest) -> Manifest:
+    """Return a pod that was created after the others."""
+    made["metadata"]["creationTimestamp"] = "2026-11-27T10:01:00Z"
+    return made
 
 
 BEFORE = "2026-11-27T09:59:00Z"
@@ -296,6 +303,25 @@ CASES: dict[str, tuple[str, Manifest, Snapshot, str | None, Health]] = {
         snapshot([pod("a", container(), deleting=True), pod("b", node="n2")], nodes=[view_node(node(ready=False))]),
         None,
         Health.HEALTHY,
+    ),
+    "a Job whose second attempt runs": (
+        "Job",
+        workload(),
+        snapshot(
+            [
+                later(pod("b", CREATING)),
+                pod("a", container({"terminated": ended(1)}), phase="Failed", restartPolicy="Never"),
+            ]
+        ),
+        Reason.STARTING,
+        Health.PROGRESSING,
+    ),
+    "a parallel Job with one failed pod": (
+        "Job",
+        workload(parallelism=2),
+        snapshot([pod("b"), pod("a", container({"terminated": ended(1)}), phase="Failed", restartPolicy="Never")]),
+        Reason.EXITED,
+        Health.DEGRADED,
     ),
     "a StatefulSet whose first pod is broken": (
         "StatefulSet",

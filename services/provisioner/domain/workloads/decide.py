@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any
 
 from provisioner.domain.workloads.published import Key, State
 from trellis.events.wasm_workloads import (
@@ -18,10 +18,7 @@ from trellis.events.wasm_workloads import (
     WasmWorkloadRecovered,
     WasmWorkloadRunning,
 )
-
-_REPLACED: Final = frozenset({"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "SpinApp"})
-"""Kinds whose controller creates another pod at once for one that has ended."""
-_PARALLEL: Final = frozenset({"Job", "CronJob"})
+from trellis.wasm_pods.counted import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,25 +74,6 @@ class Observed:
         return bool(self.uid)
 
 
-class Counted(Protocol):
-    """What :func:`relevant_pods` needs of a pod, as ``Observed`` describes it."""
-
-    @property
-    def works(self) -> bool:
-        """True if it is ready or has completed."""
-
-    @property
-    def ended(self) -> bool:
-        """True if its containers do not restart."""
-
-    @property
-    def created_at(self) -> float:
-        """Unix seconds."""
-
-
-P = TypeVar("P", bound=Counted)
-
-
 @dataclass(frozen=True, slots=True)
 class Decision:
     """Events to publish in their order, and the seconds until a decision may differ without a change."""
@@ -112,7 +90,7 @@ def decide(
     ``steady``: seconds for which pods work until the workload has recovered. A container that crashes repeatedly, and
     has no readiness probe, is ready in between.
     """
-    relevant = relevant_pods(workload.kind, pods)
+    relevant = counted(workload.kind, pods)
     if not relevant:
         return Decision()
     former = published if published is not None and published.uid == workload.uid else None
@@ -135,20 +113,6 @@ def decide(
     same = [pod for pod in relevant if pod.uid in former.pods] or relevant
     pod = max(same, key=lambda pod: (pod.steady_since, pod.name))
     return Decision((WasmWorkloadRecovered(**_fields(workload, pod, relevant), reasons=former.failing),))
-
-
-def relevant_pods(kind: str, pods: Sequence[P]) -> list[P]:
-    """Return the pods that count: one that has failed does not once its successor exists.
-
-    The pods of a parallel Job are created in the same second, and the successor of a failed one at least 10 s later.
-    """
-    failed = [pod for pod in pods if pod.ended and not pod.works]
-    others = [pod for pod in pods if not pod.ended or pod.works]
-    if kind in _REPLACED:
-        return others or failed
-    newest = max((pod.created_at for pod in others), default=-1.0)
-    parallel = kind in _PARALLEL
-    return [*others, *(pod for pod in failed if pod.created_at > newest or (parallel and pod.created_at == newest))]
 
 
 def by_reason(pods: Sequence[Observed]) -> dict[str, list[Observed]]:

@@ -158,7 +158,7 @@ def failing(pod: WasmPod) -> Container | None:
     other containers, so they come last then.
     """
     found = [] if pod.works else [item for item in pod.containers if _fails(pod, item)]
-    return min(found, key=lambda item: pod.over and item.sidecar, default=None)
+    return min(found, key=lambda item: pod.ended and item.sidecar, default=None)
 
 
 def _fails(pod: WasmPod, item: Container) -> bool:
@@ -166,7 +166,7 @@ def _fails(pod: WasmPod, item: Container) -> bool:
     if end is None or end.reason in _NOT_STARTED or item.ready:
         return False
     always = item.sidecar or pod.restart_policy == ALWAYS
-    again = item.waiting == CRASHING or (always and item.ended is not None and not pod.over)
+    again = item.waiting == CRASHING or (always and item.ended is not None and not pod.ended)
     return end.code != 0 or (again and not item.init)
 
 

@@ -13,6 +13,7 @@ from typing import Final
 from trellis.read_model.explain.page import Explanation, Line, Manifest, Rank
 from trellis.read_model.explain.subject import Beside, Subject, cause_of, verdict_of
 from trellis.read_model.health import Health, Verdict
+from trellis.wasm_pods.counted import counted
 from trellis.wasm_pods.explain import placing
 from trellis.wasm_pods.explain.lines import short, waits
 from trellis.wasm_pods.explain.pod import pod_cause
@@ -227,11 +228,8 @@ def _tolerations_of_all(owner: OwnerView) -> tuple[Toleration, ...]:
 
 
 def counted_pods(owner: OwnerView, every: Sequence[WasmPod]) -> list[WasmPod]:
-    """Return the pods that count: those that end have a successor, except the failed ones of a Job."""
-    pods = [pod for pod in every if not pod.meta.deleting]
-    if owner.kind in {"Job", "CronJob"}:
-        return pods
-    return [pod for pod in pods if not pod.over] or pods
+    """Return the pods that count: those in deletion have a successor, or get one."""
+    return counted(owner.kind, [pod for pod in every if not pod.meta.deleting])
 
 
 def _without_successor(snapshot: Snapshot, owner: OwnerView) -> list[WasmPod]:
@@ -242,7 +240,7 @@ def _without_successor(snapshot: Snapshot, owner: OwnerView) -> list[WasmPod]:
 def _refused(snapshot: Snapshot, owner: OwnerView) -> Line | None:
     """Return why the API server refuses the pods of an owner, None if it does not, or not any more."""
     newest = next(iter(snapshot.events_of(owner.meta.uid, CREATE)), None)
-    if newest is not None and any((pod.meta.created or 0.0) > newest.at > 0 for pod in snapshot.pods):
+    if newest is not None and any(pod.created_at > newest.at > 0 for pod in snapshot.pods):
         newest = None  # a later attempt has succeeded
     enough = owner.wanted is not None and len(snapshot.pods) >= owner.wanted
     has_pods = enough or (owner.wanted is None and bool(snapshot.pods))

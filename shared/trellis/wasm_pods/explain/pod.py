@@ -61,7 +61,7 @@ def _chain(snapshot: Snapshot, pod: WasmPod) -> Iterator[Line]:
 def _deletion(snapshot: Snapshot, pod: WasmPod) -> Iterator[Line]:
     """Yield the steps of the end of a pod: its kubelet ends the containers, then finalizers are removed."""
     node = placing.node(snapshot, pod)
-    if node is not None and not pod.over:
+    if node is not None and not pod.ended:
         yield replace(node, do=f"{node.do}; only the kubelet ends its containers" if node.do else "")
     until = f", with a grace period until {pod.deletion}" if pod.deletion else ""
     kept = f"; controllers have to remove its finalizers {', '.join(pod.finalizers)}" if pod.finalizers else ""
@@ -79,7 +79,7 @@ def _unread(snapshot: Snapshot) -> Iterator[Line]:
 def _rejected(snapshot: Snapshot, pod: WasmPod) -> Line | None:
     """Return the step of a pod that the kubelet, or an eviction, has ended."""
     del snapshot
-    if pod.works or not pod.over or not pod.reason:
+    if pod.works or not pod.ended or not pod.reason:
         return None
     text = f"it was ended with reason {pod.reason}: {short(pod.message) or 'no message'}"
     if pod.reason == _NODE_AFFINITY:
@@ -97,7 +97,7 @@ def _running(snapshot: Snapshot, pod: WasmPod) -> Line:
     """Return the last step: the pod works, or it is on the way."""
     if pod.works:
         return Line("ready", "it is ready" if pod.ready else "it has completed", ok=True)
-    if pod.over:
+    if pod.ended:
         return wrong(pod, "ready", f"it has ended, phase {pod.phase}", _after_end(pod), Reason.POD_FAILED)
     known = "" if snapshot.knows(Part.EVENTS) else f"; Events are unknown: {snapshot.unread[Part.EVENTS]}"
     return waits("ready", f"its containers are being started{known}", Reason.STARTING)
@@ -106,7 +106,7 @@ def _running(snapshot: Snapshot, pod: WasmPod) -> Line:
 def _node_of_started(snapshot: Snapshot, pod: WasmPod) -> Line | None:
     """Return the step of the node. The kubelet that ended a pod has worked then."""
     line = placing.node(snapshot, pod)
-    return replace(line, rank=Rank.ASIDE) if line is not None and pod.over and line.trouble else line
+    return replace(line, rank=Rank.ASIDE) if line is not None and pod.ended and line.trouble else line
 
 
 _CHECKS: Final[tuple[Callable[[Snapshot, WasmPod], Line | None], ...]] = (
