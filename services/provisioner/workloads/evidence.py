@@ -2,7 +2,7 @@
 
 In: pods that do not work. Out: their Events for the snapshot. Called by the reconciler of workloads. Invariants: of a
 workload, the Events of a few pods on different nodes are read, because pods of one owner fail for the same cause; all
-reads have one rate limit; memory is bounded. Logs are not read: they can contain data of users.
+reads have one rate limit, and a repeated one waits for the first ones of other pods; memory is bounded. Logs are not read: they can contain data of users.
 """
 
 from __future__ import annotations
@@ -46,6 +46,8 @@ class Evidence:
     unread: str = ""
     _read: OrderedDict[str, _Read] = field(default_factory=OrderedDict)
     _limit: TokenBucket = field(default_factory=lambda: TokenBucket(RATE, 2 * RATE))
+    _waiting: dict[str, float] = field(default_factory=dict)
+    """UIDs of pods whose first read the rate limit has delayed, with the monotonic time of the last attempt."""
 
     def events(self) -> Iterator[EventView]:
         """Yield all Events that are kept."""
@@ -62,13 +64,18 @@ class Evidence:
         return read is None or time.monotonic() - read.at >= self.timings.events_again
 
     async def read(self, pod: WorkloadPod) -> bool:
-        """Read the Events of a pod; return False, without a request, beyond the rate limit.
+        """Read the Events of a pod; return False, without a request, if the rate limit or the order delays it.
 
         Raises:
             KubeError: the API server did not answer.
         """
-        now = time.monotonic()
+        now, repeated = time.monotonic(), pod.uid in self._read
+        if repeated and self._is_awaited(now):
+            return False
+        self._waiting.pop(pod.uid, None)
         if not self._limit.take(now):
+            if not repeated:
+                self._waiting[pod.uid] = now
             return False
         found: Iterable[object] = ()
         try:
@@ -87,6 +94,14 @@ class Evidence:
     def forget(self, pod: WorkloadPod) -> None:
         """Drop the Events of a pod that works or is gone."""
         self._read.pop(pod.uid, None)
+        self._waiting.pop(pod.uid, None)
+
+    def _is_awaited(self, now: float) -> bool:
+        """Return whether first reads are delayed. Each is retried soon, unless its workload shows other pods."""
+        newest = next(reversed(self._waiting.values()), now)
+        if now - newest >= self.timings.look:
+            self._waiting.clear()
+        return bool(self._waiting)
 
 
 def shown_pods(pods: Sequence[WorkloadPod]) -> list[WorkloadPod]:

@@ -175,6 +175,25 @@ async def test_reads_of_events_have_a_rate_limit_and_bounded_memory() -> None:
     assert not evidence.knows(pods[-1])
 
 
+async def test_the_first_read_of_a_pod_comes_before_the_repeated_ones_of_others() -> None:
+    world = World([])
+    made = [world.parts.pods.view(pod(name, CREATING), {"spin-v2"}) for name in ("former", "new", "other")]
+    former, new, other = (item for item in made if item is not None)
+    evidence = Evidence(world.kube, replace(SHORT, look=60.0), _limit=TokenBucket(1e-9, 1.0))
+    assert await evidence.read(former)
+    assert not await evidence.read(new), "the limit is reached"
+    evidence._limit = TokenBucket(0.0)
+    assert not await evidence.read(former)
+    assert await evidence.read(new)
+    assert await evidence.read(former)
+    evidence._limit = TokenBucket(1e-9, 1.0)
+    assert await evidence.read(former)
+    assert not await evidence.read(other)
+    evidence._limit = TokenBucket(0.0)
+    evidence.forget(other)
+    assert await evidence.read(former), "a pod that is gone delays nothing"
+
+
 def test_events_are_read_of_a_few_pods_on_different_nodes() -> None:
     view = World([]).parts.pods.view
     nodes = ("n1", "n1", "n1", "n2", "n3", "n4")
