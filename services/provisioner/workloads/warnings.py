@@ -2,12 +2,13 @@
 
 In: workloads with their pods. Out: Events with the reason and the cause of ``trellis explain``. Called by the
 reconciler of workloads. Invariants: at most one Event per owner and reason in ``warn_again`` seconds; many owners in a
-namespace that fail for one reason share a rate limit, because a controller can create an owner per second; memory is
-bounded.
+namespace that fail for one reason share a rate limit, because a controller can create an owner per second, and a
+repeated Event waits for the first ones of other owners; memory is bounded.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections import OrderedDict
 from collections.abc import Iterable
@@ -25,6 +26,14 @@ BURST: Final = 10
 _REMEMBERED: Final = 4096
 
 
+@dataclass(slots=True)
+class _Limit:
+    """The limit of a namespace for a reason. ``awaited``: when it delayed the first Event of an owner, monotonic."""
+
+    bucket: TokenBucket
+    awaited: float = -math.inf
+
+
 @dataclass(eq=False)
 class Warnings:
     """Times of the last Events by UID of the owner and reason. ``enabled``: False by the setting."""
@@ -33,7 +42,7 @@ class Warnings:
     timings: WorkloadTimings
     enabled: bool = True
     _written: OrderedDict[tuple[str, str], float] = field(default_factory=OrderedDict)
-    _limits: OrderedDict[tuple[str, str], TokenBucket] = field(default_factory=OrderedDict)
+    _limits: OrderedDict[tuple[str, str], _Limit] = field(default_factory=OrderedDict)
 
     def note(self, uid: str, reasons: Iterable[str]) -> None:
         """Record that a former leader has written the Events of an owner."""
@@ -52,13 +61,18 @@ class Warnings:
 
     def _is_due(self, workload: Workload, reason: str) -> bool:
         now, identity, shared = time.monotonic(), (workload.uid, reason), (workload.namespace, reason)
-        if now - self._written.get(identity, -self.timings.warn_again) < self.timings.warn_again:
+        former = self._written.get(identity)
+        if former is not None and now - former < self.timings.warn_again:
             return False
-        limit = self._limits.setdefault(shared, TokenBucket(1 / self.timings.warn_refill, BURST))
+        limit = self._limits.setdefault(shared, _Limit(TokenBucket(1 / self.timings.warn_refill, BURST)))
         self._limits.move_to_end(shared)
         while len(self._limits) > _REMEMBERED:
             self._limits.popitem(last=False)
-        if not limit.take(now):
+        # An owner whose Event was delayed is evaluated again after ``look``.
+        if former is not None and now - limit.awaited < 2 * self.timings.look:
+            return False
+        if not limit.bucket.take(now):
+            limit.awaited = now if former is None else limit.awaited
             return False
         self._remember(identity, now)
         return True

@@ -195,8 +195,8 @@ REPORTS: Final = (
         "ADR 123, rule 9: owners of a namespace share a limit per reason",
         "provisioner",
         "Warnings._is_due",
-        "if not limit.take(now):",
-        "if limit.take(now) and False:",
+        "if not limit.bucket.take(now):",
+        "if limit.bucket.take(now) and False:",
         f"{_REPORTED}::test_owners_that_fail_one_after_the_other_cause_no_storm_of_events",
     ),
     Break(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from provisioner.domain.workloads.decide import Cause, Observed, Workload
 from provisioner.workloads.evidence import RATE, SHOWN, Evidence, shown_pods
-from provisioner.workloads.warnings import BURST
+from provisioner.workloads.warnings import BURST, Warnings
 from support.cluster.kube_world import until
 from support.wasm_pods.objects import (
     CREATING,
@@ -30,6 +31,7 @@ from support.wasm_pods.objects import (
 from support.wasm_pods.reported import SHORT, World, forbidden, of_deployment, owned
 from trellis.bus.bus import BusUnavailable
 from trellis.events.wasm_workloads import WasmWorkloadFailed
+from trellis.kube.recorder import EventRecorder, ObjectRef
 from trellis.kube.resources import (
     CRON_JOBS,
     DEPLOYMENTS,
@@ -303,6 +305,25 @@ async def test_owners_that_fail_one_after_the_other_cause_no_storm_of_events() -
         await until(lambda: not world.parts.pods.controllers(), "gone")
         await until(lambda: not world.parts.reconciler._members, "dropped")
     assert all(isinstance(item, WasmWorkloadFailed) for item in world.bus.stored.values())
+
+
+async def test_the_first_event_of_an_owner_comes_before_the_repeated_ones_of_others() -> None:
+    written = list[str]()
+
+    class Recorder:
+        async def record(self, *, regarding: ObjectRef, **_: str) -> None:
+            written.append(regarding.name)
+
+    warnings = Warnings(cast("EventRecorder", Recorder()), replace(SHORT, warn_again=0.0, look=60.0))
+    owners = [Workload("shop", "v1", "Pod", f"p{number}", f"u{number}") for number in range(BURST + 1)]
+    failing = Observed("p", "u", "spin-v2", cause=Cause("Exited", "words"))
+    for owner in owners:
+        await warnings.warn(owner, [failing])
+    assert written == [f"p{number}" for number in range(BURST)]
+    warnings._limits["shop", "Exited"].bucket = TokenBucket(1e-9, 1.0)
+    for owner in owners:
+        await warnings.warn(owner, [failing])
+    assert written[BURST:] == [f"p{BURST}"]
 
 
 async def test_hundreds_of_pending_pods_are_one_failure() -> None:
