@@ -247,7 +247,8 @@ async def measure_refused(count: int) -> dict[str, float]:
     async def get(resource: Resource, name: str, namespace: str) -> dict[str, Any]:
         del namespace
         found = replica_set(int(name.split("-")[1]))
-        return found if resource is REPLICA_SETS else {"metadata": {"uid": found["metadata"]["ownerReferences"][0]["uid"]}}
+        above = found["metadata"]["ownerReferences"][0]["uid"]
+        return found if resource is REPLICA_SETS else {"metadata": {"uid": above}}
 
     health = SimpleNamespace(note=lambda *_: None)
     kube = cast("Kube", SimpleNamespace(now=lambda: CREATED_AT, get=get, health=health))

@@ -2,7 +2,8 @@
 
 In: pods that do not work. Out: their Events for the snapshot. Called by the reconciler of workloads. Invariants: of a
 workload, the Events of a few pods on different nodes are read, because pods of one owner fail for the same cause; all
-reads have one rate limit, and a repeated one waits for the first ones of other pods; memory is bounded. Logs are not read: they can contain data of users.
+reads have one rate limit, and a repeated one waits for the first ones of other pods; memory is bounded. Logs are not
+read: they can contain data of users.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from provisioner.domain.workloads.decide import Cause
 from provisioner.workloads.pods import Controller, WorkloadPod
 from trellis.kube.changes import Change
 from trellis.telemetry import Telemetry
-from trellis.wasm_pods.counted import counted
+from trellis.wasm_pods.counted_pods import counted
 
 
 class State(StrEnum):

@@ -19,7 +19,7 @@ from provisioner.domain.workloads.decide import Observed, Workload, by_reason
 from provisioner.timings import WorkloadTimings
 from trellis.kube.recorder import EventRecorder, ObjectRef
 from trellis.limits.token_bucket import TokenBucket
-from trellis.wasm_pods.counted import counted
+from trellis.wasm_pods.counted_pods import counted
 
 BURST: Final = 10
 """Owners of a namespace with Events for one reason; afterwards one per ``warn_refill`` seconds."""

@@ -9,7 +9,7 @@ import pytest
 from provisioner.domain.workloads.decide import Cause, Observed, Workload, decide
 from provisioner.domain.workloads.published import Published, State
 from trellis.events.wasm_workloads import WasmWorkloadEventData, WasmWorkloadFailed, WasmWorkloadRecovered
-from trellis.wasm_pods.counted import counted
+from trellis.wasm_pods.counted_pods import counted
 
 NOW, STEADY = 1000.0, 30.0
 OWNER = Workload("shop", "apps/v1", "Deployment", "hello", "u1")

@@ -13,7 +13,7 @@ from typing import Final
 from trellis.read_model.explain.page import Explanation, Line, Manifest, Rank
 from trellis.read_model.explain.subject import Beside, Subject, cause_of, verdict_of
 from trellis.read_model.health import Health, Verdict
-from trellis.wasm_pods.counted import counted
+from trellis.wasm_pods.counted_pods import counted
 from trellis.wasm_pods.explain import placing
 from trellis.wasm_pods.explain.lines import short, waits
 from trellis.wasm_pods.explain.pod import pod_cause
