@@ -1,8 +1,8 @@
 """The pods that count for their owner: one that has failed does not once its successor exists.
 
 Pure. In: pods of one owner, without those in deletion. Out: those that count. Called by the page of an owner, by
-tables, and by the reports of provisioner. Source: controllers of Kubernetes create another pod at once for one that has ended,
-except that of Jobs, which waits 10 s and more.
+tables, and by the reports of provisioner. Source: controllers of Kubernetes create another pod at once for one that has
+ended, except that of Jobs, which waits 10 s and more.
 """
 
 from __future__ import annotations

@@ -12,11 +12,12 @@ text itself. None of these programs reports a code for its errors. Sources of th
 - CRI-O: internal/oci (``failed to find runtime handler H from runtime list``).
 - kubelet: pkg/kubelet/runtimeclass (a RuntimeClass that was deleted); admission plugin RuntimeClass (at creation);
   pkg/kubelet (a key that a ConfigMap or a Secret lacks).
-- runwasi 1.0 (crates/containerd-shim-wasm, sys/unix/container/executor.rs, sandbox/context.rs and sandbox/shim/local.rs,
-  whose task service has no Exec: ``failed to exec in container: …: Exec is not supported``) with youki's
+- runwasi 1.0 (crates/containerd-shim-wasm, sys/unix/container/executor.rs, sandbox/context.rs, sandbox/shim/local.rs:
+  its task service has no Exec, ``failed to exec in container: …: Exec is not supported``) with youki's
   ``executor can't handle spec`` for an image that is neither Wasm nor an executable (containerd/runwasi#637).
-- runc 1.2 (``exec FILE: exec format error`` in the log of the container, status 1); crun 1 (``exec container process
-  `FILE`: Exec format error`` there, as text or as JSON: KWasm/kwasm-operator#27).
+- runc 1.2 (``exec FILE: exec format error`` in the log of the container, status 1; ``exec: "FILE": permission denied``
+  for a file that is not executable, as images of Wasm have, and for the entrypoint ``/`` of SpinApps).
+- crun 1 (``exec container process `FILE`: Exec format error`` in the log, as text or as JSON: kwasm-operator#27).
 - Wasmtime 36 (runtime/linker.rs, runtime/component/linker.rs, engine/serialization.rs) with wasmparser (``magic
   header``), and the linkers of WasmEdge and Wasmer.
 - containerd-shim-spin 0.24 (src/trigger.rs, src/source.rs).
@@ -115,7 +116,10 @@ _RUNNING: Final = (
 )
 _STARTING: Final = (
     *_RUNNING,
-    (re.compile(r"[Ee]xec format error"), Reason.IMAGE_FOR_ANOTHER_PLATFORM),
+    (
+        re.compile(r'[Ee]xec format error|exec: "(?:/|[^"]+[.]wasm)": (?:permission denied|is a directory)'),
+        Reason.IMAGE_FOR_ANOTHER_PLATFORM,
+    ),
     (
         re.compile(
             r"no such file or directory|executable file not found|module not found|no entrypoint provided"

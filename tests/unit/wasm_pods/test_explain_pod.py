@@ -417,6 +417,18 @@ CAUSES: dict[str, tuple[Case, Reason, tuple[str, ...]]] = {
         ("255", "node n1"),
     ),
     "a program that ends with 255": (Case(pod("hello", crashing(255)), logs=["bye"]), Reason.EXITED, ("255", "bye")),
+    "no RuntimeClass set, and the Wasm file is not executable": (
+        Case(
+            pod(
+                "hello",
+                crashing(128, "StartError", f'{TASK}OCI runtime create failed: exec: "/app.wasm": permission denied'),
+                runtime_class="",
+                selector={},
+            )
+        ),
+        Reason.RUNTIME_CLASS_NOT_SET,
+        ("app", "spin-v2"),
+    ),
     "no RuntimeClass set, in the words of runc": (
         Case(pod("hello", crashing(1), runtime_class="", selector={}), logs=["exec /app.wasm: exec format error"]),
         Reason.RUNTIME_CLASS_NOT_SET,

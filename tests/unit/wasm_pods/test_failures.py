@@ -180,6 +180,19 @@ def test_an_image_without_a_command_has_no_entrypoint() -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (f'{TASK}OCI runtime create failed: exec: "/": permission denied', Reason.IMAGE_FOR_ANOTHER_PLATFORM),
+        (f'{TASK}OCI runtime create failed: exec: "/app.wasm": permission denied', Reason.IMAGE_FOR_ANOTHER_PLATFORM),
+        (f'{TASK}OCI runtime create failed: exec: "/entrypoint.sh": permission denied', None),
+    ],
+)
+def test_a_wasm_file_that_the_default_runtime_may_not_execute_is_a_failure(words: str, reason: Reason | None) -> None:
+    found = of_start(words)
+    assert (found.reason if found else None) == reason
+
+
+@pytest.mark.parametrize(
     "words", ['configmap "a" not found', 'secret "a" not found', "couldn't find key b in Secret shop/a"]
 )
 def test_a_missing_object_of_the_configuration_is_a_failure(words: str) -> None:
