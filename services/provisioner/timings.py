@@ -58,7 +58,8 @@ class WorkloadTimings:
     patience: float = 10.0
     """Age of a pod from which its Events are read if it does not run, although its objects show no cause.
 
-    Also of an Event from which its controller is read: a refusal that the next attempt ends is not reported.
+    Also of an Event from which its controller is read: a refusal that the next attempt ends is not reported. Also of
+    the message of the scheduler that it finds no node: it retries within 10 s after a change of nodes.
     """
     events_again: float = 30.0
     """Interval of the reads of the Events of a pod that does not run."""

@@ -23,6 +23,7 @@ from trellis.read_model.explain.page import Rank
 from trellis.wasm_pods.explain.pod import pod_cause
 from trellis.wasm_pods.owners import KEEPS_PLACE, RuntimeClassView
 from trellis.wasm_pods.pods import Toleration
+from trellis.wasm_pods.reasons import Reason
 from trellis.wasm_pods.snapshot import Part, Snapshot
 
 _NO_LOGS = "provisioner reads no logs"
@@ -33,10 +34,14 @@ _NOT_LISTED = "not listed, or no permission"
 
 @dataclass(frozen=True, slots=True)
 class _Verdict:
-    """The result for a view of a pod. ``at``: Unix seconds; ``tentative``: its Events can show another cause."""
+    """The result for a view of a pod. ``at``: Unix seconds; ``since``: of the first result with this reason.
+
+    ``tentative``: the next evidence can show another cause.
+    """
 
     pod: WorkloadPod
     at: float
+    since: float
     cause: Cause | None
     tentative: bool
 
@@ -134,10 +139,20 @@ class Gather:
         found = self._verdicts.get(pod.key)
         if found is None or found.pod is not pod or now - found.at >= self.timings.look:
             cause = _cause(snapshot, pod)
-            # Without a node there is no kubelet that reports Events, and none ends a pod on a lost one.
-            tentative = cause is not None and bool(pod.node) and not pod.deleting and not self.evidence.knows(pod)
-            found = self._verdicts[pod.key] = _Verdict(pod, now, cause, tentative)
+            former = found.cause if found is not None and found.pod.uid == pod.uid else None
+            same = former is not None and cause is not None and former.reason == cause.reason
+            since = found.since if found is not None and same else now
+            tentative = cause is not None and not self._is_confirmed(pod, cause, now - since)
+            found = self._verdicts[pod.key] = _Verdict(pod, now, since, cause, tentative)
         return found
+
+    def _is_confirmed(self, pod: WorkloadPod, cause: Cause, age: float) -> bool:
+        """Return whether a cause, which a pod has for ``age`` seconds, counts."""
+        if cause.reason == Reason.UNSCHEDULABLE:
+            # The scheduler retries within 10 s after a change of nodes, and its message is outdated until then.
+            return age >= self.timings.patience
+        # Without a node there is no kubelet that reports Events, and none ends a pod on a lost one.
+        return not pod.node or pod.deleting or self.evidence.knows(pod)
 
 
 def _cause(snapshot: Snapshot, pod: WorkloadPod) -> Cause | None:

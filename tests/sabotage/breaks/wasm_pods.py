@@ -167,9 +167,9 @@ REPORTS: Final = (
         "a cause counts before the Events of its pod were read",
         "ADR 123, rule 5: a cause that Events can correct is not reported before they were read",
         "provisioner",
-        "Gather._verdict",
-        "tentative = cause is not None and bool(pod.node) and not pod.deleting and not self.evidence.knows(pod)",
-        "tentative = False",
+        "Gather._is_confirmed",
+        "return not pod.node or pod.deleting or self.evidence.knows(pod)",
+        "return True",
         f"{_REPORTED}::test_a_cause_waits_for_the_events_that_can_show_another_one",
     ),
     Break(

@@ -257,6 +257,18 @@ async def test_a_cause_waits_for_the_events_that_can_show_another_one() -> None:
     )
 
 
+async def test_the_message_of_the_scheduler_counts_once_it_has_had_time_for_another_attempt() -> None:
+    large = unscheduled("large", message="0/1 nodes are available: 1 Insufficient memory.")
+    world = World([(PODS, large), (PODS, unscheduled("bare", selector={"zone": "none"}))], replace(SHORT, patience=60))
+    async with world.running():
+        await world.until_published("failed Pod bare NoNodeWithLabel")
+        await asyncio.sleep(0.1)
+        assert len(world.bus.stored) == 1
+    world = World([(PODS, large)])
+    async with world.running():
+        await world.until_published("failed Pod large Unschedulable")
+
+
 async def test_a_confirmed_reason_counts_for_the_pods_whose_events_are_not_read() -> None:
     crashed = [pod(f"db-{number}", crashing(3), owner=STATEFUL) for number in range(8)]
     world = World([(STATEFUL_SETS, workload("db")), *((PODS, item) for item in crashed)])
