@@ -29,7 +29,8 @@ DEPLOYMENT: Final = "Deployment"
 JOB: Final = "Job"
 CRON_JOB: Final = "CronJob"
 SPIN_APP: Final = "SpinApp"
-_CREATORS: Final = frozenset({"StatefulSet", "DaemonSet", JOB})
+_CREATORS: Final = frozenset({("apps", "StatefulSet"), ("apps", "DaemonSet"), ("batch", JOB)})
+"""API group and kind: OpenKruise has a StatefulSet and a DaemonSet, too, and Volcano a Job."""
 EVENT_REASONS: Final = frozenset({SANDBOX, CREATE, FAILED, UNHEALTHY, NO_LOGIN, NOT_KILLED, *MOUNT_EVENTS})
 """Reasons of the Events that health, or its message, depends on."""
 _PARENTS: Final = {DEPLOYMENT: SPIN_APP, JOB: CRON_JOB}
@@ -96,9 +97,10 @@ def providing_shim(snapshot: Snapshot, runtime_class: str) -> ShimView | None:
 def creator_of(pod: WasmPod) -> Id:
     """Return the workload of Kubernetes that created a pod, or the pod itself."""
     namespace, name, kind = pod.meta.namespace, pod.meta.owner_name, pod.owner_kind
+    is_known = (pod.owner_group, kind) in _CREATORS
     if pod.deployment:
         return DEPLOYMENT, f"{namespace}/{pod.deployment}"
-    return (kind, f"{namespace}/{name}") if kind in _CREATORS else (POD, pod.meta.key)
+    return (kind, f"{namespace}/{name}") if is_known else (POD, pod.meta.key)
 
 
 @dataclass(eq=False)

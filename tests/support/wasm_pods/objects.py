@@ -155,8 +155,14 @@ def pod(name: str = "hello", *statuses: Manifest, **fields: Any) -> Manifest:
     return {"metadata": metadata, "spec": {key: value for key, value in spec.items() if value}, "status": status}
 
 
+_VERSIONS: Final = dict.fromkeys(("ReplicaSet", "Deployment", "StatefulSet", "DaemonSet"), "apps/v1") | {
+    "Job": "batch/v1",
+    "CronJob": "batch/v1",
+}
+
+
 def _controller(kind: str, name: str, uid: str) -> Manifest:
-    version = "apps/v1" if kind == "ReplicaSet" else "v1"
+    version = _VERSIONS.get(kind, "v1")
     return {"kind": kind, "name": name, "uid": uid, "controller": True, "apiVersion": version}
 
 

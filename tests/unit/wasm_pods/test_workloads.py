@@ -218,5 +218,13 @@ def test_nodes_have_the_number_of_pods() -> None:
     assert nodes_of(found) == {"n1": 2, "n2": 1}
 
 
+@pytest.mark.parametrize("kind", ["StatefulSet", "DaemonSet", "Job"])
+def test_a_controller_of_another_api_group_is_none_of_kubernetes(kind: str) -> None:
+    made = pod("a", owner=(kind, "web", "uid"))
+    assert creator_of(view_pod(made)) == (kind, "shop/web")
+    made["metadata"]["ownerReferences"][0]["apiVersion"] = "apps.kruise.io/v1beta1"
+    assert creator_of(view_pod(made)) == ("Pod", "shop/a")
+
+
 def test_a_replica_set_without_a_hash_is_none_of_a_deployment() -> None:
     assert creator_of(view_pod(pod("a", owner=("ReplicaSet", "plain", "uid")))) == ("Pod", "shop/a")
