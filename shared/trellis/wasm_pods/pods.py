@@ -54,14 +54,15 @@ class Container:
     """A container of a pod. ``waiting``: reason for which it does not run, "" if it runs or has ended.
 
     ``init``: the later containers wait for its end; ``sidecar``: they wait for its start, and it restarts
-    (KEP-753). ``memory``: its limit, "" if it has none. ``ended``: how it ended, if it does not run and does not
-    restart; ``before``: how its former run ended.
+    (KEP-753). ``restart_policy``: its own one, "" if it has that of the pod (KEP-5307). ``memory``: its limit, "" if it
+    has none. ``ended``: how it ended, if it does not run and does not restart; ``before``: how its former run ended.
     """
 
     name: str
     image: str = ""
     init: bool = False
     sidecar: bool = False
+    restart_policy: str = ""
     memory: str = ""
     waiting: str = ""
     message: str = ""
@@ -251,13 +252,14 @@ def _containers(spec: Json, status: Json) -> tuple[Container, ...]:
 
 def _container(spec: Json, status: Json, *, init: bool) -> Container:
     state = mapping(status, "state")
-    waiting = mapping(state, "waiting")
-    sidecar = init and text(spec, "restartPolicy") == ALWAYS
+    waiting, policy = mapping(state, "waiting"), text(spec, "restartPolicy")
+    sidecar = init and policy == ALWAYS
     return Container(
         name=text(spec, "name"),
         image=text(spec, "image"),
         init=init and not sidecar,
         sidecar=sidecar,
+        restart_policy=policy,
         memory=text(mapping(mapping(spec, "resources"), "limits"), "memory"),
         waiting=text(waiting, "reason"),
         message=message(waiting),

@@ -784,6 +784,17 @@ OTHERS: dict[str, tuple[Case, Outcome]] = {
         Case(of_init(container(name="init"), waiting("PodInitializing"))),
         (Reason.NOT_READY, Health.PROGRESSING),
     ),
+    "a container that is to run once beside one that runs": (
+        Case(
+            pod(
+                "hello",
+                container({"terminated": ended(0, "Completed")}),
+                container(name="proxy"),
+                containers=[{"name": "app", "restartPolicy": "Never"}, PROXY],
+            )
+        ),
+        (Reason.NOT_READY, Health.PROGRESSING),
+    ),
     "a debug container that failed": (
         Case(with_debugger(pod("hello", container()))),
         (Reason.NOT_READY, Health.PROGRESSING),

@@ -165,7 +165,7 @@ def _fails(pod: WasmPod, item: Container) -> bool:
     end = item.last_end
     if end is None or end.reason in _NOT_STARTED or item.ready:
         return False
-    always = item.sidecar or pod.restart_policy == ALWAYS
+    always = (item.restart_policy or pod.restart_policy) == ALWAYS
     again = item.waiting == CRASHING or (always and item.ended is not None and not pod.ended)
     return end.code != 0 or (again and not item.init)
 
