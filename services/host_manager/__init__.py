@@ -2,6 +2,6 @@
 
 Consumes: WasmCloudHostConfigs, their children and pods, the Secrets and ConfigMaps they name; ``secret.changed``.
 Publishes: ``hosts.*``, ``host_pod.*``; from wasmCloud v2, which it only reads, ``workload_deployment.*``,
-``workload.*``, ``wasm_host.*``, ``artifact.published``. Owns (is the only writer of): children and status of
-WasmCloudHostConfig.
+``workload.*``, ``wasm_host.*``, ``heartbeats.*``, ``artifact.published``. Owns (is the only writer of): children and
+status of WasmCloudHostConfig.
 """

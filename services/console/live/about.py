@@ -35,6 +35,7 @@ from trellis.read_model.reading.explained_pods import RESOURCES
 
 _ROLLOUT: Final = "rollout"
 _WASM_WORKLOAD: Final = "wasm_workload"
+_HEARTBEATS: Final = "heartbeats"
 _KINDS: Final[Mapping[str, tuple[Resource, str]]] = {
     "node": (NODES, "node"),
     "provision": (NODES, "node"),
@@ -112,6 +113,10 @@ def _about(noun: str, key: tuple[str, ...], fields: Mapping[str, Any]) -> About:
         # Their key is a digest; only the data, which only provisioner can publish, names the Shim.
         shim = _text(fields.get("shim"))
         return About(permission_to(SHIMS, "", shim), "shim", "", shim) if shim else About(MESSAGES)
+    if noun == _HEARTBEATS and len(key) == 2 and all(key):
+        # About all Hosts, of one namespace or of the cluster, and about no single one.
+        namespace = key[1] if key[0] == "Namespace" else ""
+        return About(permission_to(WASM_HOSTS, namespace, ""), namespace=namespace)
     found = _KINDS.get(noun)
     if noun == _WASM_WORKLOAD and len(key) > 2:
         namespace, owner_kind, name, *_ = key

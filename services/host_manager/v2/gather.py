@@ -10,10 +10,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from math import nan
+from math import inf, nan
 from typing import Final, TypeVar
 
 from host_manager.domain.v2.operator_clock import OperatorClock
+from host_manager.domain.v2.outages import Outages
 from host_manager.domain.v2.published import Published
 from host_manager.domain.v2.trust import Trust
 from host_manager.v2.heartbeats import CompleteHeartbeats
@@ -58,6 +59,7 @@ class V2Cache:
     recalled: int = 0
     """Number of the stream that ``published`` was read from; 0 before the first one."""
     trust: Trust = field(default_factory=Trust)
+    outages: Outages = field(default_factory=Outages)
     clock: OperatorClock = field(init=False)
     numbers: HostNumbers = field(init=False)
     heartbeats: CompleteHeartbeats | None = None
@@ -77,12 +79,19 @@ class V2Cache:
         """Drop all views: the API group is not served any more."""
         for views in (self.hosts, self.workloads, self.replica_sets, self.deployments, self.artifacts, self.healths):
             views.clear()
-        self.informers, self.trust, self.working = {}, Trust(), -1.0
+        self.informers, self.trust, self.outages, self.working = {}, Trust(), Outages(), -1.0
         self.numbers.show({})
 
     def covers(self, namespace: str) -> bool:
-        """Return whether a namespace is watched. Of another one, nothing is concluded from what is missing."""
-        return not self.places or namespace in self.places
+        """Return whether a namespace is watched; "" is all. Of another one, a missing object proves nothing."""
+        return not self.places or not namespace or namespace in self.places
+
+    def watched(self) -> float:
+        """Return the Unix time until which the watch of the Hosts has delivered all changes; -inf if it fails."""
+        hosts = self.informers.get(Part.HOSTS, ())
+        if not hosts or any(informer.failing is not None for informer in hosts):
+            return -inf
+        return self.kube.now() - max(informer.staleness() for informer in hosts)
 
     def unknown(self) -> frozenset[str]:
         """Return the configured namespaces of which a kind other than Host cannot be read."""

@@ -1,8 +1,8 @@
 """Heartbeats of hosts of wasmCloud v2 for the decisions and the metrics of host_manager.
 
-In: the reception of heartbeats. Out: messages for the snapshot, metrics. Called by ``watches`` while the API group is
-served. Invariant: without an uninterrupted reception for longer than two heartbeats, the snapshot has no messages, so a
-lost connection is one log line.
+In: the reception of heartbeats. Out: messages for the snapshot, the state of the reception, metrics. Called by
+``watches`` while the API group is served. Invariant: without an uninterrupted reception for longer than two heartbeats,
+the snapshot has no messages, so a lost connection is one log line and one event.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Final
 from trellis.kube.client import Kube
 from trellis.lattice.follow.heartbeats import Heartbeats
 from trellis.v2.host_messages import HostMessages
+from trellis.v2.reception import Reception
 
 CONNECTION: Final = "trellis-host-manager-v2"
 
@@ -28,6 +29,11 @@ class CompleteHeartbeats:
         self._kube = kube
         self._window = window
         self._hosts = self._unreadable = 0
+
+    @property
+    def reception(self) -> Reception:
+        """State of the reception."""
+        return self._received.reception
 
     async def run(self) -> None:
         """Receive until cancelled."""

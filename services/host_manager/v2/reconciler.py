@@ -2,8 +2,8 @@
 
 In: the one key of its queue. Out: events, metrics. Called by the queue of ``app``: soon after a change, and regularly,
 because a missing heartbeat changes nothing. Invariants: an event counts as published once the bus has stored it; an
-outage of the operator or of its NATS is one log line and one metric, without events about hosts; a metric never has a
-state that is not known any more.
+outage of the operator or of its NATS is one log line, one metric and one event, without events about hosts; it is
+observed also while the bus is unavailable; a metric never has a state that is not known any more.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 from uuid import uuid4
 
 from host_manager.domain.v2.decide import decide, forget_deleted, knows_enough
-from host_manager.domain.v2.published import EVENTS, Published, object_of, objects_of
+from host_manager.domain.v2.published import EVENTS, OUTAGES, Published, namespace_of, object_of, objects_of
 from host_manager.domain.v2.trust import silent_namespaces
 from host_manager.timings import Timings
 from host_manager.v2.gather import V2Cache
@@ -64,18 +64,18 @@ class V2Reconciler:
             return None
         cluster = Cluster(snapshot)
         self._measure(cluster)
-        if not knows_enough(cluster):
-            return self.timings.v2_look
         self.cache.trust = self.cache.trust.next(cluster)
+        reception = self.cache.heartbeats.reception if self.cache.heartbeats is not None else None
+        self.cache.outages.observe(cluster, self.cache.published, reception, self.cache.watched())
         try:
             await self._recall()
             due = decide(cluster, self.cache.published, self.cache.trust, unknown)
-            for key, events in groupby(due, key=object_of):
+            for key, events in groupby([*self.cache.outages.due(self.cache.published), *due], key=object_of):
                 await self._publish(key, events)
         except BusUnavailable:
             return self.timings.publish
         forget_deleted(cluster, self.cache.published, unknown)
-        if cluster.snapshot.knows(Part.HOSTS) and not unknown:
+        if knows_enough(cluster) and cluster.snapshot.knows(Part.HOSTS) and not unknown:
             self._forget_counts(cluster)
         return self.timings.v2_look
 
@@ -96,9 +96,9 @@ class V2Reconciler:
             if not self.bus.connected.is_set():
                 raise BusUnavailable("the published events cannot be read")
             number, published = cache.streams, Published()
-            events: AsyncIterator[EventData] = self.bus.last_events(EVENTS)
+            events: AsyncIterator[EventData] = self.bus.last_events((*EVENTS, *OUTAGES))
             async for event in events:
-                if cache.covers(event.key()[0]):
+                if cache.covers(namespace_of(event)):
                     published.note(event)
             cache.published, cache.recalled = published, number
 
@@ -115,6 +115,7 @@ class V2Reconciler:
                 except EventRefused as error:
                     _log.warning("event about wasmCloud v2 not published", object=key, reason=str(error))
                 self.cache.published.note(event)
+                self.cache.outages.note(event)
                 self.cache.stored[key] = self.cache.stored.get(key, 0) + 1
 
     def _dedup(self, event: EventData) -> str:

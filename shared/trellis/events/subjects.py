@@ -29,6 +29,9 @@ from trellis.events.services import ServiceReflected, ServiceRemoved
 from trellis.events.wasm_workloads import WasmWorkloadFailed, WasmWorkloadRecovered, WasmWorkloadRunning
 from trellis.events.wasmcloud_v2 import (
     ArtifactPublished,
+    HeartbeatsDenied,
+    HeartbeatsLost,
+    HeartbeatsRestored,
     WasmHostGone,
     WasmHostReady,
     WasmHostSilent,
@@ -124,6 +127,9 @@ EVENT_SPECS: Final[tuple[EventSpec, ...]] = (
     EventSpec(WasmHostReady, HOST_MANAGER),
     EventSpec(WasmHostSilent, HOST_MANAGER),
     EventSpec(WasmHostGone, HOST_MANAGER),
+    EventSpec(HeartbeatsLost, HOST_MANAGER),
+    EventSpec(HeartbeatsDenied, HOST_MANAGER),
+    EventSpec(HeartbeatsRestored, HOST_MANAGER),
     EventSpec(ArtifactPublished, HOST_MANAGER),
     EventSpec(ServiceReflected, SERVICE_REFLECTOR),
     EventSpec(ServiceRemoved, SERVICE_REFLECTOR),

@@ -1,11 +1,13 @@
 """Events about the objects of wasmCloud v2, published by ``host_manager``, which only reads these objects.
 
 Pure values. A reason is one of ``trellis explain``. Key: namespace and name; of failed Workloads the owner and the
-reason, because wasmCloud replaces a Workload that does not run each minute, under another name.
+reason, because wasmCloud replaces a Workload that does not run each minute, under another name. Missing heartbeats of
+all hosts are events about the connection to NATS or about the namespace of the Hosts, and not about each Host.
 """
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import ClassVar, Final, Literal
 
 from pydantic import Field
@@ -13,6 +15,7 @@ from pydantic import Field
 from trellis.events.envelope import EventData
 
 OwnerKind = Literal["WorkloadDeployment", "WorkloadReplicaSet", "Workload"]
+Scope = Literal["Nats", "Namespace"]
 _HOST: Final = "metadata.name of the Host, as in events about it, empty if it is not known"
 
 
@@ -153,6 +156,53 @@ class WasmHostGone(WasmHostEventData):
     """A Host was deleted, with its Workloads."""
 
     event_name: ClassVar[str] = "gone"
+
+
+class HeartbeatsEventData(EventData):
+    """Common fields of the events about the heartbeats of all hosts."""
+
+    noun: ClassVar[str] = "heartbeats"
+
+    scope: Scope = Field(
+        description="Nats: the reception from the NATS of wasmCloud v2 (TRELLIS_V2_NATS); Namespace: those that the "
+        "runtime-operator records in the Hosts of a namespace"
+    )
+    name: str = Field(min_length=1, description="of Nats the receiving service, host_manager; else the namespace")
+    since: datetime = Field(description="begin of the outage, as far as it is known")
+    server: str = Field(description="URL of the NATS without passwords, empty for a namespace")
+    hosts: int | None = Field(description="number of Hosts concerned, null if the Hosts cannot be read")
+
+    def key(self) -> tuple[str, ...]:
+        """Return scope and name."""
+        return (self.scope, self.name)
+
+
+class HeartbeatsLost(HeartbeatsEventData):
+    """The heartbeats of all hosts are missing: one event for the outage, and none for each host."""
+
+    event_name: ClassVar[str] = "lost"
+
+    reason: str = Field(
+        min_length=1,
+        description="of Nats ConnectionLost or HeartbeatsNotReceived; of a namespace as `trellis explain` shows it: "
+        "HeartbeatsStopped, NatsUnreachable or OperatorUnavailable",
+    )
+    message: str = Field(description="cause and resolution for users")
+
+
+class HeartbeatsDenied(HeartbeatsEventData):
+    """NATS denies the subscription of heartbeats to the user of the service; hosts are not affected."""
+
+    event_name: ClassVar[str] = "denied"
+
+    reason: str = Field(min_length=1, description="SubscriptionDenied")
+    message: str = Field(description="cause and resolution for users")
+
+
+class HeartbeatsRestored(HeartbeatsEventData):
+    """Heartbeats arrive again after they were lost or denied."""
+
+    event_name: ClassVar[str] = "restored"
 
 
 class ArtifactPublished(EventData):

@@ -7,9 +7,10 @@ import contextlib
 import http
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import nats
 import pytest
@@ -119,7 +120,9 @@ async def test_the_group_can_be_installed_while_the_service_runs(hosts: HostWorl
     assert GROUP not in written(hosts, offset)
 
 
-async def test_heartbeats_give_numbers_of_hosts_and_a_lost_nats_is_no_event(served: HostWorld, tmp_path: Path) -> None:
+async def test_heartbeats_give_numbers_of_hosts_and_an_outage_of_nats_is_one_event(
+    served: HostWorld, tmp_path: Path
+) -> None:
     hosts = V2Timings(heartbeat=0.2, slack=0.1)
     timings = replace(SHORT, v2=hosts, v2_heartbeats=HeartbeatTimings(first=0.1, most=0.2, hosts=hosts))
     found = recording("03")
@@ -134,21 +137,50 @@ async def test_heartbeats_give_numbers_of_hosts_and_a_lost_nats_is_no_event(serv
                 return service.telemetry.metrics.registry.get_sample_value(f"trellis_wasmcloud_{name}", labels)
 
             await eventually(lambda: value("heartbeats_connected") == 1, "connected", seconds=PATIENCE)
-            client = await nats.connect(server.url)
-            try:
-                async with asyncio.timeout(PATIENCE):
-                    while value("host_cpu_ratio", host_namespace=served.namespace, host="uppity-son-5573") is None:
-                        for subject, payload in beats:
-                            await client.publish(subject, payload)
-                        await client.flush()
-                        await asyncio.sleep(0.1)
-            finally:
-                await client.close()
+
+            async def send(until: Callable[[], Awaitable[bool]]) -> None:
+                client = await nats.connect(server.url)
+                try:
+                    async with asyncio.timeout(PATIENCE):
+                        while not await until():
+                            for subject, payload in beats:
+                                await client.publish(subject, payload)
+                            await client.flush()
+                            await asyncio.sleep(0.1)
+                finally:
+                    await client.close()
+
+            async def measured() -> bool:
+                return value("host_cpu_ratio", host_namespace=served.namespace, host="uppity-son-5573") is not None
+
+            async def heartbeats() -> list[dict[str, Any]]:
+                found = [event.event for event in await served.fleet.events_until_now() if event.noun == "heartbeats"]
+                data = [event["data"] | {"type": event["type"]} for event in found]
+                return [item for item in data if item["scope"] == "Nats"]
+
+            async def restored() -> bool:
+                return len(await heartbeats()) > 1
+
+            await send(measured)
             before = await shown(served)
             server.stop()
             await eventually(lambda: value("heartbeats_connected") == 0, "NATS is away", seconds=PATIENCE)
+            published: list[dict[str, Any]] = []
+            async with asyncio.timeout(PATIENCE):
+                while not published:
+                    await asyncio.sleep(0.1)
+                    published = await heartbeats()
+            await asyncio.sleep(2)  # a dozen of attempts to connect, and two regular runs
+            [lost] = await heartbeats()
+            assert lost["type"] == "dev.trellis.heartbeats.lost.v1"
+            assert (lost["scope"], lost["name"], lost["reason"]) == ("Nats", "host_manager", "ConnectionLost")
+            assert (lost["server"], lost["hosts"]) == (server.url, 2)
             assert "wasm_host.silent" not in str(before + await shown(served))
             assert service.health.readiness().ok
+            server.start()
+            await send(restored)
+            [_, end] = await heartbeats()
+            assert (end["type"], end["since"]) == ("dev.trellis.heartbeats.restored.v1", lost["since"])
 
 
 # In this file because its tests define the kinds for the whole cluster, one after another.

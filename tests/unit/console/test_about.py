@@ -40,6 +40,12 @@ def permission_of(subject: str, data: object = None) -> Permission:
         ("trellis.evt.c.secret.denied.team.db", {}, Permission("", "secrets", "team", "db")),
         ("trellis.evt.c.controller.trapped.team.x", {}, Permission("trellis.dev", "wasmcontrollers", "team", "x")),
         ("trellis.lattice.c.prod.host_started", {}, lattice_permission("prod")),
+        (
+            "trellis.evt.c.heartbeats.lost.Namespace.system",
+            {},
+            Permission("runtime.wasmcloud.dev", "hosts", "system", ""),
+        ),
+        ("trellis.evt.c.heartbeats.lost.Nats.host_manager", {}, Permission("runtime.wasmcloud.dev", "hosts", "", "")),
     ],
 )
 def test_an_event_is_visible_to_viewers_who_may_get_its_object(
@@ -67,14 +73,14 @@ def test_a_message_without_an_object_is_visible_to_viewers_of_such_messages(subj
     assert permission_of(subject, ["no", "object"]) == MESSAGES
 
 
-def test_every_event_names_an_object() -> None:
+def test_every_event_names_an_object_or_is_about_all_hosts() -> None:
     for spec in EVENT_SPECS:
         kinds = {"owner_kind": "Workload", "kind": "Deployment"}
         key = ".".join(kinds.get(field, "x") for field in spec.key_fields)
         data: dict[str, Any] = {"shim": "spin"} if spec.model.noun == "rollout" else {}
         about = about_event(event_of(stored(f"trellis.evt.c.{spec.tokens}.{key}", data)))
         assert about.permission != MESSAGES, spec.tokens
-        assert about.id
+        assert bool(about.id) == (spec.model.noun != "heartbeats")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from math import isnan
+from math import inf, isnan
 from typing import Any, cast
 
 import orjson
@@ -16,6 +16,7 @@ import structlog
 from host_manager.domain.v2.published import object_of
 from host_manager.timings import Timings
 from host_manager.v2.gather import V2Cache
+from host_manager.v2.heartbeats import CompleteHeartbeats
 from host_manager.v2.reconciler import KEY, V2Reconciler
 from host_manager.v2.watches import V2Watches, only_numbers
 from support.cluster.kube_world import until
@@ -23,13 +24,14 @@ from support.v2.explained import bare, kube_of
 from support.v2.recordings import recording
 from trellis.bus.bus import Bus, BusUnavailable, EventRefused
 from trellis.events.envelope import EventData
-from trellis.events.wasmcloud_v2 import WasmHostReady, WorkloadStarted
+from trellis.events.wasmcloud_v2 import HeartbeatsLost, HeartbeatsRestored, WasmHostReady, WorkloadStarted
 from trellis.kube.changes import Change, ChangeKind
 from trellis.kube.resources import ARTIFACTS, NAMESPACES, WASM_HOSTS, WASMCLOUD_V2, WORKLOADS
 from trellis.kube.transport import HttpRequest, Reply
 from trellis.telemetry import current_trace
 from trellis.v2.hosts import view_host
 from trellis.v2.messages import HostHeartbeat
+from trellis.v2.reception import Reception, ReceptionState
 from trellis.v2.snapshot import Part
 from trellis_dev.fakes.fake import FakeKube, status_reply
 
@@ -180,6 +182,64 @@ async def test_an_outage_of_the_bus_loses_and_repeats_nothing() -> None:
     assert len({dedup for _, dedup in world.bus.tried}) == 6
 
 
+class Reached:
+    """The reception of heartbeats in a state that the test sets; no heartbeat is evaluated."""
+
+    def __init__(self, reception: Reception) -> None:
+        self.reception = reception
+
+    def messages(self, _hosts: object) -> None:
+        return None
+
+    async def run(self) -> None:
+        await asyncio.Event().wait()
+
+
+async def test_an_outage_of_heartbeats_is_published_after_that_of_the_bus_and_once() -> None:
+    world = World(kube_of("03", 2.1))
+    nats = Reached(Reception(ReceptionState.LOST, 20.0, "nats://n:4222", "refused"))
+    world.cache.heartbeats = cast("CompleteHeartbeats", nats)
+    async with world.running():
+        await until(lambda: "heartbeats.lost" in world.bus.published, "it is published")
+        world.bus.trouble = BusUnavailable()
+        nats.reception = Reception(ReceptionState.RECEIVING, 20.0, "nats://n:4222", "", 3)
+        await until(lambda: world.bus.tried[-3:] == [world.bus.tried[-1]] * 3, "its end is tried again, with one ID")
+        nats.reception = Reception(ReceptionState.LOST, 20.0, "nats://n:4222", "refused")
+        await asyncio.sleep(0.05)
+        nats.reception = Reception(ReceptionState.RECEIVING, 20.0, "nats://n:4222", "", 3)
+        await asyncio.sleep(0.05)
+        world.bus.trouble = None
+        await until(lambda: "heartbeats.restored" in world.bus.published, "its end is published")
+        await asyncio.sleep(0.1)
+    about = [event for event in world.bus.stored if event.noun == "heartbeats"]
+    assert [event.event_name for event in about] == ["lost", "restored"]
+
+
+async def test_a_former_leaders_outage_ends_once_after_a_restart_in_configured_namespaces() -> None:
+    world = World(kube_of("03", 2.1), "apps")
+    since = datetime(2026, 1, 1, tzinfo=UTC)
+    common: dict[str, Any] = {"scope": "Nats", "name": "host_manager", "since": since, "server": "", "hosts": 2}
+    world.bus.restored = [HeartbeatsLost(**common, reason="ConnectionLost", message="")]
+    state = Reception(ReceptionState.RECEIVING, 40.0, "nats://n:4222", "", 3)
+    world.cache.heartbeats = cast("CompleteHeartbeats", Reached(state))
+    async with world.running():
+        await until(lambda: "heartbeats.restored" in world.bus.published, "it is published")
+        await asyncio.sleep(0.1)
+    [end] = [event for event in world.bus.stored if isinstance(event, HeartbeatsRestored)]
+    assert end.since == since
+
+
+async def test_the_watch_of_hosts_is_complete_until_its_last_answer_and_never_while_it_fails() -> None:
+    world = World(kube_of("03", 2.1))
+    assert world.cache.watched() == -inf
+    async with world.running():
+        await until(lambda: len(world.bus.stored) == 6, "all of them")
+        assert 0 <= world.kube.now() - world.cache.watched() < 30
+        world.kube.fail_next(-1, when=on(WASM_HOSTS.path()))
+        world.kube.cut_watches()
+        await until(lambda: world.cache.watched() == -inf, "it fails")
+
+
 async def test_an_event_that_the_stream_refuses_does_not_block_others() -> None:
     world = World(kube_of("03", 2.1))
     world.bus.trouble = EventRefused()
@@ -262,6 +322,16 @@ async def test_the_last_host_of_the_watched_namespaces_is_published_as_deleted()
         for host in world.kube.objects(WASM_HOSTS):
             world.kube.remove(WASM_HOSTS, host["metadata"]["name"], "wasmcloud-system")
         await until(lambda: world.bus.published.count("wasm_host.gone") == 2, "their end is, too")
+
+
+async def test_an_object_beyond_the_limit_of_etcd_is_watched_and_published() -> None:
+    world = World(kube_of("03", 2.1))
+    async with world.running():
+        await until(lambda: world.bus.published.count("wasm_host.ready") == 2, "they are published")
+        host = world.kube.objects(WASM_HOSTS)[0]
+        metadata = {"name": "large", "namespace": "wasmcloud-system", "annotations": {"x": "y" * 2 * 2**20}}
+        world.kube.put(WASM_HOSTS, host | {"metadata": metadata, "hostId": "large"})
+        await until(lambda: world.bus.published.count("wasm_host.ready") == 3, "the large one is, too")
 
 
 async def test_a_deleted_workload_is_published_as_deleted() -> None:

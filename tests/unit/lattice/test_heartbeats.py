@@ -19,6 +19,7 @@ from trellis.lattice.follow import heartbeats as module
 from trellis.lattice.follow.heartbeats import HEARTBEAT_SUBJECT, Heartbeats, HeartbeatTimings
 from trellis.lattice.timings import ListenTimings
 from trellis.v2.host_messages import HostMessages
+from trellis.v2.reception import Reception, ReceptionState
 from trellis.v2.timings import V2Timings
 from unit.lattice.test_listen import Server, serving
 
@@ -46,7 +47,7 @@ class Nats:
     def _address(self) -> NatsAddress:
         if self.unusable:
             raise SettingsError(self.unusable.pop())
-        return NatsAddress("nats://nats:4222")
+        return NatsAddress("nats://user:secret@nats:4222")
 
     async def _listen(
         self, _address: NatsAddress, _name: str, handlers: dict[str, Any], enough: Callable[[], bool], timings: Any
@@ -139,6 +140,50 @@ async def test_after_an_interruption_a_missing_heartbeat_proves_nothing(monkeypa
     assert not unavailable.missed(HOST, LEAST)
     assert (back.error, back.seconds) == ("", 1)
     assert not back.missed(HOST, LEAST)
+
+
+async def test_the_reception_lasts_over_failed_attempts_and_names_the_server_without_its_password(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    nats = Nats(monkeypatch)
+    found: list[Reception] = [nats.heartbeats.reception]
+
+    def fails(found_by: Listened) -> Any:
+        async def visit(_take: Any, _enough: Any) -> Listened:
+            nats.time += 10
+            found.append(nats.heartbeats.reception)
+            return found_by
+
+        return visit
+
+    async def receives(take: Callable[[str, bytes], None], enough: Callable[[], bool]) -> Listened:
+        take(SUBJECT, PAYLOAD)  # before the subscription is confirmed
+        enough()
+        take(SUBJECT, PAYLOAD)
+        nats.time += 100
+        found.append(nats.heartbeats.reception)
+        return Listened(100, error="after 100 s: connection lost")
+
+    refused = Listened(error="permissions violation", refused=True)
+    nats.visits += [fails(Listened(error="connection refused")), fails(Listened(error="other")), receives]
+    nats.visits += [fails(refused), fails(refused)]
+    await nats.run()
+    states = [(item.state, item.seconds, item.count) for item in found]
+    assert states == [
+        (ReceptionState.CONNECTING, 0, 0),
+        (ReceptionState.CONNECTING, 10, 0),
+        (ReceptionState.LOST, 10, 0),
+        (ReceptionState.RECEIVING, 100, 2),
+        (ReceptionState.LOST, 10, 0),
+        (ReceptionState.DENIED, 10, 0),
+    ]
+    assert [item.error for item in found][2:] == [
+        "connection refused",
+        "",
+        "after 100 s: connection lost",
+        refused.error,
+    ]
+    assert {item.server for item in found[1:]} == {"nats://user:***@nats:4222"}
 
 
 async def test_after_dropped_messages_a_missing_heartbeat_proves_nothing_for_a_while(

@@ -82,7 +82,10 @@ async def test_messages_are_received_and_nothing_is_published() -> None:
     assert subscriber.received == [("beats.a", b"{}")] * 3
     assert (found.error, found.dropped) == ("", 0)
     assert found.seconds == pytest.approx(SHORT.listen, abs=0.3)
-    assert [line.split()[0] for line in server.lines if line.split()[0] not in {"CONNECT", "PING", "PONG"}] == ["SUB"]
+    [sent] = [line.split() for line in server.lines if line.split()[0] not in {"CONNECT", "PING", "PONG"}]
+    assert (sent[:2], len(sent)) == (["SUB", "beats.>"], 3), (
+        "without a queue group: each listener receives all messages"
+    )
 
 
 async def test_it_ends_as_soon_as_enough_was_received() -> None:
@@ -118,7 +121,7 @@ async def test_a_denied_subscription_is_the_error() -> None:
     denial = b"-ERR 'Permissions Violation for Subscription to \"beats.>\"'\r\n"
     async with serving(Server(denial)) as address:
         found = await Subscriber().listen(address)
-    assert found.seconds == 0
+    assert (found.seconds, found.refused) == (0, True)
     assert "beats.>" in found.error
 
 
@@ -130,7 +133,7 @@ async def test_one_denied_subscription_of_two_is_named_as_written_and_the_other_
         handlers = {"beats.>": subscriber.take, "_INBOX.>": subscriber.take}
         found = await listen(address, "test", handlers, lambda: False, SHORT)
     assert subscriber.received == [("beats.a", b"{}")]
-    assert found.error == ""
+    assert (found.error, found.refused) == ("", False)
     assert [*found.denied] == ["_INBOX.>"]
     assert "_INBOX.>" in found.denied["_INBOX.>"]
 

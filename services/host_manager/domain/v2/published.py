@@ -14,6 +14,10 @@ from typing import Final
 from trellis.events.envelope import EventData
 from trellis.events.wasmcloud_v2 import (
     ArtifactPublished,
+    HeartbeatsDenied,
+    HeartbeatsEventData,
+    HeartbeatsLost,
+    HeartbeatsRestored,
     OwnerKind,
     WasmHostEventData,
     WasmHostGone,
@@ -41,7 +45,9 @@ EVENTS: Final = (
     WasmHostGone,
     ArtifactPublished,
 )
-"""All events about wasmCloud v2."""
+"""All events about the objects of wasmCloud v2."""
+OUTAGES: Final = (HeartbeatsLost, HeartbeatsDenied, HeartbeatsRestored)
+"""All events about the heartbeats of all hosts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +73,7 @@ class Owner:
     uid: str
 
 
+Began = HeartbeatsLost | HeartbeatsDenied
 Failure = tuple[str, str]
 """Name of the WorkloadReplicaSet, and reason."""
 
@@ -75,7 +82,7 @@ Failure = tuple[str, str]
 class Published:
     """State by the published events; keys of objects are ``namespace/name``. ``hosts``: without those that are gone.
 
-    ``failures``: until the owner is ready.
+    ``failures``: until the owner is ready; ``outages``: those that have not ended, by ``scope/name``.
     """
 
     deployments: dict[str, DeploymentState] = field(default_factory=dict)
@@ -83,6 +90,7 @@ class Published:
     failures: dict[Owner, set[Failure]] = field(default_factory=dict)
     hosts: dict[str, WasmHostReady | WasmHostSilent] = field(default_factory=dict)
     artifacts: dict[str, ArtifactPublished] = field(default_factory=dict)
+    outages: dict[str, Began] = field(default_factory=dict)
 
     def note(self, event: EventData) -> None:
         """Record an event that is published."""
@@ -99,14 +107,12 @@ class Published:
             case WorkloadFailed():
                 owner = Owner(event.namespace, event.owner_kind, event.owner, event.uid)
                 self.failures.setdefault(owner, set()).add((event.replica_set, event.reason))
-            case WasmHostReady() | WasmHostSilent():
-                self.hosts[_key(event)] = event
-            case WasmHostGone():
-                host = self.hosts.get(_key(event))
-                if host is not None and host.uid == event.uid:
-                    del self.hosts[_key(event)]
+            case WasmHostEventData():
+                self._note_host(event)
             case ArtifactPublished():
                 self.artifacts[_key(event)] = event
+            case HeartbeatsEventData():
+                self._note_outage(event)
 
     def keep(
         self,
@@ -150,6 +156,21 @@ class Published:
             case WorkloadDeploymentDegraded():
                 self.deployments[key] = DeploymentState(event.uid, None, event.reason, former.replica_set)
 
+    def _note_host(self, event: WasmHostEventData) -> None:
+        key = _key(event)
+        match event:
+            case WasmHostReady() | WasmHostSilent():
+                self.hosts[key] = event
+            case WasmHostGone() if key in self.hosts and self.hosts[key].uid == event.uid:
+                del self.hosts[key]
+
+    def _note_outage(self, event: HeartbeatsEventData) -> None:
+        match event:
+            case HeartbeatsLost() | HeartbeatsDenied():
+                self.outages[_key(event)] = event
+            case HeartbeatsRestored():
+                self.outages.pop(_key(event), None)
+
     def _recovered(self, event: WorkloadStarted) -> None:
         """Drop the failures of an owner without an event of its own."""
         if event.deployment:
@@ -165,6 +186,13 @@ def _key(event: EventData) -> str:
     return "/".join(event.key())
 
 
+def namespace_of(event: EventData) -> str:
+    """Return the namespace that an event is about, "" for all of them."""
+    if isinstance(event, HeartbeatsEventData):
+        return event.name if event.scope == "Namespace" else ""
+    return event.key()[0]
+
+
 def objects_of(snapshot: Snapshot) -> set[str]:
     """Return the objects that events can be about, as ``object_of`` names them."""
     return {
@@ -177,7 +205,10 @@ def objects_of(snapshot: Snapshot) -> set[str]:
 
 
 def object_of(event: EventData) -> str:
-    """Return the object whose change an event belongs to: kind, namespace and name; the events of it have one trace."""
+    """Return the object whose change an event belongs to: kind, namespace and name; the events of it have one trace.
+
+    Heartbeats of all hosts have their scope in place of the kind.
+    """
     match event:
         case WorkloadFailed():
             return f"{event.owner_kind} {event.namespace}/{event.owner}"
@@ -187,6 +218,8 @@ def object_of(event: EventData) -> str:
             return f"WorkloadDeployment {_key(event)}"
         case WasmHostEventData():
             return f"Host {_key(event)}"
+        case HeartbeatsEventData():
+            return f"{event.scope} {event.name}"
         case ArtifactPublished():
             return f"Artifact {_key(event)}"
         case _:

@@ -36,7 +36,8 @@ class Listened:
     """``seconds``: uninterrupted reception; ``dropped``: at least so many messages were lost by the client.
 
     ``error``: why it failed or ended early, without credentials; "" if it did not. ``untrusted``: the reason is the
-    certificate of the server. ``denied``: reasons by subject, if the server denied some of the subscriptions.
+    certificate of the server. ``denied``: reasons by subject, if the server denied some of the subscriptions;
+    ``refused``: it denied all of them, and ``error`` is the reason.
     """
 
     seconds: float = 0.0
@@ -44,6 +45,7 @@ class Listened:
     error: str = ""
     denied: Mapping[str, str] = field(default_factory=dict)
     untrusted: bool = False
+    refused: bool = False
 
 
 async def listen(
@@ -144,7 +146,7 @@ class _Listening:
                 continue
         seconds = time.monotonic() - began
         if self._is_denied:
-            return Listened(error=self.client.denied)
+            return Listened(error=self.client.denied, refused=True)
         if self._ended.is_set():
             reason = describe(self.failures[-1]) if self.failures else "connection lost"
             return Listened(seconds, self._dropped, f"after {seconds:.0f} s: {reason}")

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from trellis.config.settings import HostNatsSettings, SettingsError
+from trellis.installer_api.redaction import redact_url
 from trellis.lattice.connection.address import NatsAddress
 from trellis.lattice.connection.host_nats import host_nats
 from trellis.lattice.connection.listen import Listened, listen
@@ -24,6 +25,7 @@ from trellis.limits.backoff import Attempts, Backoff
 from trellis.telemetry import get_logger
 from trellis.v2.host_messages import Collector, HostMessages
 from trellis.v2.messages import HEARTBEATS
+from trellis.v2.reception import Reception, ReceptionState
 from trellis.v2.timings import V2Timings
 
 HEARTBEAT_SUBJECT: Final = f"{HEARTBEATS}.>"
@@ -61,8 +63,11 @@ class Heartbeats:
         self._timings: Final = timings or HeartbeatTimings()
         self._clock: Final = clock
         self._collector: Final = Collector()
-        self._since: float | None = None
-        """Begin of the uninterrupted reception, None without a connection."""
+        self._state = ReceptionState.CONNECTING
+        self._since = clock()
+        """Begin of the state."""
+        self._server = ""
+        self._count = 0
         self._error = _CONNECTING
         self._lost: tuple[int, float] = (0, -math.inf)
         """Number of dropped messages, and the time at which it was last seen to grow."""
@@ -72,7 +77,12 @@ class Heartbeats:
     @property
     def connected(self) -> bool:
         """True while heartbeats are received."""
-        return self._since is not None
+        return self._state is ReceptionState.RECEIVING
+
+    @property
+    def reception(self) -> Reception:
+        """State of the reception."""
+        return Reception(self._state, self._clock() - self._since, self._server, self._error, self._count)
 
     async def run(self) -> None:
         """Receive, with unlimited retries, until cancelled."""
@@ -80,12 +90,12 @@ class Heartbeats:
         try:
             while True:
                 found = await self._receive()
-                if self._since is not None:
+                if self.connected:
                     attempts.reset()
                 self._end(found)
                 await asyncio.sleep(attempts.next())
         finally:
-            self._since = None
+            self._enter(ReceptionState.CONNECTING)
 
     def messages(self, now: float, wanted: Container[str] | None = None) -> HostMessages:
         """Return the heartbeats of the last 35 s; ``now``: Unix seconds by the clock of the API server.
@@ -94,7 +104,7 @@ class Heartbeats:
         """
         clock, window = self._clock(), self._timings.hosts.silence
         self._collector.forget(clock - window)
-        if self._since is None:
+        if not self.connected:
             return HostMessages(error=self._error)
         count, at = self._lost
         if self._collector.dropped > count:
@@ -108,28 +118,37 @@ class Heartbeats:
             address = self._address()
         except SettingsError as error:
             return Listened(error=str(error))
+        self._server = redact_url(address.url)
         handlers = {HEARTBEAT_SUBJECT: self._take}
         return await listen(address, self._name, handlers, self._receiving, self._timings.listen)
 
     def _take(self, subject: str, payload: bytes) -> None:
         self._collector.heartbeat(subject, payload, self._clock())
+        self._count += 1
         if self.on_message is not None:
             self.on_message()
 
     def _receiving(self) -> bool:
         """Note the begin of the reception: called as soon as the subscription is confirmed. It has no end."""
-        if self._since is None:
-            self._since = self._clock()
+        if not self.connected:
+            self._enter(ReceptionState.RECEIVING)
             self._error = ""
             _log.info("receiving heartbeats of wasmCloud v2")
         return False
 
     def _end(self, found: Listened) -> None:
-        self._since = None
+        self._enter(ReceptionState.DENIED if found.refused else ReceptionState.LOST)
         error = found.error or "connection lost"
         if error != self._error:
             _log.warning("NATS of wasmCloud v2 unavailable, retrying", error=error)
         self._error = error
+
+    def _enter(self, state: ReceptionState) -> None:
+        """Note a state; a failed attempt to connect continues the former one."""
+        if state is not self._state:
+            self._state, self._since = state, self._clock()
+            if state is not ReceptionState.RECEIVING:  # a heartbeat can arrive before the subscription is confirmed
+                self._count = 0
 
 
 def heartbeats_of(settings: HostNatsSettings, name: str, timings: HeartbeatTimings | None = None) -> Heartbeats | None:
