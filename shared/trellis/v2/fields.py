@@ -39,6 +39,12 @@ def items(data: Json, key: str) -> list[Json]:
     return [item for item in value[:ITEMS_KEPT] if isinstance(item, dict)]
 
 
+def omitted(data: Json, key: str) -> int:
+    """Return the number of entries of a list beyond those that are kept."""
+    value = data.get(key)
+    return max(len(value) - ITEMS_KEPT, 0) if isinstance(value, list) else 0
+
+
 def text(data: Json, key: str, *other: str, most: int = TEXT_KEPT) -> str:
     """Return a string, "" if there is none; ``other``: further names of the field."""
     for name in (key, *other):

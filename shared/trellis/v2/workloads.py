@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from trellis.v2.fields import Json, items, mapping, names, text, texts, words
+from trellis.v2.fields import Json, items, mapping, names, omitted, text, texts, words
 from trellis.v2.interfaces import Interface, interfaces_of
 from trellis.v2.objects import Condition, Conditions, Meta, condition, first_unmet, view_conditions, view_meta
 
@@ -70,6 +70,8 @@ class TemplateView:
     service: str = ""
     daemon: PartView | None = None
     """Its ``service``: a component that runs for as long as the workload."""
+    omitted: int = 0
+    """Number of components beyond those that are kept."""
 
     @property
     def parts(self) -> tuple[PartView, ...]:
@@ -143,6 +145,7 @@ def view_template(spec: Json) -> TemplateView:
         environment=text(spec, "environment"),
         service=service_name(spec),
         daemon=_part(daemon, SERVICE) if daemon else None,
+        omitted=omitted(spec, "components"),
     )
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from secrets_backend.domain.decide import ConnectionGrant, Grant
 from support.lattices.v2_objects import errors_of
+from support.suite.naming import lacking
 from support.wadm.manifests import capability, link, manifest
 from trellis.crds.secret_grants import SecretGrantSpec
 from trellis.names import LABEL_MIGRATED_FROM
@@ -320,6 +321,17 @@ def test_components_of_separate_listeners_are_separate_workloads() -> None:
     services = {item["metadata"]["name"]: item["spec"]["ports"][0]["port"] for item in of_kind(found, "Service")}
     assert services == {"shop": 8080, part_name("shop", "b"): 8081}
     assert len({route.host for route in found.routes}) == 2
+
+
+def test_an_application_with_an_object_that_no_api_server_stores_is_one_line() -> None:
+    links = [
+        link_to("redis", {"url": f"redis://redis.data:6379/{'x' * 500_000}{at}"}, name=f"n{at}") for at in range(3)
+    ]
+    found = converted(app(component("ui", *links), provider("redis", REDIS)))
+    assert (found.objects, found.routes, found.valid) == ((), (), False)
+    [line] = found.lines
+    assert (line.reason, line.part) == (Reason.OBJECT_TOO_LARGE, "")
+    assert lacking(line.message, "WorkloadDeployment shop/shop", "1.5 MiB") == []
 
 
 def test_routing_by_path_and_settings_of_the_server_are_reported() -> None:

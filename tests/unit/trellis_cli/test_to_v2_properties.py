@@ -67,5 +67,10 @@ def test_the_applications_that_are_tried_have_every_kind_of_part() -> None:
             seen |= {line.reason for line in convert(source, environment).lines}
         odd = strange(random.Random(number), manifest)
         seen |= {line.reason for line in convert(Source(odd, odd["metadata"]["name"], "shop")).lines}
-    rare = {Reason.CONFIGURATION_TOO_LARGE, Reason.TOO_MANY_INTERFACES, Reason.CLAIMS_NOT_CHECKED}
+    rare = {
+        Reason.CONFIGURATION_TOO_LARGE,
+        Reason.OBJECT_TOO_LARGE,
+        Reason.TOO_MANY_INTERFACES,
+        Reason.CLAIMS_NOT_CHECKED,
+    }
     assert set(Reason) - rare - seen == set()

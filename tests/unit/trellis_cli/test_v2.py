@@ -86,6 +86,21 @@ async def test_a_page_is_read_with_all_parts() -> None:
     assert page.cause.reason == Reason.NATS_UNREACHABLE
 
 
+async def test_an_object_beyond_the_limit_of_etcd_is_read_whole_and_uncounted_components_are_named() -> None:
+    """A cluster can raise the limit of 1.5 MiB: nothing here has such a limit."""
+    kube = kube_of("02", 6)
+    [workload] = kube.objects(WORKLOADS)
+    parts = [{"name": f"c{at}", "image": f"registry.test/{'x' * 1900}/{at}"} for at in range(1003)]
+    spec = workload["spec"] | {"components": parts}
+    named = {"name": "large", "namespace": "apps"}
+    kube.put(WORKLOADS, workload | {"metadata": named, "spec": spec})
+    assert len(json.dumps(kube.objects(WORKLOADS)[-1])) > 1.5 * 2**20
+    page = await explained(kube, "workload", "large")
+    [line] = [item for item in page.lines if item.about == "components"]
+    assert lacking(line.text, "1000", "3") == []
+    assert not line.trouble
+
+
 async def test_an_object_that_does_not_exist_has_a_page_and_a_kind_that_is_not_served_an_error() -> None:
     with pytest.raises(ObjectNotFoundError):
         await explained(kube_of("02", 6), "workload", "hello")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trellis.v2.fields import MESSAGE_KEPT, message
+from trellis.v2.fields import ITEMS_KEPT, MESSAGE_KEPT, items, message, omitted
 
 
 def test_a_message_that_is_cut_within_a_password_does_not_contain_its_begin() -> None:
@@ -15,3 +15,9 @@ def test_a_message_that_is_cut_within_a_password_does_not_contain_its_begin() ->
 
 def test_a_message_of_another_type_is_empty() -> None:
     assert [message({"message": value}) for value in (None, 3, ["x"], {})] == ["", "", "", ""]
+
+
+def test_entries_beyond_the_bound_are_counted() -> None:
+    data = {"list": [{"name": str(number)} for number in range(ITEMS_KEPT + 3)], "text": "x" * 2 * ITEMS_KEPT}
+    assert (len(items(data, "list")), omitted(data, "list")) == (ITEMS_KEPT, 3)
+    assert [omitted(data, key) for key in ("text", "missing")] == [0, 0]

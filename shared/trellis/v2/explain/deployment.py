@@ -20,7 +20,7 @@ from trellis.v2.deployments import DeploymentView, ReplicaSetView
 from trellis.v2.explain.operator import operator_lines
 from trellis.v2.explain.routing import Routed, routing_lines
 from trellis.v2.explain.text import SUSPENDED, in_seconds, number_of, quoted, unknown
-from trellis.v2.explain.workload import WANTED, healthy, manifest_of, workload_cause
+from trellis.v2.explain.workload import WANTED, healthy, manifest_of, omitted_components, workload_cause
 from trellis.v2.fields import listed
 from trellis.v2.objects import condition
 from trellis.v2.reasons import Reason
@@ -71,6 +71,7 @@ def _chain(cluster: Cluster, deployment: DeploymentView) -> Iterator[Line]:
     if meta.deleting:
         yield Line("deletion", "it is being deleted", ok=False, reason=Reason.DELETING)
         return
+    yield from omitted_components(deployment.spec)
     yield from operator_lines(cluster)
     artifacts = [*_artifacts(cluster, deployment)]
     yield from artifacts

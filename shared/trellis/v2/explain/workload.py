@@ -19,11 +19,11 @@ from trellis.v2.explain.operator import operator_lines
 from trellis.v2.explain.placement import configuration, host_selection, placement
 from trellis.v2.explain.routing import Routed, routing_lines
 from trellis.v2.explain.starting import sync
-from trellis.v2.explain.text import in_seconds
+from trellis.v2.explain.text import in_seconds, number_of
 from trellis.v2.objects import Meta
 from trellis.v2.reasons import Reason
 from trellis.v2.snapshot import Snapshot
-from trellis.v2.workloads import STEPS, WorkloadView
+from trellis.v2.workloads import STEPS, TemplateView, WorkloadView
 
 WANTED: Final = "healthy"
 """Predicate of an object of wasmCloud v2: it can be Ready and not healthy."""
@@ -64,11 +64,20 @@ def _chain(cluster: Cluster, workload: WorkloadView) -> Iterator[Line]:
     meta = workload.meta
     owner = f" of WorkloadReplicaSet {meta.owner_name}" if meta.owner_name else ""
     yield Line("workload", f"{meta.key}{owner}", ok=True)
+    yield from omitted_components(workload.spec)
     yield from operator_lines(cluster)
     yield from step_lines(cluster, workload)
     if workload.ready and not meta.deleting:
         routed = Routed(meta.namespace, workload.spec, workload.spec.service, [workload])
         yield from routing_lines(cluster, routed)
+
+
+def omitted_components(template: TemplateView) -> Iterator[Line]:
+    """Yield the step that names components beyond the bound of a view: nothing is concluded about them."""
+    if template.omitted:
+        count = len(template.components)
+        text = f"{number_of(count, 'component')} evaluated, and {template.omitted} further ones not: they are too many"
+        yield Line("components", text)
 
 
 def step_lines(cluster: Cluster, workload: WorkloadView) -> Iterator[Line]:

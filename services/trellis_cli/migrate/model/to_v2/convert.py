@@ -14,6 +14,7 @@ CRDs of v2. Source: runtime.wasmcloud.dev/v1alpha1 of wasmCloud 2.7.
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -51,6 +52,8 @@ from trellis_cli.secrets.model import RuleInputs
 _VERSION: Final = "version"
 _TRELLIS: Final = (TRELLIS, names.SERVICE_LABEL_PREFIX, names.SERVICE_ANNOTATION_PREFIX)
 _SHARED: Final = "experimental.wasmcloud.dev/shared"
+_BYTES_MOST: Final = 1_400_000
+"""Of an object in JSON: etcd accepts requests of 1.5 MiB, and the API server and the operator of v2 add fields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,26 @@ def convert(source: Source, environment: Environment = Environment()) -> Convers
     except UnreadableError as error:
         line = Line("", Reason.INVALID_MANIFEST, f"wadm does not accept the manifest: {error}", "Correct it.")
         return Conversion(source.namespace, source.name, lines=(line,))
-    return _Conversion(app, source, environment).result()
+    found = _Conversion(app, source, environment).result()
+    return next((_too_large(found, item) for item in found.objects if _size(item) > _BYTES_MOST), found)
+
+
+def _too_large(found: Conversion, item: Manifest) -> Conversion:
+    """Return the conversion of an application with an object that etcd refuses: the other objects depend on it."""
+    kind, name = item["kind"], item["metadata"]["name"]
+    line = Line(
+        "",
+        Reason.OBJECT_TOO_LARGE,
+        f"{reference(kind, found.namespace, name)} has {_size(item)} bytes; etcd stores objects of 1.5 MiB at most",
+        "Split the application, or move configuration of its links to ConfigMaps.",
+        (Way.MANIFEST,),
+    )
+    return Conversion(found.namespace, found.application, lines=(line,))
+
+
+def _size(item: Manifest) -> int:
+    """Return the bytes of an object in JSON."""
+    return len(json.dumps(item, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass"))
 
 
 class _Conversion:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 Manifest = dict[str, Any]
 
@@ -20,6 +20,7 @@ class Reason(StrEnum):
     """Reason why a part does not translate, or translates with a difference."""
 
     INVALID_MANIFEST = "InvalidManifest"
+    OBJECT_TOO_LARGE = "ObjectTooLarge"
     IGNORED_BY_WADM = "IgnoredByWadm"
     NO_IMAGE = "NoImage"
     LOCAL_IMAGE = "LocalImage"
@@ -76,6 +77,10 @@ class Reason(StrEnum):
     LABEL = "Label"
     ANNOTATION = "Annotation"
     NOT_DEPLOYED = "NotDeployed"
+
+
+_AS_A_WHOLE: Final = frozenset({Reason.INVALID_MANIFEST, Reason.OBJECT_TOO_LARGE})
+"""Reasons for which an application has one line and no object."""
 
 
 class Way(StrEnum):
@@ -145,8 +150,8 @@ class Conversion:
 
     @property
     def valid(self) -> bool:
-        """False if the manifest cannot be converted at all."""
-        return all(line.reason is not Reason.INVALID_MANIFEST for line in self.lines)
+        """False if the application cannot be converted at all."""
+        return not any(line.reason in _AS_A_WHOLE for line in self.lines)
 
     def document(self) -> dict[str, Any]:
         """Return the report for JSON, without the objects."""
