@@ -53,6 +53,16 @@ TO_V2: Final = (
         "tests/unit/trellis_cli/test_to_v2.py::test_the_service_of_v1_is_never_in_the_output",
     ),
     Break(
+        "two listeners with one host get requests of each other",
+        "ADR 110: of two listeners of an application with one host, the second one has a Host header of its own",
+        "trellis_cli",
+        "_Conversion._with_own_host",
+        "if name not in self.hosts",
+        "if name",
+        "tests/unit/trellis_cli/test_to_v2.py::"
+        "test_of_two_listeners_with_one_host_the_second_one_gets_its_own_and_is_reported",
+    ),
+    Break(
         "an object of another owner is changed",
         "ADR 110: only objects with the label of the same application are changed",
         "trellis_cli",

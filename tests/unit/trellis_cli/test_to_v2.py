@@ -16,6 +16,7 @@ from trellis.crds.secret_grants import SecretGrantSpec
 from trellis.names import LABEL_MIGRATED_FROM
 from trellis_cli.migrate.model.to_v2.convert import Environment, Source, convert
 from trellis_cli.migrate.model.to_v2.object_names import part_name
+from trellis_cli.migrate.model.to_v2.owners import shared_hosts
 from trellis_cli.migrate.model.to_v2.report import Conversion, Line, Reason, Way
 from trellis_cli.secrets.model import RuleInputs
 
@@ -321,6 +322,44 @@ def test_components_of_separate_listeners_are_separate_workloads() -> None:
     services = {item["metadata"]["name"]: item["spec"]["ports"][0]["port"] for item in of_kind(found, "Service")}
     assert services == {"shop": 8080, part_name("shop", "b"): 8081}
     assert len({route.host for route in found.routes}) == 2
+
+
+def with_hosts(*hosts: str, name: str = "shop") -> Manifest:
+    """Return an application with a listener for each host, each on a port of its own, to a component of its own."""
+    links = [
+        link(
+            target={"name": f"c{at}"},
+            source={"config": [{"name": "c", "properties": {"address": f"0.0.0.0:{8080 + at}", "host": host}}]},
+        )
+        for at, host in enumerate(hosts)
+    ]
+    return app(*(component(f"c{at}") for at, _ in enumerate(hosts)), capability("http", *links), name=name)
+
+
+def test_of_two_listeners_with_one_host_the_second_one_gets_its_own_and_is_reported() -> None:
+    """On v1 their ports distinguish them; hosts of v2 route by the Host header only."""
+    found = converted(with_hosts("shop.example.com", "Shop.Example.Com", "other.example.com"))
+    own = f"{part_name('shop', 'c1')}.shop.svc.cluster.local"
+    assert [route.host for route in found.routes] == ["shop.example.com", own, "other.example.com"]
+    [line] = lines(found, Reason.HOST_HEADER_TAKEN)
+    assert lacking(line.message, "shop.example.com", "c0", "c1") == []
+    assert own in line.instead
+    assert own in next(item.message for item in lines(found, Reason.HOST_HEADER) if item.part == line.part)
+
+
+def test_a_host_that_is_the_default_of_another_listener_is_not_shared_either() -> None:
+    taken = f"{part_name('shop', 'c1')}.shop.svc.cluster.local"
+    found = converted(with_hosts(taken, taken, ""))
+    assert len({route.host for route in found.routes}) == 3
+    assert len(lines(found, Reason.HOST_HEADER_TAKEN)) == 1
+
+
+def test_two_applications_with_one_host_are_named() -> None:
+    one, other = (converted(with_hosts("a.example.com", "b.example.com", name=name)) for name in ("x", "y"))
+    [first, second] = shared_hosts([one, other])
+    assert lacking(first, "shop/x", "shop/y", "a.example.com") == []
+    assert "b.example.com" in second
+    assert shared_hosts([one]) == []
 
 
 def test_an_application_with_an_object_that_no_api_server_stores_is_one_line() -> None:

@@ -72,5 +72,6 @@ def test_the_applications_that_are_tried_have_every_kind_of_part() -> None:
         Reason.OBJECT_TOO_LARGE,
         Reason.TOO_MANY_INTERFACES,
         Reason.CLAIMS_NOT_CHECKED,
+        Reason.HOST_HEADER_TAKEN,
     }
     assert set(Reason) - rare - seen == set()

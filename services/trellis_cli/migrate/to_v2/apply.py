@@ -24,6 +24,7 @@ from trellis_cli.migrate.model.to_v2.owners import (
     owner_of,
     refusals,
     removal,
+    shared_hosts,
     targets_of,
 )
 from trellis_cli.migrate.model.to_v2.report import Conversion
@@ -65,13 +66,14 @@ async def apply(kube: Kube, conversions: Sequence[Conversion], namespace: str | 
     """Apply the objects of the applications of a namespace, or of all; ``complete``: all applications were read.
 
     Raises:
-        CommandError: v2 is not installed, or an object belongs to another owner; then nothing was written.
+        CommandError: v2 is not installed, an object belongs to another owner, or two applications have one Host header;
+            then nothing was written.
         KubeError: an object cannot be read or written.
     """
     targets = targets_of(conversions)
     former = [(res, item) for res in _KINDS for item in await _labelled(kube, res, namespace)]
     existing = await _existing(kube, targets)
-    if refused := refusals(targets, existing):
+    if refused := [*refusals(targets, existing), *shared_hosts(conversions)]:
         raise CommandError(f"nothing was changed: {'; '.join(refused)}")
     applied: list[Applied] = []
     for target, found in zip(targets, existing, strict=True):

@@ -31,7 +31,7 @@ from trellis_cli.common.options import (
 from trellis_cli.common.output import Format, make_table, one_line, print_document, print_manifests, print_result
 from trellis_cli.common.settings import ClientSettings, client_settings
 from trellis_cli.migrate.model.to_v2.comparison import Comparison
-from trellis_cli.migrate.model.to_v2.owners import refusals, targets_of
+from trellis_cli.migrate.model.to_v2.owners import refusals, shared_hosts, targets_of
 from trellis_cli.migrate.model.to_v2.report import Conversion
 from trellis_cli.migrate.to_v2.apply import Result, apply
 from trellis_cli.migrate.to_v2.check import check
@@ -119,7 +119,7 @@ async def _run(settings: ClientSettings, options: Options) -> bool:
     async with connected(settings) as kube:
         found = await read(kube, options.namespace, options.nats, from_wadm=options.from_wadm)
         targets = targets_of(found.conversions)
-        shared = refusals(targets, [None] * len(targets))
+        shared = [*refusals(targets, [None] * len(targets)), *shared_hosts(found.conversions)]
         _warn(found, shared)
         ok = not found.unread and not shared and all(item.valid for item in found.conversions)
         if options.check:
@@ -135,7 +135,7 @@ async def _run(settings: ClientSettings, options: Options) -> bool:
 
 
 def _warn(found: Found, shared: Sequence[str]) -> None:
-    """Print what could not be read, and the objects that two applications share."""
+    """Print what could not be read, and the objects and Host headers that two applications share."""
     for text in (*found.notes, *found.unread, *shared):
         print_note(one_line(text))
     if not found.conversions:

@@ -17,7 +17,7 @@ import contextlib
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from service_reflector.domain.service_options import ServiceOptions
@@ -36,6 +36,7 @@ from trellis_cli.migrate.model.to_v2.routes import (
     TRELLIS,
     Listener,
     ServicePlan,
+    cluster_host,
     is_label,
     make_service,
     name_on_v2,
@@ -122,6 +123,8 @@ class _Conversion:
         self.secrets = Secrets(app, source.namespace, environment.backend, environment.rules, self.record)
         self.configs = ConfigMaps(app.name, source.namespace, self.labels, self.record)
         self.component_names = _component_names(app)
+        self.hosts: dict[str, str] = {}
+        """Component by Host header: hosts of v2 route by it, and not by the port."""
 
     def result(self) -> Conversion:
         """Return the objects and the report."""
@@ -215,9 +218,27 @@ class _Conversion:
         plain = self.plain if serving else part_name(self.app.name, listener.component)
         options = self.options if serving else ServiceOptions()
         name = name_on_v2(plain, self.environment.reflected, self.environment.applications)
-        plan = plan_service(listener, plain, name, options, self.source.namespace)
+        plan = self._with_own_host(plan_service(listener, plain, name, options, self.source.namespace), listener)
         note_route(listener, plan, self.source.namespace, self.record)
         return plan
+
+    def _with_own_host(self, plan: ServicePlan, listener: Listener) -> ServicePlan:
+        """Return a route with a Host header that no other workload of the application has; record another one."""
+        spare = part_name(self.app.name, listener.component, "host header")
+        own = (cluster_host(name, self.source.namespace) for name in (plan.plain, spare))
+        host = next((name for name in (plan.host, *own) if name not in self.hosts), plan.host)
+        if host != plan.host:
+            self.record.note(
+                f"{listener.link.place}.properties.interfaces",
+                Reason.HOST_HEADER_TAKEN,
+                f"{listener.component} has the Host header {plan.host} of {self.hosts[plan.host]}, on another port; "
+                "hosts of v2 route by the Host header only, and would send the requests of one to the other",
+                f"Let its clients use {host}, or give it another host.",
+                Way.MANIFEST,
+                Way.OBJECT,
+            )
+        self.hosts[host] = listener.component
+        return replace(plan, host=host)
 
     def _service(self, plan: ServicePlan, routes: Sequence[ServicePlan]) -> Manifest:
         options = self.options if plan is routes[0] else ServiceOptions()

@@ -1,4 +1,4 @@
-"""Owners of the objects that a conversion writes.
+"""Owners of the objects and the Host headers that a conversion writes.
 
 Pure. In: conversions, the present objects. Out: refusals, commands that remove the objects. Called by ``to_v2.apply``.
 Invariant: only an object with the label of its own application may be changed, so none of v1 and none of a user.
@@ -75,6 +75,21 @@ def refusals(targets: Sequence[Target], existing: Sequence[Mapping[str, Any] | N
             found.append(f"applications {first.label} and {target.label} both convert to {target.key}: rename one")
         elif present is not None and (reason := _refusal(target, present, owners)):
             found.append(f"{target.key} {reason}")
+    return found
+
+
+def shared_hosts(conversions: Iterable[Conversion]) -> list[str]:
+    """Return the Host headers that two applications have, which v2 routes by: each would get requests of the other."""
+    found: list[str] = []
+    first: dict[str, str] = {}
+    for conversion in conversions:
+        for host in dict.fromkeys(route.host for route in conversion.routes):
+            former = first.setdefault(host, conversion.key)
+            if former != conversion.key:
+                found.append(
+                    f"applications {former} and {conversion.key} both have the Host header {host}, by which hosts of "
+                    "v2 route: set another host in one of them, or convert each alone if they run on different hosts"
+                )
     return found
 
 

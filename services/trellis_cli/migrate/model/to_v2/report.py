@@ -47,6 +47,7 @@ class Reason(StrEnum):
     HTTP_ROUTING = "HttpRouting"
     HTTP_SETTING = "HttpSetting"
     HOST_HEADER = "HostHeader"
+    HOST_HEADER_TAKEN = "HostHeaderTaken"
     LISTEN_ADDRESS = "ListenAddress"
     SECOND_LISTENER = "SecondListener"
     SERVICE_OPTION = "ServiceOption"

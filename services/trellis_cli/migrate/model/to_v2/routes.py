@@ -153,8 +153,13 @@ def name_on_v2(plain: str, reflected: frozenset[str], applications: frozenset[st
 def plan_service(listener: Listener, plain: str, name: str, options: ServiceOptions, namespace: str) -> ServicePlan:
     """Return the Service of a listener. ``plain``: its name on v1; ``name``: its name on v2."""
     hosts = [name for name in options.hostnames if _is_host(name)]
-    host = listener.host or next(iter(hosts), "") or f"{plain}.{namespace}.svc.cluster.local"
+    host = listener.host or next(iter(hosts), "").lower() or cluster_host(plain, namespace)
     return ServicePlan(plain, name, host, listener.port)
+
+
+def cluster_host(service: str, namespace: str) -> str:
+    """Return the longest name of a Service in the DNS of the cluster."""
+    return f"{service}.{namespace}.svc.cluster.local"
 
 
 def make_service(plan: ServicePlan, options: ServiceOptions, namespace: str, own: Mapping[str, str]) -> Manifest:
