@@ -114,6 +114,7 @@ bench: install ## Run all benchmarks and print the machine that they run on
 	@$(BIN)/python bench/rollout.py
 	@$(BIN)/python bench/hosts.py
 	@$(BIN)/python bench/v2.py
+	@$(BIN)/python bench/v2_composer.py
 	@$(BIN)/python bench/workloads.py
 	@$(BIN)/python bench/workload_events.py
 	@$(BIN)/python bench/reflect.py
