@@ -121,9 +121,22 @@ def _unmet(cluster: Cluster, workload: WorkloadView) -> Line:
 
 
 def workload_cause(cluster: Cluster, workload: WorkloadView) -> Line | None:
-    """Return the cause of a Workload that does not run, None if it does; without its routing."""
-    found = [*step_lines(cluster, workload)]
-    return max((line for line in found if line.trouble), key=lambda line: line.rank, default=None)
+    """Return the cause of a Workload that does not run, None if it does; without its routing.
+
+    It is computed once: events, and the pages of its WorkloadDeployment and its host, have it, too.
+    """
+    cluster = cluster.of_workload(workload)
+    # The value holds the Workload, so that no other object gets its identity meanwhile.
+    _, line = cluster.once(("cause", id(workload)), lambda: (workload, _cause(cluster, workload)))
+    return line
+
+
+def _cause(cluster: Cluster, workload: WorkloadView) -> Line | None:
+    return max((line for line in step_lines(cluster, workload) if line.trouble), key=_rank, default=None)
+
+
+def _rank(line: Line) -> Rank:
+    return line.rank
 
 
 def is_cause(line: Line | None) -> bool:
