@@ -299,6 +299,36 @@ def test_more_objects_than_one_run_evaluates_follow_and_are_not_read_before() ->
     assert len(journal.entities) > EVALUATED_MOST
 
 
+def test_a_deployment_counts_with_its_workloads_in_a_run() -> None:
+    found = recording("03")
+    there = views(found, 2.2)
+    [owner] = {view.meta.owner_name for (name, _), view in there.items() if name == "workloads"}
+    [replica_set] = [view for (name, _), view in there.items() if name == "workloadreplicasets"]
+    [deployment] = [view for (name, _), view in there.items() if name == "workloaddeployments"]
+    some = [view for (name, _), view in there.items() if name == "workloads"]
+    many: dict[tuple[str, str], Any] = {}
+    for at in range(10):
+        name = f"d{at}"
+        many["workloaddeployments", f"apps/{name}"] = replace(
+            deployment, meta=replace(deployment.meta, name=name), current=f"{owner}-{at}"
+        )
+        many["workloadreplicasets", f"apps/{owner}-{at}"] = replace(
+            replica_set, meta=replace(replica_set.meta, name=f"{owner}-{at}", owner_name=name)
+        )
+        for number in range(EVALUATED_MOST // 4):
+            meta = replace(some[0].meta, name=f"{name}-{number}", uid=f"{name}-{number}", owner_name=f"{owner}-{at}")
+            many["workloads", f"apps/{meta.name}"] = replace(some[0], meta=meta)
+    composer = composer_of(there | many)
+    evaluated = composer.flush(found.start + 3, None)
+    assert sum(id_.startswith("workloaddeployment/apps/d") for id_ in evaluated) <= 4
+    assert composer.behind
+    runs = 1
+    while composer.behind:
+        composer.flush(found.start + 3, None)
+        runs += 1
+    assert runs <= 8
+
+
 def test_many_objects_with_a_problem_take_turns() -> None:
     found = recording("04")
     there = views(found, 30)

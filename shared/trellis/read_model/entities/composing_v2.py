@@ -8,7 +8,7 @@ on them, and some of the objects with a problem, whose texts have ages; before e
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 from trellis.read_model.entities import v2_entities
 from trellis.read_model.entities.entities import PartStatus, identity, of_key, part_entity
 from trellis.read_model.entities.journal import Entity
-from trellis.read_model.entities.v2_entities import HOST, HOST_GROUP, WORKLOAD
+from trellis.read_model.entities.v2_entities import DEPLOYMENT, HOST, HOST_GROUP, WORKLOAD
 from trellis.read_model.entities.v2_relations import OF_PART, Relations
 from trellis.read_model.health import Health
 from trellis.v2.cluster import Cluster
@@ -48,7 +48,8 @@ _HostState: TypeAlias = tuple[HostView, str]
 HEARTBEATS: Final = "heartbeats"
 """Name of the part with the state of the NATS of wasmCloud v2; it exists only if one is configured."""
 EVALUATED_MOST: Final = 2_000
-"""Evaluations in one run, which lasts 0.3 s: the other viewers of a console wait meanwhile."""
+"""Evaluations in one run, which lasts 0.3 s: the other viewers of a console wait meanwhile. That of a
+WorkloadDeployment contains those of its Workloads."""
 RECHECK_SECONDS: Final = 10.0
 """Interval of evaluations of an object with a problem: its text can contain ages, and it can end by time alone."""
 RECHECKS_MOST: Final = 200
@@ -66,7 +67,8 @@ class V2Composer:
         self._statuses: dict[str, PartStatus] = {}
         self._removed: set[str] = set()
         self._dirty: set[str] = set()
-        self._behind = False
+        self._late: set[str] = set()
+        """Ids that exceeded the bound of the last run. Those that depend on them were evaluated, or are among them."""
         self._checked: dict[str, float] = {}
         """Time of the last evaluation of objects with a problem, the oldest first."""
         self._common: object = None
@@ -120,7 +122,7 @@ class V2Composer:
     @property
     def behind(self) -> bool:
         """True if the next run has to evaluate what exceeded the bound of the last one."""
-        return self._behind
+        return bool(self._late)
 
     @property
     def former(self) -> list[WorkloadView]:
@@ -130,15 +132,27 @@ class V2Composer:
     def _evaluated(self, now: float, messages: HostMessages | None) -> dict[str, Entity | None]:
         changes: dict[str, Entity | None] = {}
         cluster = Cluster(self._snapshot(now, messages))
-        ids = sorted(self._changed(cluster, now), key=_urgency)
-        self._dirty.update(ids[EVALUATED_MOST:])
-        self._behind = bool(self._dirty)
-        for id_ in ids[:EVALUATED_MOST]:
+        ids = sorted(self._changed(cluster, now) | self._late, key=_urgency)
+        most = self._portion(cluster, ids)
+        self._late = {*ids[most:]}
+        for id_ in ids[:most]:
             entity = changes[id_] = self._entity(cluster, id_)
             self._checked.pop(id_, None)
             if entity is not None and (entity["health"] != Health.HEALTHY or entity["message"]):
                 self._checked[id_] = now
         return changes
+
+    def _portion(self, cluster: Cluster, ids: Sequence[str]) -> int:
+        """Return how many of the ids one run evaluates: a WorkloadDeployment counts with its Workloads."""
+        count, prefix = 0, f"{DEPLOYMENT}/"
+        for number, id_ in enumerate(ids):
+            count += 1
+            view = self._views[Part.DEPLOYMENTS].get(id_.removeprefix(prefix)) if id_.startswith(prefix) else None
+            if view is not None:
+                count += len(cluster.workloads_of(cluster.replica_set(view, view.current)))
+            if number and count > EVALUATED_MOST:
+                return number
+        return len(ids)
 
     @property
     def _read(self) -> bool:
