@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Annotated, Final
 
 import typer
+from rich.table import Table
 from rich.text import Text
 
 from trellis.crds.kinds import BY_DIRECTORY, Kind, make_definition
@@ -23,12 +24,13 @@ from trellis.kube.reader import Selection
 from trellis.kube.resources import DEFINITIONS, Manifest, Resource
 from trellis.read_model.reading.served import look_at
 from trellis_cli.common.errors import CommandError, exit_on_error
-from trellis_cli.common.gather import connected
+from trellis_cli.common.gather import connected, read_cluster
 from trellis_cli.common.messages import EXIT_FAILED
 from trellis_cli.common.objects import KINDS, read_kind
 from trellis_cli.common.options import ContextOption, KubeconfigOption
 from trellis_cli.common.output import DocumentOption, Format, NoHeadersOption, make_table, print_document, print_result
 from trellis_cli.common.settings import ClientSettings, client_settings
+from trellis_cli.common.watch import Listed, Shown, View, WatchEventsOption, WatchOption, is_watch, watch_cluster
 
 OURS: Final[tuple[Kind, ...]] = tuple(kind for kinds in BY_DIRECTORY.values() for kind in kinds)
 SERVED_SECONDS: Final = 30.0
@@ -45,12 +47,14 @@ KindsArgument = Annotated[
 
 
 @app.command()
-def check(
+def check(  # noqa: PLR0913, PLR0917 - options of a command line
     kinds: KindsArgument = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
     output: DocumentOption = Format.TABLE,
     no_headers: NoHeadersOption = False,
+    watch: WatchOption = False,
+    output_watch_events: WatchEventsOption = False,
 ) -> None:
     """Show the owner and the state of each CRD.
 
@@ -59,8 +63,12 @@ def check(
     KubeVela, OtherVersion, or Hidden (an APIService serves the group in its place).
     """
     with exit_on_error():
-        settings = client_settings(kubeconfig=kubeconfig, context=context)
-        standings = asyncio.run(_check(settings, chosen(kinds)))
+        watched = is_watch(watch=watch, events=output_watch_events)
+        settings, wanted = client_settings(kubeconfig=kubeconfig, context=context), chosen(kinds)
+        if watched:
+            asyncio.run(_watch(settings, wanted, Shown(output, no_headers, output_watch_events)))
+            return
+        standings = asyncio.run(read_cluster(settings, lambda kube: _standings(kube, wanted)))
         _show(standings, output, no_headers=no_headers)
         if not _ok(standings):
             raise SystemExit(EXIT_FAILED)
@@ -98,9 +106,16 @@ def chosen(kinds: Sequence[str] | None) -> list[Kind]:
     return [kind for kind in OURS if not named or kind.name in named]
 
 
-async def _check(settings: ClientSettings, kinds: Sequence[Kind]) -> list[Standing]:
-    async with connected(settings) as kube:
-        return [item for _, item, _ in await _look(kube, kinds)]
+async def _standings(kube: Kube, kinds: Sequence[Kind]) -> list[Standing]:
+    return [item for _, item, _ in await _look(kube, kinds)]
+
+
+async def _watch(settings: ClientSettings, kinds: Sequence[Kind], shown: Shown) -> None:
+    async def read(kube: Kube) -> Listed[Standing]:
+        return Listed(await _standings(kube, kinds))
+
+    view: View[Standing] = View(key=lambda item: item.name, table=_table_of, document=Standing.document)
+    await watch_cluster(settings, read, view, shown)
 
 
 async def _apply(settings: ClientSettings, kinds: Sequence[Kind], *, adopt: bool) -> list[Standing]:
@@ -125,7 +140,7 @@ async def _apply(settings: ClientSettings, kinds: Sequence[Kind], *, adopt: bool
             except (AlreadyExists, Conflict, NotFound):
                 continue  # written by another client
             await asyncio.gather(*(await_served(kube, kind) for kind in kinds))
-            return [item for _, item, _ in await _look(kube, kinds)]
+            return await _standings(kube, kinds)
         raise CommandError("another client changes these CRDs continuously: rerun the command")
 
 
@@ -175,8 +190,12 @@ def _show(standings: Sequence[Standing], output: Format, *, no_headers: bool) ->
     if output.structured:
         print_document(output, {"ok": _ok(standings), "crds": [standing.document() for standing in standings]})
         return
+    print_result(_table_of(standings), no_headers=no_headers)
+
+
+def _table_of(standings: Sequence[Standing]) -> Table:
     table = make_table("CRD", "STATE", "MESSAGE", fold={"MESSAGE"})
     for standing in standings:
         style = "green" if standing.place is Place.CURRENT else "bold red" if standing.place in REFUSED else "yellow"
         table.add_row(standing.name, Text(standing.place.value, style=style), Text(standing.message))
-    print_result(table, no_headers=no_headers)
+    return table

@@ -14,12 +14,13 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from trellis.kube.client import Kube
 from trellis.read_model.health import Health
 from trellis.read_model.reading.cluster import Reading
 from trellis.read_model.reading.explained import pending_cause
 from trellis.read_model.tables.nodes import NodeRow, NodeState, summary, tally, with_causes
 from trellis_cli.common.errors import exit_on_error
-from trellis_cli.common.gather import Rollout, connected, read_rollout
+from trellis_cli.common.gather import Rollout, read_cluster, read_rollout
 from trellis_cli.common.messages import print_note
 from trellis_cli.common.objects import printed_name
 from trellis_cli.common.options import ContextOption, KubeconfigOption
@@ -33,6 +34,7 @@ from trellis_cli.common.output import (
     print_result,
 )
 from trellis_cli.common.settings import ClientSettings, client_settings
+from trellis_cli.common.watch import Listed, Shown, View, WatchEventsOption, WatchOption, is_watch, watch_cluster
 
 STYLES: Final = {
     NodeState.NOT_OPTED_IN: "dim",
@@ -46,11 +48,13 @@ STYLES: Final = {
 _NONE: Final = "-"
 
 
-def nodes(
+def nodes(  # noqa: PLR0913, PLR0917 - options of a command line
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
     output: OutputOption = Format.TABLE,
     no_headers: NoHeadersOption = False,
+    watch: WatchOption = False,
+    output_watch_events: WatchEventsOption = False,
     every: Annotated[bool, typer.Option("--all", help="also nodes without opt-in")] = False,
 ) -> None:
     """List nodes with their opt-in, state and last error.
@@ -61,17 +65,35 @@ def nodes(
     state, and counts every node.
     """
     with exit_on_error():
+        watched = is_watch(watch=watch, events=output_watch_events)
         settings = client_settings(kubeconfig=kubeconfig, context=context)
-        show(asyncio.run(_read(settings)), output, every=every, no_headers=no_headers)
+        if watched:
+            asyncio.run(_watch(settings, Shown(output, no_headers, output_watch_events), every=every))
+            return
+        found = asyncio.run(read_cluster(settings, lambda kube: _read(kube, settings)))
+        show(found, output, every=every, no_headers=no_headers)
 
 
-async def _read(settings: ClientSettings) -> Rollout:
-    async with connected(settings) as kube:
-        reading = Reading(kube, settings.namespace)
-        pending = pending_cause(reading, settings.installer_namespace)
-        rollout, lines = await asyncio.gather(read_rollout(reading, settings.installer_namespace), pending)
+async def _read(kube: Kube, settings: ClientSettings) -> Rollout:
+    reading = Reading(kube, settings.namespace)
+    pending = pending_cause(reading, settings.installer_namespace)
+    rollout, lines = await asyncio.gather(read_rollout(reading, settings.installer_namespace), pending)
     rows = with_causes(rollout.rows, lines)
     return replace(rollout, rows=rows, notes=tuple(line.text for line in reading.notes))
+
+
+async def _watch(settings: ClientSettings, shown: Shown, *, every: bool) -> None:
+    async def read(kube: Kube) -> Listed[NodeRow]:
+        rollout = await _read(kube, settings)
+        return Listed([row for row in rollout.rows if every or row.concern], rollout.notes)
+
+    view: View[NodeRow] = View(
+        key=lambda row: row.name,
+        table=lambda rows: table_of(rows, wide=shown.output is Format.WIDE),
+        document=NodeRow.document,
+        name=lambda row: printed_name("node", row.name),
+    )
+    await watch_cluster(settings, read, view, shown)
 
 
 def show(rollout: Rollout, output: Format, *, every: bool, no_headers: bool = False) -> None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
 import typer
+from rich.table import Table
 from rich.text import Text
 
 from trellis.kube.client import Kube
@@ -31,7 +32,7 @@ from trellis.read_model.tables.apps import AppRow, LiveRow, application_of, comp
 from trellis_cli.apps.ask import NoLatticeError, address_of, asking, by_lattice, name_of, read_groups
 from trellis_cli.apps.history import history, rollback
 from trellis_cli.common.errors import CommandError, describe_error, exit_on_error
-from trellis_cli.common.gather import connected
+from trellis_cli.common.gather import connected, read_cluster
 from trellis_cli.common.messages import EXIT_FAILED
 from trellis_cli.common.objects import printed_name
 from trellis_cli.common.options import (
@@ -53,6 +54,7 @@ from trellis_cli.common.output import (
     print_result,
 )
 from trellis_cli.common.settings import ClientSettings, client_settings
+from trellis_cli.common.watch import Listed, Shown, View, WatchEventsOption, WatchOption, is_watch, watch_cluster
 
 PHASES: Final = {
     "Deployed": "green",
@@ -81,6 +83,8 @@ def apps(  # noqa: PLR0913, PLR0917 - options of a command line
     context: ContextOption = None,
     output: OutputOption = Format.TABLE,
     no_headers: NoHeadersOption = False,
+    watch: WatchOption = False,
+    output_watch_events: WatchEventsOption = False,
 ) -> None:
     """List applications: lattice, phase, deployed version, last sync.
 
@@ -92,17 +96,21 @@ def apps(  # noqa: PLR0913, PLR0917 - options of a command line
     if ctx.invoked_subcommand is not None:
         return
     with exit_on_error():
+        watched = is_watch(watch=watch, events=output_watch_events, unless={"--live": live})
         settings = client_settings(kubeconfig=kubeconfig, context=context)
         if nats and not live:
             raise CommandError("--nats needs --live")
         wanted = Wanted(one_namespace(namespace, all_namespaces=all_namespaces), lattice, nats)
         if live:
-            rows = asyncio.run(_live(settings, wanted))
-            _show_live(rows, output, no_headers=no_headers)
-            if any(row.differences or row.unknown for row in rows):
+            compared = asyncio.run(_live(settings, wanted))
+            _show_live(compared, output, no_headers=no_headers)
+            if any(row.differences or row.unknown for row in compared):
                 raise SystemExit(EXIT_FAILED)
+        elif watched:
+            asyncio.run(_watch(settings, wanted, Shown(output, no_headers, output_watch_events)))
         else:
-            _show([row_of(item) for item in asyncio.run(_read(settings, wanted))], output, no_headers=no_headers)
+            rows = asyncio.run(read_cluster(settings, lambda kube: _read(kube, wanted)))
+            _show(rows, output, no_headers=no_headers)
 
 
 app.command()(history)
@@ -118,10 +126,24 @@ class Wanted:
     nats: str | None
 
 
-async def _read(settings: ClientSettings, wanted: Wanted) -> list[Manifest]:
-    async with connected(settings) as kube:
-        found = await read_apps(kube, wanted.namespace)
-    return [item for item in found if wanted.lattice in {None, row_of(item).lattice}]
+async def _read(kube: Kube, wanted: Wanted) -> list[AppRow]:
+    rows = map(row_of, await read_apps(kube, wanted.namespace))
+    return [row for row in rows if wanted.lattice in {None, row.lattice}]
+
+
+async def _watch(settings: ClientSettings, wanted: Wanted, shown: Shown) -> None:
+    async def read(kube: Kube) -> Listed[AppRow]:
+        return Listed(await _read(kube, wanted))
+
+    view: View[AppRow] = View(
+        key=lambda row: row.key,
+        table=lambda rows: _table_of(rows, datetime.now(UTC), wide=shown.output is Format.WIDE),
+        document=lambda row: row.document(datetime.now(UTC)),
+        name=lambda row: printed_name("application", row.name),
+        state=lambda row: replace(row, synced_at=None),
+        named=2,
+    )
+    await watch_cluster(settings, read, view, shown)
 
 
 async def _live(settings: ClientSettings, wanted: Wanted) -> list[LiveRow]:
@@ -221,7 +243,11 @@ def _show(rows: Sequence[AppRow], output: Format, *, no_headers: bool) -> None:
     if not rows:
         print_result(Text("no applications: create one with `kubectl apply` or `wash app put`"))
         return
-    more = ("APPLICATION",) if output is Format.WIDE else ()
+    print_result(_table_of(rows, now, wide=output is Format.WIDE), no_headers=no_headers)
+
+
+def _table_of(rows: Sequence[AppRow], now: datetime, *, wide: bool) -> Table:
+    more = ("APPLICATION",) if wide else ()
     table = make_table(
         *("NAMESPACE", "NAME", *more, "LATTICE", "PHASE", "DEPLOYED", "SYNCED", "MESSAGE"),
         fold={"NAME", "APPLICATION", "LATTICE", "DEPLOYED", "MESSAGE"},
@@ -237,7 +263,7 @@ def _show(rows: Sequence[AppRow], output: Format, *, no_headers: bool) -> None:
             _age(row.synced_at, now),
             Text(one_line(row.problem)),
         )
-    print_result(table, no_headers=no_headers)
+    return table
 
 
 def _show_live(rows: Sequence[LiveRow], output: Format, *, no_headers: bool) -> None:

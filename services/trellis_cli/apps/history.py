@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Final
 
 import typer
+from rich.table import Table
 from rich.text import Text
 
 from trellis.kube.client import Kube
@@ -53,6 +54,7 @@ from trellis_cli.common.output import (
     print_result,
 )
 from trellis_cli.common.settings import ClientSettings, client_settings
+from trellis_cli.common.watch import Listed, Shown, View, WatchEventsOption, WatchOption, is_watch, watch_cluster
 
 MANAGER: Final = "application-manager"
 _EXPECTED: Final = (NatsUnavailableError, LatticeDataError, WadmRefusedError, NoLatticeError, RollbackError)
@@ -77,6 +79,8 @@ def history(  # noqa: PLR0913, PLR0917 - options of a command line
     context: ContextOption = None,
     output: DocumentOption = Format.TABLE,
     no_headers: NoHeadersOption = False,
+    watch: WatchOption = False,
+    output_watch_events: WatchEventsOption = False,
 ) -> None:
     """List the versions of an application, the oldest first.
 
@@ -84,15 +88,14 @@ def history(  # noqa: PLR0913, PLR0917 - options of a command line
     "versions": [{"version", "deployed", "shown", "note"}]}`.
     """
     with exit_on_error(*_EXPECTED):
+        live = live or nats is not None
+        watched = is_watch(watch=watch, events=output_watch_events, unless={"--live or --nats": live})
         settings = client_settings(kubeconfig=kubeconfig, context=context)
-        item, rows = asyncio.run(
-            _history(
-                settings,
-                app_of(name, one_namespace(namespace, all_namespaces=all_namespaces)),
-                live=live or nats is not None,
-                nats=nats,
-            )
-        )
+        wanted = app_of(name, one_namespace(namespace, all_namespaces=all_namespaces))
+        if watched:
+            asyncio.run(_watch_history(settings, wanted, Shown(output, no_headers, output_watch_events)))
+            return
+        item, rows = asyncio.run(_history(settings, wanted, live=live, nats=nats))
         _show_history(item, rows, output, no_headers=no_headers)
 
 
@@ -172,6 +175,14 @@ async def _history(
             return item, history_of(item, await _versions(wadm, item))
 
 
+async def _watch_history(settings: ClientSettings, wanted: ObjectName, shown: Shown) -> None:
+    async def read(kube: Kube) -> Listed[VersionRow]:
+        return Listed(history_of(await find_app(kube, wanted.name, wanted.namespace)))
+
+    view: View[VersionRow] = View(key=lambda row: row.version, table=_table_of, document=VersionRow.document)
+    await watch_cluster(settings, read, view, shown)
+
+
 async def _wadm(kube: Kube, item: Manifest, nats: str | None) -> AbstractAsyncContextManager[Wadm]:
     namespace = item["metadata"]["namespace"]
     group = group_of(await read_groups(kube, namespace), namespace, row_of(item).lattice)
@@ -194,11 +205,15 @@ def _show_history(item: Manifest, rows: list[VersionRow], output: Format, *, no_
     if not rows:
         print_result(Text(f"no versions of {metadata['name']} known; try --live"))
         return
+    print_result(_table_of(rows), no_headers=no_headers)
+
+
+def _table_of(rows: Sequence[VersionRow]) -> Table:
     table = make_table("VERSION", "DEPLOYED", "CURRENT", "NOTE", fold={"VERSION", "DEPLOYED", "CURRENT", "NOTE"})
     for row in rows:
         deployed = Text("yes", style="green") if row.deployed else Text("no")
         table.add_row(Text(one_line(row.version)), deployed, "yes" if row.shown else "no", one_line(row.note))
-    print_result(table, no_headers=no_headers)
+    return table
 
 
 async def _rollback(settings: ClientSettings, arguments: Arguments) -> None:

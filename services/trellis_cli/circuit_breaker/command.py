@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 import typer
+from rich.table import Table
 from rich.text import Text
 
 from trellis.config.durations import parse_seconds
@@ -27,11 +28,12 @@ from trellis.services import SERVICES
 from trellis_cli.circuit_breaker.model import LIMITS, BreakerRow, Position, row_of, rows_of
 from trellis_cli.common.complete import complete_word
 from trellis_cli.common.errors import exit_on_error
-from trellis_cli.common.gather import connected
+from trellis_cli.common.gather import connected, read_cluster
 from trellis_cli.common.messages import EXIT_FAILED
 from trellis_cli.common.options import ContextOption, KubeconfigOption
 from trellis_cli.common.output import DocumentOption, Format, NoHeadersOption, make_table, print_document, print_result
 from trellis_cli.common.settings import ClientSettings, client_settings
+from trellis_cli.common.watch import Listed, Shown, View, WatchEventsOption, WatchOption, is_watch, watch_cluster
 
 KINDS: Final = {service.name: service.guards for service in SERVICES.values() if service.guards}
 _STYLES: Final = {Position.CLOSED: "green", Position.OPEN: "bold red", Position.UNREADABLE: "bold red"}
@@ -49,6 +51,8 @@ def status(
     context: ContextOption = None,
     output: DocumentOption = Format.TABLE,
     no_headers: NoHeadersOption = False,
+    watch: WatchOption = False,
+    output_watch_events: WatchEventsOption = False,
 ) -> None:
     """List the circuit breakers: state, time, paused deletions, reason and resolution.
 
@@ -59,8 +63,12 @@ def status(
     the deletions that it permits now: Paused or Everything.
     """
     with exit_on_error():
+        watched = is_watch(watch=watch, events=output_watch_events)
         settings = client_settings(kubeconfig=kubeconfig, context=context)
-        rows = asyncio.run(_read(settings))
+        if watched:
+            asyncio.run(_watch(settings, Shown(output, no_headers, output_watch_events)))
+            return
+        rows = asyncio.run(read_cluster(settings, lambda kube: read_rows(kube, settings.namespace)))
         _show(rows, output, no_headers=no_headers)
         if any(row.position is not Position.CLOSED for row in rows):
             raise SystemExit(EXIT_FAILED)
@@ -129,9 +137,14 @@ def _leave_seconds(text: str | None) -> float | None:
     return seconds
 
 
-async def _read(settings: ClientSettings) -> list[BreakerRow]:
-    async with connected(settings) as kube:
-        return await read_rows(kube, settings.namespace)
+async def _watch(settings: ClientSettings, shown: Shown) -> None:
+    async def read(kube: Kube) -> Listed[BreakerRow]:
+        return Listed(await read_rows(kube, settings.namespace))
+
+    view: View[BreakerRow] = View(
+        key=lambda row: (row.service, row.kind), table=_table_of, document=BreakerRow.document, named=2
+    )
+    await watch_cluster(settings, read, view, shown)
 
 
 async def read_rows(kube: Kube, namespace: str) -> list[BreakerRow]:
@@ -209,6 +222,12 @@ def _show(rows: Sequence[BreakerRow], output: Format, *, no_headers: bool) -> No
     if output.structured:
         print_document(output, {"ok": not open_rows, "circuit_breakers": [row.document() for row in rows]})
         return
+    print_result(_table_of(rows), no_headers=no_headers)
+    for row in open_rows:
+        print_result(Text(f"{row.service} {row.kind}: {row.advice()}"))
+
+
+def _table_of(rows: Sequence[BreakerRow]) -> Table:
     table = make_table(
         "SERVICE", "KIND", "STATE", "SINCE", "UNTIL", "PAUSED", "REASON", "LAST CLOSED", fold={"REASON", "LAST CLOSED"}
     )
@@ -223,9 +242,7 @@ def _show(rows: Sequence[BreakerRow], output: Format, *, no_headers: bool) -> No
             Text(row.reason or _NONE),
             Text(_closed_text(row)),
         )
-    print_result(table, no_headers=no_headers)
-    for row in open_rows:
-        print_result(Text(f"{row.service} {row.kind}: {row.advice()}"))
+    return table
 
 
 def _closed_text(row: BreakerRow) -> str:

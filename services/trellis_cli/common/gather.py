@@ -7,9 +7,10 @@ Invariant: objects that cannot be read or do not exist yet give a note, never a 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 from trellis import names
 from trellis.kube.client import Kube
@@ -27,6 +28,7 @@ from trellis.telemetry.health import Health
 from trellis_cli.common.settings import ClientSettings
 
 COMMAND_LINE = "command_line"
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,12 @@ async def connected(settings: ClientSettings) -> AsyncIterator[Kube]:
     finally:
         await kube.close()
         await telemetry.shutdown()
+
+
+async def read_cluster(settings: ClientSettings, read: Callable[[Kube], Awaitable[Found]]) -> Found:
+    """Return the result of one read, with a connection for it; raises as ``read`` and :func:`connected`."""
+    async with connected(settings) as kube:
+        return await read(kube)
 
 
 async def read_rollout(reading: Reading, installers: str) -> Rollout:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 import typer
+from rich.table import Table
 from rich.text import Text
 
 from trellis.config.settings import SettingsError
@@ -23,7 +24,7 @@ from trellis.read_model.reading.cluster import Reading
 from trellis.read_model.reading.served import list_served
 from trellis.read_model.tables.controllers import HOST, ControllerRow, controller_row
 from trellis_cli.common.errors import CommandError, exit_on_error
-from trellis_cli.common.gather import connected
+from trellis_cli.common.gather import read_cluster
 from trellis_cli.common.messages import EXIT_FAILED
 from trellis_cli.common.objects import printed_name, read_object
 from trellis_cli.common.options import (
@@ -44,6 +45,7 @@ from trellis_cli.common.output import (
     print_result,
 )
 from trellis_cli.common.settings import ClientSettings, client_settings
+from trellis_cli.common.watch import Listed, Shown, View, WatchEventsOption, WatchOption, is_watch, watch_cluster
 from trellis_cli.controllers.model import PART, UNKNOWN, controllers_part
 from trellis_cli.status.row import Part, with_leader
 from trellis_cli.status.served import list_or_row
@@ -62,6 +64,8 @@ def controllers(  # noqa: PLR0913, PLR0917 - options of a command line
     context: ContextOption = None,
     output: OutputOption = Format.TABLE,
     no_headers: NoHeadersOption = False,
+    watch: WatchOption = False,
+    output_watch_events: WatchEventsOption = False,
 ) -> None:
     """List Wasm controllers: state, memory, size on disk, calls, wakes, faults.
 
@@ -78,7 +82,12 @@ def controllers(  # noqa: PLR0913, PLR0917 - options of a command line
             name, namespace = wanted.name, wanted.namespace
             if not namespace:
                 raise SettingsError("--name: needs --namespace")
-        rows = asyncio.run(_read(client_settings(kubeconfig=kubeconfig, context=context), namespace, name))
+        watched = is_watch(watch=watch, events=output_watch_events)
+        settings = client_settings(kubeconfig=kubeconfig, context=context)
+        if watched:
+            asyncio.run(_watch(settings, namespace, name, Shown(output, no_headers, output_watch_events)))
+            return
+        rows = asyncio.run(read_cluster(settings, lambda kube: _read(kube, namespace, name)))
         _show(rows, namespace, output, no_headers=no_headers)
         if any(not row.ready and row.state != "Paused" for row in rows):
             raise SystemExit(EXIT_FAILED)
@@ -104,19 +113,32 @@ async def read_controllers(kube: Kube, namespace: str) -> Part:
     return with_leader(part, leader)
 
 
-async def _read(settings: ClientSettings, namespace: str | None, name: str | None) -> list[ControllerRow]:
-    async with connected(settings) as kube:
-        try:
-            if name is not None:
-                return [controller_row(await kube.get(WASM_CONTROLLERS, name, namespace))]
-        except NotFound as error:
-            # The 404 for an object names it; the 404 for an unserved kind has no details.
-            if f'"{name}"' in error.message:
-                raise CommandError(
-                    f'WasmController "{name}" not found in namespace {namespace}; '
-                    f"see `trellis controllers -n {namespace}`"
-                ) from None
-        found = await list_served(kube, WASM_CONTROLLERS, namespace)
+async def _watch(settings: ClientSettings, namespace: str | None, name: str | None, shown: Shown) -> None:
+    async def read(kube: Kube) -> Listed[ControllerRow]:
+        return Listed(await _read(kube, namespace, name))
+
+    view: View[ControllerRow] = View(
+        key=lambda row: row.key,
+        table=_table_of,
+        document=ControllerRow.document,
+        name=lambda row: printed_name("controller", row.name),
+        state=ControllerRow.document,
+        named=2,
+    )
+    await watch_cluster(settings, read, view, shown)
+
+
+async def _read(kube: Kube, namespace: str | None, name: str | None) -> list[ControllerRow]:
+    try:
+        if name is not None:
+            return [controller_row(await kube.get(WASM_CONTROLLERS, name, namespace))]
+    except NotFound as error:
+        # The 404 for an object names it; the 404 for an unserved kind has no details.
+        if f'"{name}"' in error.message:
+            raise CommandError(
+                f'WasmController "{name}" not found in namespace {namespace}; see `trellis controllers -n {namespace}`'
+            ) from None
+    found = await list_served(kube, WASM_CONTROLLERS, namespace)
     if found is None:
         raise CommandError(
             'the server does not have the resource type "wasmcontrollers"; define it with `trellis crds apply`'
@@ -136,6 +158,10 @@ def _show(rows: Sequence[ControllerRow], namespace: str | None, output: Format, 
         where = f" in namespace {namespace}" if namespace else ""
         print_result(Text(f"no controllers{where}: create a WasmController"))
         return
+    print_result(_table_of(rows), no_headers=no_headers)
+
+
+def _table_of(rows: Sequence[ControllerRow]) -> Table:
     table = make_table(
         "NAMESPACE",
         "NAME",
@@ -157,7 +183,7 @@ def _show(rows: Sequence[ControllerRow], namespace: str | None, output: Format, 
         ]
         state = Text(one_line(row.state) or _NONE, style=STATES.get(row.state, ""))
         table.add_row(Text(row.namespace), Text(row.name), state, *map(_text, cells), Text(_fault_text(row)))
-    print_result(table, no_headers=no_headers)
+    return table
 
 
 def _fault_text(row: ControllerRow) -> str:

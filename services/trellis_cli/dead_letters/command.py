@@ -37,6 +37,7 @@ from trellis_cli.common.output import (
 )
 from trellis_cli.common.settings import ClientSettings, client_settings
 from trellis_cli.common.times import span
+from trellis_cli.common.watch import Listed, Shown, View, WatchEventsOption, WatchOption, follow, is_watch
 from trellis_cli.dead_letters.replay import Choice, Outcome, ReplayReport, replay_dead_letters
 from trellis_cli.dead_letters.views import footer, page_of, table_of
 
@@ -62,6 +63,8 @@ def list_dead_letters(  # noqa: PLR0913, PLR0917 - options of a command line
     nats_url: NatsOption = None,
     output: OutputOption = Format.TABLE,
     no_headers: NoHeadersOption = False,
+    watch: WatchOption = False,
+    output_watch_events: WatchEventsOption = False,
 ) -> None:
     """List dead letters, the oldest first.
 
@@ -70,12 +73,14 @@ def list_dead_letters(  # noqa: PLR0913, PLR0917 - options of a command line
     "read": 3}`. `obstacle` is the reason why a dead letter cannot be replayed, empty if it can.
     """
     with exit_on_error():
+        watched = is_watch(watch=watch, events=output_watch_events)
         settings, filters = _settings_and_filters(nats_url, _Filters(cluster, service, noun, reason, since, until))
+        if watched:
+            asyncio.run(_watch(settings, filters, Shown(output, no_headers, output_watch_events)))
+            return
         letters, looked_at = asyncio.run(_find(settings, filters))
         if output.structured:
-            print_document(
-                output, {"letters": [letter_document(dead_letter) for dead_letter in letters], "looked_at": looked_at}
-            )
+            print_document(output, {"letters": [letter_document(item) for item in letters], "read": looked_at})
             return
         if output is Format.NAME:
             print_names(printed_name("deadletter", str(dead_letter.sequence)) for dead_letter in letters)
@@ -186,6 +191,21 @@ async def _find(settings: ClientSettings, filters: Wanted) -> tuple[list[DeadLet
     async with dead_letters(settings.nats_url, credentials=settings.nats_credentials) as box:
         letters = [dead_letter async for dead_letter in box.find(filters)]
         return letters, box.looked_at
+
+
+async def _watch(settings: ClientSettings, filters: Wanted, shown: Shown) -> None:
+    view: View[DeadLetter] = View(
+        key=lambda dead_letter: (dead_letter.epoch, dead_letter.sequence),
+        table=table_of,
+        document=letter_document,
+        name=lambda dead_letter: printed_name("deadletter", str(dead_letter.sequence)),
+    )
+    async with dead_letters(settings.nats_url, credentials=settings.nats_credentials) as box:
+
+        async def read() -> Listed[DeadLetter]:
+            return Listed([dead_letter async for dead_letter in box.find(filters)])
+
+        await follow(read, view, shown)
 
 
 async def _get(settings: ClientSettings, sequence: int) -> DeadLetter:

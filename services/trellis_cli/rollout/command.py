@@ -7,18 +7,20 @@ Invariant: all data comes from the cluster, never from the bus.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Callable, Sequence
-from typing import Annotated, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any
 
 import typer
+from rich.table import Table
 
 from trellis.config.durations import parse_seconds
 from trellis.config.settings import SettingsError
-from trellis.kube.errors import Unavailable
+from trellis.provisioning.revisions import Revision
 from trellis.read_model.tables.rollout import Phase, RolloutSnapshot, Standing, document, standing_of
 from trellis_cli.common.complete import complete_shim
-from trellis_cli.common.errors import CommandError, describe_error, exit_on_error
+from trellis_cli.common.errors import CommandError, exit_on_error
 from trellis_cli.common.gather import connected
 from trellis_cli.common.messages import EXIT_FAILED, print_error, print_note
 from trellis_cli.common.objects import read_object
@@ -35,14 +37,11 @@ from trellis_cli.common.output import (
     yaml_of,
 )
 from trellis_cli.common.settings import ClientSettings, client_settings
+from trellis_cli.common.watch import Listed, Shown, View, WatchEventsOption, WatchOption, follow, is_watch, repeated
 from trellis_cli.rollout import change as rollout_change
 from trellis_cli.rollout.change import Change, change
 from trellis_cli.rollout.read import Found, Reader
 from trellis_cli.rollout.views import Display, display, page, summary
-
-_LOOK_SECONDS: Final = 1.0
-_OUTAGE_SECONDS: Final = 30.0
-"""Seconds without a response of the API server until a watch fails."""
 
 app = typer.Typer(help="Manage the rollout of a Shim.", no_args_is_help=True)
 
@@ -93,13 +92,15 @@ def status(
 
 
 @app.command()
-def history(
+def history(  # noqa: PLR0913, PLR0917 - options of a command line
     shim: ShimArgument,
     revision: Annotated[int | None, typer.Option(min=1, help="print the version of this revision")] = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
     output: DocumentOption = Format.TABLE,
     no_headers: NoHeadersOption = False,
+    watch: WatchOption = False,
+    output_watch_events: WatchEventsOption = False,
 ) -> None:
     """List the revisions of a Shim, the oldest first.
 
@@ -108,7 +109,11 @@ def history(
     "created", "current", "version"}]}`.
     """
     with exit_on_error():
+        watched = is_watch(watch=watch, events=output_watch_events, unless={"--revision": revision is not None})
         settings, name = client_settings(kubeconfig=kubeconfig, context=context), shim_name(shim)
+        if watched:
+            asyncio.run(_watch_history(settings, name, Shown(output, no_headers, output_watch_events)))
+            return
         snapshot = asyncio.run(_read(settings, name)).snapshot
         for note in snapshot.notes:
             print_note(note)
@@ -203,19 +208,40 @@ def _show_history(
     if number is not None and not found:
         known = ", ".join(str(revision.number) for revision in snapshot.revisions) or "none"
         raise CommandError(f'revision {number} of Shim "{name}" not found; known revisions: {known}')
-    rows = [
-        {"revision": item.number, "created": item.created, "current": item == snapshot.current, "version": item.version}
-        for item in found
-    ]
+    rows = [_revision_document(item, snapshot) for item in found]
     if output.structured:
         print_document(output, {"shim": name, "revisions": rows})
     elif number is not None:
         print_text(yaml_of(found[0].version).rstrip())
     else:
-        table = make_table("REVISION", "CREATED", "CURRENT")
-        for row in rows:
-            table.add_row(str(row["revision"]), str(row["created"]), "yes" if row["current"] else "no")
-        print_result(table, no_headers=no_headers)
+        print_result(_history_table(rows), no_headers=no_headers)
+
+
+def _revision_document(revision: Revision, snapshot: RolloutSnapshot) -> dict[str, Any]:
+    current = revision == snapshot.current
+    described = {"revision": revision.number, "created": revision.created, "current": current}
+    return described | {"version": revision.version}
+
+
+def _history_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    table = make_table("REVISION", "CREATED", "CURRENT")
+    for row in rows:
+        table.add_row(str(row["revision"]), str(row["created"]), "yes" if row["current"] else "no")
+    return table
+
+
+async def _watch_history(settings: ClientSettings, name: str, shown: Shown) -> None:
+    async with connected(settings) as kube:
+        reader = Reader(kube, settings, name)
+
+        async def read() -> Listed[dict[str, Any]]:
+            snapshot = (await reader.read()).snapshot
+            return Listed([_revision_document(item, snapshot) for item in snapshot.revisions], snapshot.notes)
+
+        view: View[dict[str, Any]] = View(
+            key=lambda row: row["revision"], table=_history_table, document=lambda row: row
+        )
+        await follow(read, view, shown)
 
 
 def _watch(settings: ClientSettings, name: str, timeout: float | None, output: Format) -> bool:
@@ -241,32 +267,28 @@ async def _follow(
     shown: Display,
 ) -> tuple[Standing, RolloutSnapshot] | None:
     """Return the last state, settled or at the timeout; None if the Shim was removed."""
-    began = time.monotonic()
+    until = None if budget is None else time.monotonic() + budget
     last: tuple[Standing, RolloutSnapshot] | None = None
-    answered = began
     async with connected(settings) as kube:
         reader = Reader(kube, settings, name)
-        while True:
+
+        async def read() -> RolloutSnapshot | None:
             try:
-                snapshot = (await reader.read()).snapshot
-            except Unavailable as error:
-                if last is None or time.monotonic() - answered > _OUTAGE_SECONDS:
-                    raise
-                print_note(f"{describe_error(error)}; retrying")
+                return (await reader.read()).snapshot
             except CommandError:
                 if last is None or last[0].phase is not Phase.REMOVING:
                     raise
                 return None
-            else:
-                answered = time.monotonic()
-                last = (standing_of(snapshot), snapshot)
+
+        async with contextlib.aclosing(repeated(read, until=until)) as snapshots:
+            async for snapshot in snapshots:
+                last = None if snapshot is None else (standing_of(snapshot), snapshot)
+                if last is None:
+                    break
                 shown.show(*last)
                 if last[0].settled:
-                    return last
-            left = _LOOK_SECONDS if budget is None else min(_LOOK_SECONDS, began + budget - time.monotonic())
-            if left <= 0:
-                return last
-            await asyncio.sleep(left)
+                    break
+    return last
 
 
 def _change(

@@ -15,16 +15,18 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
+from rich.table import Table
 from rich.text import Text
 
 from node_installer.fetch.web import Web
 from trellis.config.settings import SettingsError
+from trellis.kube.client import Kube
 from trellis.kube.resources import SHIMS
 from trellis.provisioning.int_or_percent import CountOrPercent
 from trellis.provisioning.shims import view_shim
 from trellis.read_model.reading.cluster import Reading
 from trellis_cli.common.errors import CommandError, exit_on_error
-from trellis_cli.common.gather import connected
+from trellis_cli.common.gather import connected, read_cluster
 from trellis_cli.common.messages import print_note
 from trellis_cli.common.objects import printed_name
 from trellis_cli.common.options import ContextOption, KubeconfigOption
@@ -39,6 +41,7 @@ from trellis_cli.common.output import (
     print_text,
 )
 from trellis_cli.common.settings import ClientSettings, client_settings
+from trellis_cli.common.watch import Listed, Shown, View, WatchEventsOption, WatchOption, is_watch, watch_cluster
 from trellis_cli.shims.files import check_files
 from trellis_cli.shims.model import (
     CatalogueError,
@@ -67,12 +70,14 @@ class DryRun(StrEnum):
 
 
 @app.command("list")
-def list_shims(
+def list_shims(  # noqa: PLR0913, PLR0917 - options of a command line
     catalogue: Annotated[bool, typer.Option("--catalogue", help="list every known release; needs no cluster")] = False,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
     output: ObjectOption = Format.TABLE,
     no_headers: NoHeadersOption = False,
+    watch: WatchOption = False,
+    output_watch_events: WatchEventsOption = False,
 ) -> None:
     """List the Shims of the cluster with their version and the newest one, and the known runtimes without a Shim.
 
@@ -82,6 +87,7 @@ def list_shims(
     "files": [{"arch", "location", "sha256"}]}]}]}`. `checksum` is the public source that states the checksums.
     """
     with exit_on_error():
+        watched = is_watch(watch=watch, events=output_watch_events, unless={"--catalogue": catalogue})
         known = read_catalogue()
         if catalogue:
             if output is Format.NAME:
@@ -89,8 +95,11 @@ def list_shims(
             _show_catalogue(known, output, no_headers=no_headers)
             return
         settings = client_settings(kubeconfig=kubeconfig, context=context)
-        rows, notes = asyncio.run(_rows(settings, known))
-        _show_rows(rows, notes, output, no_headers=no_headers)
+        if watched:
+            asyncio.run(_watch(settings, known, Shown(output, no_headers, output_watch_events)))
+            return
+        listed = asyncio.run(read_cluster(settings, lambda kube: _rows(kube, settings, known)))
+        _show_rows(listed, output, no_headers=no_headers)
 
 
 @app.command()
@@ -152,11 +161,22 @@ def read_catalogue() -> tuple[Runtime, ...]:
     return parse_catalogue(resources.files("trellis_cli.shims").joinpath("catalogue.toml").read_text(encoding="utf-8"))
 
 
-async def _rows(settings: ClientSettings, known: Sequence[Runtime]) -> tuple[list[Row], list[str]]:
-    async with connected(settings) as kube:
-        reading = Reading(kube, settings.namespace)
-        shims = await reading.list(SHIMS)
-        return rows_of(known, [(view_shim(shim), shim) for shim in shims]), [line.text for line in reading.notes]
+async def _rows(kube: Kube, settings: ClientSettings, known: Sequence[Runtime]) -> Listed[Row]:
+    reading = Reading(kube, settings.namespace)
+    shims = await reading.list(SHIMS)
+    rows = rows_of(known, [(view_shim(shim), shim) for shim in shims])
+    return Listed(rows, [line.text for line in reading.notes])
+
+
+async def _watch(settings: ClientSettings, known: Sequence[Runtime], shown: Shown) -> None:
+    view: View[Row] = View(
+        key=lambda row: (row.shim, "" if row.shim else row.runtime),
+        table=_table_of,
+        document=Row.document,
+        name=lambda row: printed_name("shim", row.shim) if row.shim else "",
+        named=2,
+    )
+    await watch_cluster(settings, lambda kube: _rows(kube, settings, known), view, shown)
 
 
 async def _write(settings: ClientSettings, shim: Manifest, dry_run: DryRun) -> Written:
@@ -215,24 +235,29 @@ def _show_catalogue(known: Sequence[Runtime], output: Format, *, no_headers: boo
     print_result(table, no_headers=no_headers)
 
 
-def _show_rows(rows: Sequence[Row], notes: Sequence[str], output: Format, *, no_headers: bool) -> None:
+def _show_rows(listed: Listed[Row], output: Format, *, no_headers: bool) -> None:
+    rows = listed.rows
     if output.structured:
-        print_document(output, {"shims": [row.document() for row in rows], "notes": list(notes)})
+        print_document(output, {"shims": [row.document() for row in rows], "notes": list(listed.notes)})
         return
-    for note in notes:
+    for note in listed.notes:
         print_note(note)
     if output is Format.NAME:
         print_names(printed_name("shim", row.shim) for row in rows if row.shim)
         return
-    table = make_table("SHIM", "RUNTIME", "VERSION", "NEWEST")
-    for row in rows:
-        newest = Text(row.newest or _NONE, style="yellow" if row.outdated else "")
-        table.add_row(Text(row.shim or _NONE), row.runtime or _NONE, Text(row.version or _NONE), newest)
-    print_result(table, no_headers=no_headers)
+    print_result(_table_of(rows), no_headers=no_headers)
     outdated = [row for row in rows if row.outdated]
     if outdated and not no_headers:
         first = outdated[0]
         print_result(f"newer: trellis shims add {first.runtime}@{first.newest} --name {first.shim}")
+
+
+def _table_of(rows: Sequence[Row]) -> Table:
+    table = make_table("SHIM", "RUNTIME", "VERSION", "NEWEST")
+    for row in rows:
+        newest = Text(row.newest or _NONE, style="yellow" if row.outdated else "")
+        table.add_row(Text(row.shim or _NONE), row.runtime or _NONE, Text(row.version or _NONE), newest)
+    return table
 
 
 def _show_written(written: Written, dry_run: DryRun, output: Format) -> None:

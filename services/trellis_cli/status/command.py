@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
 import typer
+from rich.table import Table
 from rich.text import Text
 
 from trellis import names
@@ -33,11 +34,12 @@ from trellis.read_model.reading.wasm_pods import read_wasm_pods
 from trellis_cli.apps.row import NAME, UNKNOWN, read_applications
 from trellis_cli.circuit_breaker.command import read_rows
 from trellis_cli.common.errors import advice, describe_error, exit_on_error
-from trellis_cli.common.gather import connected, read_rollout, read_version
+from trellis_cli.common.gather import read_cluster, read_rollout, read_version
 from trellis_cli.common.messages import EXIT_FAILED
 from trellis_cli.common.options import ContextOption, KubeconfigOption
 from trellis_cli.common.output import DocumentOption, Format, NoHeadersOption, make_table, print_document, print_result
 from trellis_cli.common.settings import ClientSettings, client_settings
+from trellis_cli.common.watch import Listed, Shown, View, WatchEventsOption, WatchOption, is_watch, watch_cluster
 from trellis_cli.controllers.model import PART as CONTROLLERS
 from trellis_cli.controllers.model import UNKNOWN as CONTROLLERS_UNKNOWN
 from trellis_cli.controllers.table import read_controllers
@@ -139,12 +141,14 @@ class Status:
         }
 
 
-def status(
+def status(  # noqa: PLR0913, PLR0917 - options of a command line
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
     nats_url: Annotated[str | None, typer.Option(help="address of the bus [env: TRELLIS_NATS_URL]")] = None,
     output: DocumentOption = Format.TABLE,
     no_headers: NoHeadersOption = False,
+    watch: WatchOption = False,
+    output_watch_events: WatchEventsOption = False,
 ) -> None:
     """Show the state of the installation, with causes.
 
@@ -164,37 +168,53 @@ def status(
     `trellis explain` prints. Unknown values are null.
     """
     with exit_on_error():
+        watched = is_watch(watch=watch, events=output_watch_events)
         settings = client_settings(kubeconfig=kubeconfig, context=context, nats_url=nats_url)
-        found = asyncio.run(_look(settings))
+        if watched:
+            asyncio.run(_watch(settings, Shown(output, no_headers, output_watch_events)))
+            return
+        found = asyncio.run(read_cluster(settings, lambda kube: _look(kube, settings)))
         _show(found, output, no_headers=no_headers)
         if found.ok is False:
             raise SystemExit(EXIT_FAILED)
 
 
-async def _look(settings: ClientSettings) -> Status:
+async def _watch(settings: ClientSettings, shown: Shown) -> None:
+    async def read(kube: Kube) -> Listed[Part]:
+        return Listed((await _look(kube, settings)).parts)
+
+    view: View[Part] = View(
+        key=lambda part: part.name,
+        table=_table_of,
+        document=lambda part: {"part": part.name} | part.document(),
+        state=Part.state,
+    )
+    await watch_cluster(settings, read, view, shown)
+
+
+async def _look(kube: Kube, settings: ClientSettings) -> Status:
     """Read all parts concurrently."""
-    async with connected(settings) as kube:
-        now = datetime.now(UTC)
-        namespace = settings.namespace
-        services, parts = (
-            [*(_service(kube, name, namespace, now) for name in LED), _installation(kube, settings, now)],
-            {
-                "rollout": _rollout(kube, settings),
-                "circuit-breakers": _breakers(kube, namespace),
-                HOSTS: _hosts(kube, namespace),
-                NAME: _applications(kube, namespace),
-                "reflected-services": _reflected_services(kube, namespace),
-                SECRETS: _secrets(kube, namespace),
-                CONTROLLERS: read_controllers(kube, namespace),
-            },
-        )
-        (kubernetes, bus, *rows), v2, (wasm_pods, workloads) = await asyncio.gather(
-            asyncio.gather(
-                _kubernetes(kube), _bus(settings), *services, *(_guarded(name, part) for name, part in parts.items())
-            ),
-            _v2(kube, namespace),
-            _wasm_pods(kube, namespace),
-        )
+    now = datetime.now(UTC)
+    namespace = settings.namespace
+    services, parts = (
+        [*(_service(kube, name, namespace, now) for name in LED), _installation(kube, settings, now)],
+        {
+            "rollout": _rollout(kube, settings),
+            "circuit-breakers": _breakers(kube, namespace),
+            HOSTS: _hosts(kube, namespace),
+            NAME: _applications(kube, namespace),
+            "reflected-services": _reflected_services(kube, namespace),
+            SECRETS: _secrets(kube, namespace),
+            CONTROLLERS: read_controllers(kube, namespace),
+        },
+    )
+    (kubernetes, bus, *rows), v2, (wasm_pods, workloads) = await asyncio.gather(
+        asyncio.gather(
+            _kubernetes(kube), _bus(settings), *services, *(_guarded(name, part) for name, part in parts.items())
+        ),
+        _v2(kube, namespace),
+        _wasm_pods(kube, namespace),
+    )
     led, rest = tuple(rows[: len(services)]), dict(zip(parts, rows[len(services) :], strict=True))
     return Status(
         kubernetes=kubernetes,
@@ -350,8 +370,12 @@ def _show(found: Status, output: Format, *, no_headers: bool) -> None:
     if output.structured:
         print_document(output, found.document())
         return
+    print_result(_table_of(found.parts), no_headers=no_headers)
+
+
+def _table_of(parts: Sequence[Part]) -> Table:
     table = make_table("PART", "OK", "STATUS", fold={"STATUS"})
-    for part in found.parts:
+    for part in parts:
         text = "; ".join(filter(None, (part.text, part.problem, part.unread)))
         table.add_row(part.name, Text(*_MARKS[part.ok]), Text(text))
-    print_result(table, no_headers=no_headers)
+    return table

@@ -9,6 +9,8 @@ from typing import Any, Final
 from trellis.read_model.explain.page import Leader
 
 _NAMED: Final = 5
+_MOVING: Final = frozenset({"renewed_seconds_ago", "streams"})
+"""Fields whose values, which the text has too, are different in each read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,12 @@ class Part:
     def document(self) -> dict[str, Any]:
         """Return the part for JSON: ``ok``, ``problem``, ``unread`` and its own fields."""
         return {"ok": self.ok, "problem": self.problem or None, "unread": self.unread or None} | self.data
+
+    def state(self) -> tuple[object, ...]:
+        """Return the part without ages and counts of messages, which change while nothing happens to its objects."""
+        moving = _MOVING & self.data.keys()
+        data = {name: value for name, value in self.data.items() if name not in moving}
+        return self.name, "" if moving else self.text, self.problem, self.unread, data
 
 
 @dataclass(frozen=True, slots=True)

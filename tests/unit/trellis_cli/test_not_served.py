@@ -82,14 +82,11 @@ async def test_a_kind_that_is_not_defined_has_no_objects(kube: FakeKube, what: s
     await ask(kube)
 
 
-async def test_unlistable_controllers_are_not_reported_as_undefined(
-    kube: FakeKube, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(controllers, "connected", connection_to(kube))
+async def test_unlistable_controllers_are_not_reported_as_undefined(kube: FakeKube) -> None:
     define(kube, served=False)
     refuse(kube, WASM_CONTROLLERS)
     with pytest.raises(NotServedError):
-        await controllers._read(SETTINGS, None, None)
+        await controllers._read(kube, None, None)
 
 
 async def test_migrate_does_without_nodes_on_no_account(kube: FakeKube) -> None:

@@ -147,7 +147,7 @@ def test_only_a_problem_changes_the_exit_status(
     ended: int,
 ) -> None:
     found = replace(Status(FINE, (FINE,), *[FINE] * 9), hosts=parts[0], secrets=parts[1])
-    monkeypatch.setattr(status, "_look", AsyncMock(return_value=found))
+    monkeypatch.setattr(status, "read_cluster", AsyncMock(return_value=found))
     code: object = 0
     try:
         status.status(output=Format.JSON)

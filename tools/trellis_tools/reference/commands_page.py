@@ -17,8 +17,9 @@ _VALUES: Final = {"str": "TEXT", "int": "NUMBER"}
 _INTRODUCTION: Final = """# Commands
 
 Objects are named as in kubectl: `node NAME` or `node/NAME`, with plural and short names (`no`, `whc`, `app`, `svc`).
-Lists take `-o table|wide|json|yaml|name`, other commands `-o table|json|yaml`. Without `--namespace` all namespaces are
-read. Exit status: 0, 1 for a failure or a problem that was found, 2 for a wrong option or setting.
+Lists take `-o table|wide|json|yaml|name`, other commands `-o table|json|yaml`. Lists of the state of a cluster take
+[`-w`](../command.md#watch-a-list). Without `--namespace` all namespaces are read. Exit status: 0, 1 for a failure or a
+problem that was found, 2 for a wrong option or setting.
 [Settings](settings.md) have the addresses of the cluster and the bus: `TRELLIS_KUBECONFIG`, `TRELLIS_NATS_URL`.
 """
 
