@@ -53,7 +53,7 @@ def create_app(
     *,
     bus: Bus | None = None,
     kube: Kube | None = None,
-    timings: Timings = Timings(),  # noqa: B008 - frozen
+    timings: Timings = Timings(),
 ) -> Service:
     """Return the service; it connects to Kubernetes and NATS when it is run."""
     return EqualService(
@@ -81,7 +81,7 @@ def compose(settings: Settings, base: Base, *, timings: Timings) -> Work:
     cache = Cache({}, {}, grants_known=grants_known)
     deletions = GrantDeletions(base.kube, cache, base.health, timings, settings.namespace)
     users = frozenset(settings.secrets_users)
-    statuses = GrantStatuses(base.kube, cache, base.health, users, grants.add, timings.recheck)
+    statuses = GrantStatuses(base.kube, cache, base.health, users, grants.add, timings)
 
     def on_grant(change: Change[Grant]) -> None:
         deletions.take(change)

@@ -2,7 +2,8 @@
 
 In: keys of SecretGrants, host groups, the API server's answers about accounts. Out: their status subresource. Called by
 ``app``, for a queue of its own. Invariants: every replica writes the same; a status that differs only in its times is
-not written; the status of a grant is not needed to answer requests, so a refused write changes no readiness.
+not written; the status of a grant is not needed to answer requests, so a refused write changes no readiness. Changes of
+host groups come from a watch; accounts and permissions, which are not watched, are checked at intervals.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from secrets_backend.domain.grant_status import Access, Reason, status_of
 from secrets_backend.domain.resources import ACCOUNT_PREFIX, Reader
 from secrets_backend.gather import Cache
 from secrets_backend.permissions import roles_hint
+from secrets_backend.timings import Timings
 from trellis import names
 from trellis.crds.secret_grants import ANY
 from trellis.kube.changes import Change
@@ -32,14 +34,14 @@ _WHAT: Final = "status of SecretGrants"
 
 @dataclass(frozen=True, slots=True)
 class GrantStatuses:
-    """``add`` queues a key; ``users``: of the setting; ``recheck``: seconds until accounts are checked once more."""
+    """``add`` queues a key; ``users``: of the setting."""
 
     kube: Kube
     cache: Cache
     health: Health
     users: frozenset[str]
     add: Callable[[str], None]
-    recheck: float
+    timings: Timings = Timings()
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     def on_grant(self, change: Change[Grant]) -> None:
@@ -68,19 +70,20 @@ class GrantStatuses:
         if key not in self.cache.grants:
             return None
         if not self.cache.grants_known():
-            return self.recheck
+            return self.timings.recheck
         try:
             return await self._run(namespace, name)
         except (NotFound, Conflict) as error:  # deleted or changed since; a CRD of a former version has no status
             return None if isinstance(error, NotFound) else 0.1
         except Forbidden as error:
             self.health.note(_WHAT, self.kube.describe_error(error))
-            return self.recheck
+            return self.timings.recheck
 
     async def _run(self, namespace: str, name: str) -> float | None:
         item = await self.kube.get(SECRET_GRANTS, name, namespace)
         grant, former = view_grant(item), item.get("status") or {}
         accounts = [await self._access(reader) for reader in _readers(grant)]
+        checked = bool(accounts)
         if ANY in ((grant.spec and grant.spec.service_accounts) or ()):
             accounts.append(Access(f"any ServiceAccount of namespace {namespace}"))
         groups = frozenset(_place(group) for group in self.cache.groups.values() if group.spec is not None)
@@ -97,7 +100,9 @@ class GrantStatuses:
                 subresource="status",
             )
         self.health.note(_WHAT, "")
-        return self.recheck if any(account.trouble for account in accounts) else None
+        if any(account.trouble for account in accounts):
+            return self.timings.recheck
+        return self.timings.confirm if checked else None
 
     async def _access(self, reader: Reader) -> Access:
         """Return whether Secrets can be read as a ServiceAccount or user."""

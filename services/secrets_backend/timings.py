@@ -65,6 +65,8 @@ class Timings:
     """Time for which namespaces whose SecretGrants were deleted with their CRD remain closed after it is re-created."""
     recheck: float = 30.0
     """Interval of the checks of the ServiceAccounts and users of a SecretGrant that is not in effect."""
+    confirm: float = 300.0
+    """The same interval while it is in effect: no watch reports a deleted ServiceAccount or Role."""
     stale: float = 120.0
     """Time for which host groups and SecretGrants count as known after the last update from an unreadable watch: a
     bookmark arrives about every 60 s."""

@@ -17,7 +17,15 @@ from support.nodes.fleet import eventually
 from support.secrets.secrets_host import Host, value
 from support.secrets.secrets_world import SecretsWorld
 from trellis import names
-from trellis.kube.resources import NAMESPACES, ROLE_BINDINGS, ROLES, SECRET_GRANTS, SECRETS, SERVICE_ACCOUNTS
+from trellis.kube.resources import (
+    HOST_CONFIGS,
+    NAMESPACES,
+    ROLE_BINDINGS,
+    ROLES,
+    SECRET_GRANTS,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+)
 from trellis.runtime.run import Service
 from trellis_dev.localcluster import ClusterInfo
 
@@ -94,6 +102,12 @@ async def test_a_grant_reports_what_keeps_it_from_having_an_effect(installed: In
         await eventually(lambda: world.grant_reason("late") == "ImpersonationNotPermitted", "no permission")
         installed.may_be("later")
         await eventually(lambda: world.grant_reason("late") == "AccountsUsable", "in effect")
+        world.hosts.call("DELETE", SERVICE_ACCOUNTS, "later")
+        await eventually(lambda: world.grant_reason("late") == "ServiceAccountMissing", "its ServiceAccount is deleted")
+        world.account("later")
+        await eventually(lambda: world.grant_reason("late") == "AccountsUsable", "in effect again")
+        world.hosts.call("DELETE", HOST_CONFIGS, "group")
+        await eventually(lambda: world.grant_reason("late") == "HostGroupMissing", "its host group is deleted")
     rows = world.hosts.call("GET", SECRET_GRANTS)["items"]
     assert all(row["status"]["observedGeneration"] == row["metadata"]["generation"] for row in rows)
 

@@ -43,6 +43,7 @@ QUICK = Timings(
     changes=0.1,
     definition=0.1,
     recheck=0.1,
+    confirm=0.1,
     restart=0.1,
     watch=WatchTimings(absent=0.1, refused=0.1),
 )

@@ -14,6 +14,7 @@ from secrets_backend.domain.decide import Grant, view_grant
 from secrets_backend.domain.grant_status import Access, Reason, health_of, status_of
 from secrets_backend.gather import Cache
 from secrets_backend.grant_statuses import GrantStatuses
+from secrets_backend.timings import Timings
 from trellis.crds.conditions import MESSAGE_MAX, State, Verdict
 from trellis.crds.secret_grants import SecretGrant
 from trellis.kube.changes import Change, ChangeKind
@@ -25,7 +26,7 @@ from trellis_dev.fakes.fake import FakeKube, status_reply
 NOW = "2026-01-01T00:00:00Z"
 SPEC: dict[str, Any] = {"from": [{"namespace": "shop", "lattice": "default"}], "serviceAccounts": ["reader"]}
 GROUPS = frozenset({("shop", "default"), ("shop", "test")})
-RECHECK = 30.0
+RECHECK, CONFIRM = Timings().recheck, Timings().confirm
 
 
 def a_grant(spec: Any = SPEC) -> dict[str, Any]:
@@ -114,7 +115,6 @@ class World:
             self.kube.health,
             frozenset({"jane"}),
             self.queued.append,
-            RECHECK,
             clock=lambda: datetime(2026, 1, 1, tzinfo=UTC),
         )
 
@@ -144,10 +144,32 @@ async def test_a_grant_comes_into_effect_step_by_step() -> None:
     world.kube.put(SERVICE_ACCOUNTS, {"metadata": {"namespace": "vault", "name": "reader"}})
     assert await world.run() == (RECHECK, "ImpersonationNotPermitted")
     world.permitted.add("reader")
-    assert await world.run() == (None, "AccountsUsable")
+    assert await world.run() == (CONFIRM, "AccountsUsable")
     written = world.writes()
-    assert await world.run() == (None, "AccountsUsable")
+    assert await world.run() == (CONFIRM, "AccountsUsable")
     assert world.writes() == written, "no news, no write: the other replicas have nothing to write either"
+
+
+async def test_a_grant_in_effect_follows_its_accounts_and_its_host_group() -> None:
+    world = World()
+    reader = {"metadata": {"namespace": "vault", "name": "reader"}}
+    world.kube.put(SERVICE_ACCOUNTS, reader)
+    world.permitted.add("reader")
+    assert await world.run() == (CONFIRM, "AccountsUsable")
+    world.permitted.clear()
+    assert await world.run() == (RECHECK, "ImpersonationNotPermitted")
+    world.permitted.add("reader")
+    world.kube.remove(SERVICE_ACCOUNTS, "reader", "vault")
+    assert await world.run() == (RECHECK, "ServiceAccountMissing")
+    world.kube.put(SERVICE_ACCOUNTS, reader)
+    world.cache.groups.clear()
+    assert (await world.run())[1] == "HostGroupMissing"
+
+
+async def test_a_grant_that_names_no_account_needs_no_further_check() -> None:
+    for accounts in (["*"], []):
+        world = World({"from": [{"namespace": "shop"}], "serviceAccounts": accounts})
+        assert (await world.run())[0] is None
 
 
 async def test_a_user_has_to_be_in_the_setting_and_may_be_a_service_account() -> None:

@@ -21,6 +21,7 @@ def test_the_production_timings() -> None:
         "definition": 5.0,
         "grants": 300.0,
         "recheck": 30.0,
+        "confirm": 300.0,
         "stale": 120.0,
         "answer": 8.0,
         "late": 1.0,
