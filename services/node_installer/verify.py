@@ -1,4 +1,4 @@
-"""Verifies on the node that a shim is unchanged, can run (design 5.1, step 5, proof a) and is configured.
+"""Verifies on the node that a shim is unchanged, can run and is configured.
 
 In: an inspection, a specification. Out: one result per shim, with its problem. Called by ``operations``.
 Invariant: "verified" means all of these: the digest of the file on disk, an answer within 5 s, the entry in the

@@ -74,9 +74,9 @@ class ProofEffects:
         """Write the verification by canaries to the Job."""
         job = action.job
         read = {"uid": job.uid, "resourceVersion": job.resource_version}
-        patch = {"metadata": read | {"annotations": {names.ANNOTATION_PROOF: action.proof.value}}}
+        patch = {"metadata": read | {"annotations": {names.ANNOTATION_VERIFIED: action.proof.value}}}
         await self.kube.merge_patch(JOBS, job.name, patch, job.namespace, field_manager=names.FIELD_MANAGER_PROVISIONER)
-        _log.info("installer job verified", node=job.node, job=job.name, proof=action.proof.value)
+        _log.info("installer job verified", node=job.node, job=job.name, verified=action.proof.value)
 
     async def _take_back(self, action: CreateUndo) -> float | None:
         """Create the Job that rolls back another Job."""

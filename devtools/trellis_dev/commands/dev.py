@@ -1,9 +1,9 @@
 """`trellis dev`: local clusters with a real control plane, for development and tests.
 
-In: options of the command line. Out: a summary in text, or with ``--json`` one JSON value as the last line of
-standard output; progress goes to standard error. Called by the `trellis` command. Exit status: 0 success, 1 failure
+In: options of the command line. Out: a summary in text, or with ``-o json`` or ``yaml`` a document on standard output;
+progress goes to standard error. Called by the `trellis` command. Exit status: 0 success, 1 failure
 (the message names the remedy), 2 invalid command line, 128 + n terminated by signal n.
-Invariant: this module imports no slow module, so help and usage errors are printed immediately.
+Invariant: this module imports no module of clusters, so help and usage errors are printed immediately.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from trellis_cli.common.output import DocumentOption, Format, FormerJsonOption
+
 app = typer.Typer(help="Run local clusters.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Option(help="Name of the cluster.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON as the last line of standard output.")]
 Jaeger = Annotated[bool, typer.Option("--jaeger", help="Start Jaeger for traces.")]
 
 
@@ -67,13 +68,15 @@ def up(  # noqa: PLR0913, PLR0917 (one parameter per option)
     lattice_nats: Annotated[
         bool, typer.Option("--lattice-nats", help="Start a NATS through which pods of real nodes join lattices.")
     ] = False,
-    as_json: Json = False,
+    output: DocumentOption = Format.TABLE,
+    former_json: FormerJsonOption = False,
 ) -> None:
     """Start a cluster, or add components to a running one.
 
     The first run builds missing programs from Go modules and crates, which needs minutes; later runs need a few
     seconds.
     """
+    del former_json
     labels = _labels(wadm_label or [])
     if not wadm and (wadm_hosts != 1 or wadm_lattice or wadm_label):
         typer.echo("--wadm-hosts, --wadm-lattice and --wadm-label need --wadm: add --wadm", err=True)
@@ -83,7 +86,7 @@ def up(  # noqa: PLR0913, PLR0917 (one parameter per option)
 
     real = dev_local.RealNodes(real_node, containerd.value, lattice_nats)
     lattices = Lattices(tuple(wadm_lattice or ["default"]), wadm_hosts, labels) if wadm else None
-    dev_local.up(name, nodes=nodes, real=real, jaeger=jaeger, lattices=lattices, as_json=as_json)
+    dev_local.up(name, nodes=nodes, real=real, jaeger=jaeger, lattices=lattices, output=output)
 
 
 @app.command()
@@ -97,11 +100,12 @@ def down(
 
 
 @app.command()
-def status(as_json: Json = False) -> None:
+def status(output: DocumentOption = Format.TABLE, former_json: FormerJsonOption = False) -> None:
     """List the clusters and their components."""
+    del former_json
     from trellis_dev.commands import local as dev_local  # noqa: PLC0415 - slow imports
 
-    dev_local.status(as_json=as_json)
+    dev_local.status(output)
 
 
 @app.command("tools")
@@ -125,15 +129,17 @@ def build_images(
     export: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Also export archives, SBOMs and licences to this directory.")
     ] = None,
-    as_json: Json = False,
+    output: DocumentOption = Format.TABLE,
+    former_json: FormerJsonOption = False,
 ) -> None:
     """Build the images from a checkout without a container engine, and load them on the real nodes of a cluster.
 
     The first run builds a Debian tree as the base. Needs root and Linux.
     """
+    del former_json
     from trellis_dev.commands import images as dev_images  # noqa: PLC0415 - slow imports
 
-    dev_images.build(source, name, export, as_json=as_json)
+    dev_images.build(source, name, export, output)
 
 
 @app.command("page")

@@ -9,7 +9,6 @@ were built, and have the checksum of the runtime in the installer's image.
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 import threading
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 import typer
 import yaml
 
+from trellis_cli.common.output import Format, print_document
 from trellis_dev.commands.local import ending_well
 from trellis_dev.localcluster import ClusterInfo, LocalClusterError, cluster, requirements
 from trellis_dev.localcluster.building import How
@@ -30,7 +30,7 @@ from trellis_dev.localcluster.wasmshim import shim
 _OWN = (SERVICES, INSTALLER)
 
 
-def build(checkout: Path, name: str, export: Path | None, *, as_json: bool) -> None:
+def build(checkout: Path, name: str, export: Path | None, output: Format) -> None:
     """Build the images, load and export them, and print their locations."""
     with ending_well("building the images"), on_stderr() as progress:
         require_checkout(checkout.resolve())
@@ -42,9 +42,9 @@ def build(checkout: Path, name: str, export: Path | None, *, as_json: bool) -> N
         values = chart_values(hashlib.sha256(shim(how).read_bytes()).hexdigest())
         if export is not None:
             _export(archives, values, export)
-    if as_json:
+    if output.structured:
         images = {image: str(path) for image, path in archives.items()}
-        typer.echo(json.dumps({"images": images, "nodes": nodes, "values": values}))
+        print_document(output, {"images": images, "nodes": nodes, "values": values})
     else:
         typer.echo(_summary(archives, name, nodes, values))
 

@@ -7,7 +7,6 @@ Called by :mod:`trellis_dev.commands.dev`. Invariant: a failed `up` leaves nothi
 from __future__ import annotations
 
 import http
-import json
 import signal
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,6 +22,7 @@ from trellis import names
 from trellis.kube.lease import read_lease
 from trellis.kube.resources import LEASES, Manifest
 from trellis.services import SERVICES
+from trellis_cli.common.output import Format, print_document
 from trellis_dev.definitions import define_kinds
 from trellis_dev.localcluster import (
     ClusterInfo,
@@ -88,7 +88,7 @@ class RealNodes:
     lattice_nats: bool
 
 
-def up(name: str, *, nodes: int, real: RealNodes, jaeger: bool, lattices: Lattices | None, as_json: bool) -> None:
+def up(name: str, *, nodes: int, real: RealNodes, jaeger: bool, lattices: Lattices | None, output: Format) -> None:
     """Start a cluster and print its addresses."""
     with ending_well(f"bringing up cluster '{name}'"), on_stderr() as progress:
         info = cluster.up(
@@ -103,7 +103,10 @@ def up(name: str, *, nodes: int, real: RealNodes, jaeger: bool, lattices: Lattic
         )
         define_kinds(info, progress)
         running = running_services(info)
-    typer.echo(info.model_dump_json(exclude=_hidden(info)) if as_json else summary(info, running))
+    if output.structured:
+        print_document(output, info.model_dump(mode="json", exclude=_hidden(info)))
+    else:
+        typer.echo(summary(info, running))
 
 
 def running_services(info: ClusterInfo) -> list[str]:
@@ -159,12 +162,12 @@ def down(name: str | None) -> None:
         raise typer.Exit(1)
 
 
-def status(*, as_json: bool) -> None:
+def status(output: Format) -> None:
     """Print the clusters."""
     with ending_well("listing clusters"):
         found = cluster.status()
-    if as_json:
-        typer.echo(json.dumps([info.model_dump(mode="json", exclude=_hidden(info)) for info in found]))
+    if output.structured:
+        print_document(output, [info.model_dump(mode="json", exclude=_hidden(info)) for info in found])
     elif found:
         typer.echo("\n".join(map(_describe, found)))
     else:

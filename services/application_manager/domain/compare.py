@@ -33,9 +33,7 @@ from application_manager.domain.sides import Absence, Base, Model, Object, Side,
 from application_manager.domain.snapshot import Snapshot
 from application_manager.domain.versions import overridden_version, spare_version, version_of
 
-NOT_PROVED: Final = (
-    "wadm does not have it any more, and nothing proves that it was deleted: delete this object to do so"
-)
+NOT_PROVED: Final = "wadm does not have it any more, and its deletion is not confirmed: delete this object to do so"
 OLDER: Final = "wadm's storage was restored from a backup, and has an older state of it"
 NOT_LISTED: Final = "wadm stores it and does not list it: a further version makes wadm list it"
 _CONTEST: Final = 3

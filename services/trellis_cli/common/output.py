@@ -77,6 +77,15 @@ ManifestOption = Annotated[Format, _option(Format.YAML, Format.JSON)]
 NoHeadersOption = Annotated[bool, typer.Option("--no-headers", help="omit the column headings of tables")]
 
 
+def _former_json(ctx: typer.Context, given: bool) -> None:
+    if given and not ctx.resilient_parsing:
+        ctx.fail('option "--json": renamed to "-o json"')
+
+
+FormerJsonOption = Annotated[bool, typer.Option("--json", hidden=True, callback=_former_json)]
+"""The former option for JSON, which is rejected."""
+
+
 def console() -> Console:
     """Return a console on standard output: as wide as the terminal; without one, unlimited and without colours."""
     if sys.stdout.isatty():

@@ -16,8 +16,8 @@ from trellis.provisioning.views import KWASM
 from trellis.provisioning.workload_state import WorkloadState, decode_states, encode_states
 
 Manifest = dict[str, Any]
-_UNCONFIRMED: Final = "/feared"
-"""Suffix of an entry of the ledger; older versions ignore it."""
+_UNCONFIRMED: Final = "/unconfirmed"
+"""Suffix of an entry of the ledger; any suffix is read as this one."""
 _WORKLOADS: Final = "workloads"
 """Key of the states of pods, besides the UIDs of Nodes; older versions ignore it."""
 Try = tuple[str, str, int]
@@ -91,13 +91,11 @@ def read_ledger(manifest: Manifest) -> Ledger:
     for uid, value in data.items():
         if uid == _WORKLOADS:
             continue
-        unconfirmed = value.endswith(_UNCONFIRMED)
-        digest, attempt, since, shims = (*value.removesuffix(_UNCONFIRMED).split("/"), "", "", "")[:4]
+        digest, attempt, since, shims, suffix = (*value.split("/"), "", "", "", "")[:5]
         number, requested = whole(attempt), whole(since)
         if digest and number is not None and requested is not None:
-            entries[uid] = Entry(
-                digest, number, requested, tuple(filter(None, shims.split(","))) or (KWASM,), unconfirmed
-            )
+            changed = tuple(filter(None, shims.split(","))) or (KWASM,)
+            entries[uid] = Entry(digest, number, requested, changed, unconfirmed=bool(suffix))
     metadata = manifest["metadata"]
     marks = metadata.get("annotations") or {}
     halted, published = (

@@ -143,7 +143,7 @@ def view_job(manifest: Manifest) -> JobView:
         ends_now=(manifest.get("spec") or {}).get("activeDeadlineSeconds") == END_NOW_SECONDS,
         disruptive=annotations.get(names.ANNOTATION_DISRUPTIVE) == "true",
         canaries=_names(annotations.get(names.ANNOTATION_CANARIES)),
-        proved=PROOFS.get(annotations.get(names.ANNOTATION_PROOF, "")),
+        proved=PROOFS.get(annotations.get(names.ANNOTATION_VERIFIED, "")),
         undoes=annotations.get(names.ANNOTATION_ROLLS_BACK, ""),
         deleting="deletionTimestamp" in metadata,
         has_pods=any(status.get(count) for count in (_MAY_RUN if suspended else _POD_COUNTS)),

@@ -73,8 +73,8 @@ def runs(pid: int) -> bool:
 
 
 def test_hosts_and_wadm_come_up_are_started_again_and_go_with_the_cluster() -> None:
-    options = ["--wadm", "--wadm-hosts", "2", "--wadm-lattice", "blue", "--wadm-lattice", "green", "--json"]
-    found = json.loads(trellis("dev", "up", "--name", "wasm", *options, "--wadm-label", "zone=a").splitlines()[-1])
+    options = ["--wadm", "--wadm-hosts", "2", "--wadm-lattice", "blue", "--wadm-lattice", "green", "-o", "json"]
+    found = json.loads(trellis("dev", "up", "--name", "wasm", *options, "--wadm-label", "zone=a"))
     assert found["lattices"] == ["blue", "green"]
     hosts = {host["name"]: host for host in found["lattice_hosts"]}
     assert set(hosts) == {"host-blue-0", "host-blue-1", "host-green-0", "host-green-1"}
@@ -88,7 +88,7 @@ def test_hosts_and_wadm_come_up_are_started_again_and_go_with_the_cluster() -> N
     os.kill(found["pids"]["host-blue-1"], signal.SIGKILL)
     eventually(lambda: not lacking(trellis("dev", "status"), "wadm, host-blue-1;", "trellis dev up --name wasm"))
     trellis("dev", "up", "--name", "wasm")
-    [after] = json.loads(trellis("dev", "status", "--json"))
+    [after] = json.loads(trellis("dev", "status", "-o", "json"))
     again = {host["name"]: host for host in after["lattice_hosts"]}
     assert after["pids"]["wadm"] != found["pids"]["wadm"]
     assert after["pids"]["host-green-0"] == found["pids"]["host-green-0"]

@@ -22,7 +22,7 @@ from trellis_dev.localcluster.realnode_faults import inspect
 from trellis_dev.localcluster.state import ClusterState, load, load_token
 
 COMMAND = [sys.executable, "-m", "trellis_cli", "dev"]
-UP = [*COMMAND, "up", "--name", "real-abandoned", "--real-node", "--json"]
+UP = [*COMMAND, "up", "--name", "real-abandoned", "--real-node", "-o", "json"]
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +49,7 @@ def descendants(state: ClusterState) -> list[int]:
 def test_down_leaves_nothing(machine: dict[str, str]) -> None:
     before = interfaces()
     output = subprocess.run(UP, capture_output=True, text=True, check=True, timeout=300).stdout
-    info = json.loads(output.splitlines()[-1])
+    info = json.loads(output)
     (node,) = info["real_nodes"]
     assert set(node) == {"name", "root", "address", "pids", "containerd_socket"}
     layout = Layout.of("real-abandoned")

@@ -182,7 +182,6 @@ def _node(rng: random.Random) -> tuple[dict[str, Any], dict[str, Any]]:
         names.ANNOTATION_OPT_IN: ["true", "false"], names.ANNOTATION_DIGEST: [_DIGEST],
         names.LABEL_ATTEMPT: ["1", "12", "²"], names.LABEL_OPERATION: ["provision", "remove"],
         names.LABEL_NODE_UID: ["u-1"], names.ANNOTATION_HANDLER: ["spin", "spin,slight"],
-        names.ANNOTATION_PROOF: ["canary"],
     }  # fmt: skip
     marks = {
         key: text(rng, good.get(key, ())) for key in {*rng.sample(_annotations(), 4), *rng.sample(sorted(good), 8)}

@@ -21,7 +21,7 @@ from trellis_dev.localcluster.supervisor import marked
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.thorough]
 
-UP = [sys.executable, "-c", "from trellis_dev.commands.dev import app; app()", "up", "--name", "abandoned", "--json"]
+UP = [sys.executable, "-c", "from trellis_dev.commands.dev import app; app()", "up", "--name", "abandoned"]
 OWNER = """
 import sys
 from trellis_dev.localcluster import owned_cluster

@@ -50,9 +50,7 @@ def runs(pid: int) -> bool:
 
 def test_up_prints_how_to_reach_the_cluster_and_down_leaves_no_process(tmp_path: Path) -> None:
     try:
-        found = json.loads(
-            trellis("dev", "up", "--name", "scripted", "--nodes", "2", "--json", state=tmp_path).splitlines()[-1]
-        )
+        found = json.loads(trellis("dev", "up", "--name", "scripted", "--nodes", "2", "-o", "json", state=tmp_path))
         assert set(found) == DOCUMENTED
         assert found["jaeger_url"] is None
         kubectl = [f"{found['bin_dir']}/kubectl", "--kubeconfig", found["kubeconfig"], "get", "nodes", "-o", "name"]
@@ -60,11 +58,11 @@ def test_up_prints_how_to_reach_the_cluster_and_down_leaves_no_process(tmp_path:
         assert nodes == ["node/node-0000", "node/node-0001"]
         assert apply_shim(found).stdout == "shim.runtime.spinkube.dev/spin created\n"
         # Once more, as after an update of Trellis: the definitions are written again and objects stay.
-        trellis("dev", "up", "--name", "scripted", "--json", state=tmp_path)
+        trellis("dev", "up", "--name", "scripted", "-o", "json", state=tmp_path)
         assert apply_shim(found).stdout == "shim.runtime.spinkube.dev/spin unchanged\n"
-        [listed] = json.loads(trellis("dev", "status", "--json", state=tmp_path))
+        [listed] = json.loads(trellis("dev", "status", "-o", "json", state=tmp_path))
         assert listed == found
     finally:
         trellis("dev", "down", "--name", "scripted", state=tmp_path)
     assert not any(map(runs, found["pids"].values()))
-    assert json.loads(trellis("dev", "status", "--json", state=tmp_path)) == []
+    assert json.loads(trellis("dev", "status", "-o", "json", state=tmp_path)) == []

@@ -62,7 +62,7 @@ class ApplicationBehaviour:
             await wadm_has(wadm, name)
             await apps.synced(name, deployed=False)
             await eventually(
-                lambda: "nothing proves" in apps.warnings().get("Restored", ""), "an Event", seconds=PATIENCE
+                lambda: "not confirmed" in apps.warnings().get("Restored", ""), "an Event", seconds=PATIENCE
             )
             apps.delete(name)
         await apps.deleted(name)

@@ -64,8 +64,15 @@ def test_a_name_that_cannot_be_is_refused_with_the_rule() -> None:
 
 
 def test_without_clusters_status_is_an_empty_list_and_down_reports_it() -> None:
-    assert json.loads(CliRunner().invoke(app, ["status", "--json"]).stdout) == []
+    assert json.loads(CliRunner().invoke(app, ["status", "-o", "json"]).stdout) == []
     assert "'default'" in CliRunner().invoke(app, ["down"]).stdout
+
+
+@pytest.mark.parametrize("command", ["up", "status", "image"])
+def test_the_former_option_for_json_is_refused_with_the_present_one(command: str) -> None:
+    result = CliRunner().invoke(app, [command, "--json"])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert lacking(result.stderr, '"--json"', "-o json") == []
 
 
 def test_images_are_built_from_a_checkout_and_from_nothing_else(tmp_path: Path) -> None:

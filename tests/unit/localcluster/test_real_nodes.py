@@ -242,7 +242,13 @@ def test_the_crates_are_pinned_by_checksum_and_name_no_address(project: Path) ->
 
 @pytest.mark.parametrize(
     ("arguments", "count"),
-    [([], 0), (["--real-node"], 1), (["--real-node=3"], 3), (["--real-node", "3"], 3), (["--real-node", "--json"], 1)],
+    [
+        ([], 0),
+        (["--real-node"], 1),
+        (["--real-node=3"], 3),
+        (["--real-node", "3"], 3),
+        (["--real-node", "-o", "json"], 1),
+    ],
 )
 def test_real_node_takes_a_number_or_means_one(
     arguments: list[str], count: int, monkeypatch: pytest.MonkeyPatch

@@ -243,7 +243,7 @@ def summary(rows: Sequence[NodeRow]) -> str:
 
 
 def _recorded(node: NodeView, entry: Entry) -> bool:
-    """Return whether the Node has the proof or failure of exactly this slot: then the slot is freed soon."""
+    """Return whether the Node has the verification or failure of exactly this slot: then the slot is freed soon."""
     failure = node.failed
     return node.marked_digest == entry.digest or (
         failure is not None and (failure.digest, failure.attempt) == (entry.digest, entry.attempt)
@@ -255,7 +255,7 @@ def _apart(opt_in: OptIn) -> NodeState:
 
 
 def _state(node: NodeView, job: JobView | None, entry: Entry | None) -> NodeState:
-    """Return the state of an opted-in node: work in progress comes first, then a failure, then a proof."""
+    """Return the state of an opted-in node: work in progress comes first, then a failure, then a verification."""
     if job is not None and job.digest != node.marked_digest:
         if job.state is JobState.ACTIVE:
             return NodeState.PROVISIONING
@@ -267,7 +267,7 @@ def _state(node: NodeView, job: JobView | None, entry: Entry | None) -> NodeStat
         return NodeState.PROVISIONING
     if _failure(node) is not None:
         return NodeState.FAILED
-    # An installed version without a proof (ADR 29) does not count.
+    # An unverified version (ADR 29) does not count.
     return NodeState.READY if proved_of(node.installed) else NodeState.WAITING
 
 
