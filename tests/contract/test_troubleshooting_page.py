@@ -28,7 +28,7 @@ def test_the_page_has_a_section_for_each_situation() -> None:
 )
 def test_each_section_names_what_its_situation_is_known_by(section: str, situation: Situation) -> None:
     assert situation.names(section.partition(FIRST_LINE)[2].partition("``")[0])
-    assert f"\n- Row: `{situation.row}`\n" in section
+    assert f"\n- Row: `{situation.row.replace('_', '-')}`\n" in section, "as the table of `trellis status` has it"
 
 
 @pytest.mark.parametrize("section", PROBLEMS, ids=lambda section: section.partition("\n")[0])

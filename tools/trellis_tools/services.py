@@ -69,6 +69,7 @@ def project_part() -> str:
     return f"""[project.scripts]
 trellis = "trellis_cli.__main__:main"
 kubectl-trellis = "trellis_cli.__main__:main"
+kubectl_complete-trellis = "trellis_cli.kubectl_complete:main"
 {scripts}
 [tool.importlinter]
 root_packages = {_array(["trellis", *packages, "trellis_cli", "trellis_dev", "trellis_tools"])}

@@ -91,7 +91,7 @@ def test_there_is_nothing_to_install_or_build_with(built: Built) -> None:
     assert not {top for top in tops if re.match(r"(pip|setuptools|wheel|pkg_resources|ensurepip|cyclonedx)\b", top)}
     assert not any(path.endswith((".whl", ".tar.gz")) or "/requirements-" in path for path in built.files)
     commands = {Path(path).name for path in built.files if path.startswith(f"{built.root}/bin/")}
-    assert {name for name in commands if not name.startswith(("trellis", "kubectl-trellis", "python"))} == set()
+    assert {name for name in commands if not name.startswith(("trellis", "kubectl", "python"))} == set()
 
 
 def test_every_module_is_compiled(built: Built) -> None:

@@ -205,6 +205,15 @@ def test_commands_options_and_kinds_are_completed() -> None:
     assert "history" in completed("trellis rollout ", word=2)
 
 
+def test_words_of_the_plugin_are_completed_by_kubectl() -> None:
+    program = "from trellis_cli.kubectl_complete import main; main()"
+    assert run("rollout", "st", program=program).stdout == "status\n:4\n"
+    assert run("explain", "", program=program).stdout.splitlines()[:2] == ["node", "shim"]
+    assert "rollout" in run(program=program).stdout.split()
+    nothing = run("dead", "x", program=program)
+    assert (nothing.returncode, nothing.stdout, nothing.stderr) == (0, ":4\n", "")
+
+
 def test_without_a_cluster_no_name_is_completed() -> None:
     assert completed("trellis rollout status --kubeconfig /nowhere ", word=5) == []
 
