@@ -17,6 +17,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from trellis.config.errors import SettingsError
 from trellis.kube.client import Kube
 from trellis.kube.errors import Forbidden, KubeError
 from trellis.kube.resources import Manifest
@@ -31,7 +32,7 @@ from trellis.read_model.reading.applications import read_apps
 from trellis.read_model.tables.apps import AppRow, LiveRow, application_of, compare, row_of, without_reply
 from trellis_cli.apps.ask import NoLatticeError, address_of, asking, by_lattice, name_of, read_groups
 from trellis_cli.apps.history import history, rollback
-from trellis_cli.common.errors import CommandError, describe_error, exit_on_error
+from trellis_cli.common.errors import describe_error, exit_on_error
 from trellis_cli.common.gather import connected, read_cluster
 from trellis_cli.common.messages import EXIT_FAILED
 from trellis_cli.common.objects import printed_name
@@ -99,7 +100,7 @@ def apps(  # noqa: PLR0913, PLR0917 - options of a command line
         watched = is_watch(watch=watch, events=output_watch_events, unless={"--live": live})
         settings = client_settings(kubeconfig=kubeconfig, context=context)
         if nats and not live:
-            raise CommandError("--nats needs --live")
+            raise SettingsError("--nats: needs --live")
         wanted = Wanted(one_namespace(namespace, all_namespaces=all_namespaces), lattice, nats)
         if live:
             compared = asyncio.run(_live(settings, wanted))

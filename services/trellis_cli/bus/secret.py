@@ -29,6 +29,7 @@ from trellis.bus.accounts.accounts import (
     routes_password,
 )
 from trellis.bus.accounts.permissions import users
+from trellis.config.errors import SettingsError
 from trellis.config.nats_credentials import CredentialsError, Kind, identity_of, new_routes_password, new_seed
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound
@@ -97,7 +98,7 @@ def secret(  # noqa: PLR0913, PLR0917 - options of a command line
     with exit_on_error():
         settings = client_settings(kubeconfig=kubeconfig, context=context, cluster=cluster)
         if settings.cluster is None:
-            raise CommandError("--cluster: is required: set the name of the cluster on the bus")
+            raise SettingsError("--cluster: is missing: set the name of the cluster on the bus")
         servers = Servers(settings.cluster, replicas, tuple(route or ()))
         written = asyncio.run(_run(settings, name, servers, tls_secret, tls_name or []))
         if output.structured:

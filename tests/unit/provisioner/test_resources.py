@@ -120,6 +120,12 @@ def test_a_ledger_is_read_back_as_it_was_written(
     assert read_ledger(make_ledger("ns", ledger, None)) == ledger
 
 
+def test_any_suffix_of_a_ledger_entry_means_unconfirmed() -> None:
+    """An entry that a former version wrote has another word."""
+    manifest = {"metadata": {}, "data": {"uid-1": f"{DIGEST}/1/5/spin/other"}}
+    assert read_ledger(manifest).entries == {"uid-1": Entry(DIGEST, 1, 5, ("spin",), unconfirmed=True)}
+
+
 @pytest.mark.parametrize("value", ["", "x", "a/b/c", "d/1", "/1/2", "d/1/-2"])
 def test_a_broken_ledger_entry_is_left_out(value: str) -> None:
     manifest = {"metadata": {}, "data": {"uid-1": value, "uid-2": f"{DIGEST}/1/5"}}
