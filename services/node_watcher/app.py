@@ -5,6 +5,7 @@ In: settings (and clients in tests). Out: a service to run. Called by ``__main__
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 from node_watcher.apply import Effects
@@ -17,7 +18,7 @@ from node_watcher.reconciler import Reconciler
 from node_watcher.restore import restore
 from node_watcher.settings import Settings
 from node_watcher.timings import Timings
-from node_watcher.watches import on_job, on_node
+from node_watcher.watches import on_job, on_node, on_slots
 from trellis import names
 from trellis.bus.bus import Bus
 from trellis.bus.consume.queue import KeyedQueue
@@ -29,7 +30,8 @@ from trellis.kube.mass_deletions import Deletions
 from trellis.kube.permissions import describe_error
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.refusals import Refusals, unready
-from trellis.kube.resources import JOBS, NODES, SHIMS
+from trellis.kube.resources import CONFIGMAPS, JOBS, NODES, SHIMS
+from trellis.provisioning.ledger import Entry, read_slots
 from trellis.provisioning.node_shape import NODE_SHAPE
 from trellis.provisioning.nodes_and_jobs import view_job, view_node
 from trellis.provisioning.reasons import APPLY_AGAIN
@@ -94,6 +96,17 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
         label_selector=INSTALLER_JOBS,
         on_refresh=cache.jobs.refresh,
     )
+    # Without the permission no label is removed, and provisioner reports that and drains no node.
+    slots: Informer[Mapping[str, Entry]] = Informer(
+        kube,
+        CONFIGMAPS,
+        read_slots,
+        on_slots(cache, queue.add),
+        namespace=settings.namespace,
+        field_selector=f"metadata.name={names.LEDGER}",
+        refusable=True,
+        objects=cache.slots,
+    )
     bus.subscribe("provision", CONSUMED, on_provision(cache.jobs, queue))
     recorder = EventRecorder(kube, component=names.FIELD_MANAGER_NODE_WATCHER)
     ready = {deciding.NODES: lambda: sum(map(labelled_ready, cache.nodes.values()))}
@@ -102,7 +115,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
     reconcile = Reconciler(cache, Effects(kube, bus, recorder, cache, breaker, nodes.wrote), base.telemetry)
     refusals = Refusals(queue, unready(base.health, Reason.UPDATE_REFUSED.value), timings.refusals)
     return Work(
-        [nodes, shims, jobs],
+        [nodes, shims, jobs, slots],
         {queue: refusals.heeding(reconcile.run)},
         list_all,
         cache.forget_published,

@@ -1,4 +1,4 @@
-"""The cache of node_watcher: watched Nodes and installer Jobs, and published events.
+"""The cache of node_watcher: watched Nodes, installer Jobs and slots of rollouts, and published events.
 
 In: changes from the informers, and the last events from NATS by ``restore``. Out: a frozen snapshot of one node name.
 Called by ``app``; filled by ``watches``. Invariant: a snapshot needs no request.
@@ -6,13 +6,15 @@ Called by ``app``; filled by ``watches``. Invariant: a snapshot needs no request
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from node_watcher.domain.actions import PublishedState, Snapshot
 from node_watcher.timings import Timings
 from trellis.kube.mass_deletions import Deletions
+from trellis.provisioning.drain import drained_on
 from trellis.provisioning.job_index import JobIndex
+from trellis.provisioning.ledger import Entry
 from trellis.provisioning.shim_references import ShimReferences
 from trellis.provisioning.shims import ShimView
 from trellis.provisioning.targets import wanted_on
@@ -22,8 +24,9 @@ from trellis.telemetry import TraceContext
 
 @dataclass(eq=False)
 class Cache:
-    """Caches of one term of leadership. Informers fill ``nodes`` and ``shims``.
+    """Caches of one term of leadership. Informers fill ``nodes``, ``shims`` and ``slots``.
 
+    ``slots``: nodes in progress by their UID, of the ledger of rollouts by its key.
     ``traces``: the trace that the opt-in of a node started. ``causes``: the ``uid/resourceVersion`` that starts one.
     """
 
@@ -34,6 +37,7 @@ class Cache:
     shim_references: ShimReferences
     timings: Timings = Timings()
     jobs: JobIndex = field(default_factory=JobIndex)
+    slots: dict[str, Mapping[str, Entry]] = field(default_factory=dict)
     missing: dict[str, float] = field(default_factory=dict)
     """Monotonic time since which a Shim that nodes have does not exist, by Shim name."""
     published: dict[str, PublishedState] = field(default_factory=dict)
@@ -64,7 +68,12 @@ class Cache:
             missing=frozenset(waits.keys() - self.shims.keys()),
             unknown=unknown,
             look_in=min(waits.values(), default=None),
+            drained=drained_on(node, self._slot(node.uid), shims) if node else frozenset(),
         )
+
+    def _slot(self, uid: str) -> Entry | None:
+        """Return the slot of the Node with this UID in the ledger of rollouts, None if it has none."""
+        return next((slots[uid] for slots in self.slots.values() if uid in slots), None)
 
     def _waits(self, node: NodeView, marked: Collection[str]) -> dict[str, float]:
         """Return the Shims that stay on a node for now, with the remaining seconds.

@@ -1,4 +1,4 @@
-"""Watch handlers of node_watcher: changes of Nodes and of installer Jobs.
+"""Watch handlers of node_watcher: changes of Nodes, of installer Jobs, and of the slots of rollouts.
 
 In: changes from the informers. Out: keys (node names) in the queue. Called by the informers, in the event loop.
 Invariant: a handler decides nothing; it caches a change and enqueues the key of its node.
@@ -7,10 +7,11 @@ Invariant: a handler decides nothing; it caches a change and enqueues the key of
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from node_watcher.gather import Cache
 from trellis.kube.informer import Change
+from trellis.provisioning.ledger import Entry
 from trellis.provisioning.views import JobView, NodeView, opting_in
 
 Enqueue = Callable[[str], None]
@@ -39,5 +40,18 @@ def on_job(cache: Cache, enqueue: Enqueue) -> Callable[[Change[JobView]], None]:
         job = change.new or change.old
         if job is not None and job.node:
             enqueue(job.node)
+
+    return handle
+
+
+def on_slots(cache: Cache, enqueue: Enqueue) -> Callable[[Change[Mapping[str, Entry]]], None]:
+    """Return the handler of changes of the ledger of rollouts: each enqueues the nodes whose slot changed."""
+
+    def handle(change: Change[Mapping[str, Entry]]) -> None:
+        old, new = change.old or {}, change.new or {}
+        changed = {uid for uid in old.keys() | new.keys() if old.get(uid) != new.get(uid)}
+        for node in cache.nodes.values() if changed else ():
+            if node.uid in changed:
+                enqueue(node.name)
 
     return handle

@@ -30,6 +30,7 @@ from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound
 from trellis.kube.resources import CONFIGMAPS, CONTROLLER_REVISIONS, SHIMS
 from trellis.provisioning.attempts import changes_of
+from trellis.provisioning.drain import drained_on
 from trellis.provisioning.ledger import Entry, Ledger
 from trellis.provisioning.leftovers import fulfilled
 from trellis.provisioning.other_controllers import Controller, blocking_controller
@@ -115,7 +116,7 @@ class Gather:
         deleting = to_remove(node, target) if node and target and entry else ()
         begins = node is not None and entry is not None and to_begin(node, jobs, entry)
         left = begins and cache.may_have_pods(name)
-        draining = self._draining(node, target) if node and target and begins else frozenset()
+        draining = self._drained(node, entry, target) if node and target and begins else frozenset()
         timeout = self._verify_timeout(job)
         done_for = cache.clock.done_for(job) if job is not None else 0.0
         noted = cache.noted(node.uid if node is not None else "")
@@ -191,11 +192,10 @@ class Gather:
         image, checksum = settings.node_installer_image, settings.require_checksum
         return task_of(node, target, shims, Rules(settings.handler, image, checksum, settings.allow_http, retry))
 
-    def _draining(self, node: NodeView, target: Target) -> frozenset[str]:
-        """Return the Shims that change on a node, and whose pods are to be evicted before."""
-        shims, wanted = self.cache.shims, dict(target.shims)
-        changed = (name for name in changes_of(node, target) if name in wanted and name in node.installed)
-        return frozenset(name for name in changed if name in shims and shims[name].drain)
+    def _drained(self, node: NodeView, entry: Entry | None, target: Target) -> frozenset[str]:
+        """Return the Shims that change on a node, and whose label and pods are to be removed before."""
+        shims = self.cache.shims
+        return drained_on(node, entry, (shims[name] for name, _ in target.shims if name in shims))
 
     def _drain_timeout(self, draining: Iterable[str]) -> float:
         limits = self.cache.settings.limits(self.cache.shims.values())

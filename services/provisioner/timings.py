@@ -23,6 +23,9 @@ class NodeTimings:
     """Time for which a slot is released while pods still run with a Shim to uninstall."""
     drain: float = 5.0
     """Interval of evictions of the pods that run with such a Shim."""
+    placed: float = 5.0
+    """Time after the assignment of a slot in which the scheduler may still place a pod on a node that is drained: its
+    label is being removed, and the pod is evicted, too."""
     pod_left: float = 5.0
     """Time for which a slot is released while a pod of an earlier Job has not ended."""
     name_taken: float = 2.0

@@ -22,6 +22,7 @@ class Reason(StrEnum):
 
     PROVED = "ProvisionSucceeded"
     LABELS_RESTORED = "LabelsRestored"
+    DRAINED = "LabelRemovedForDrain"
     FAILED = "ProvisionFailed"
     OPTED_OUT = "OptedOut"
     REMOVED = "RuntimeRemoved"
@@ -68,6 +69,8 @@ class Snapshot:
     """True if Shims cannot be listed although something names them; no decision is allowed then."""
     look_in: float | None = None
     """Seconds until the node is reconciled again without a change."""
+    drained: frozenset[str] = frozenset()
+    """Target Shims that a rollout changes on the node, and for which no pod may be scheduled there meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)

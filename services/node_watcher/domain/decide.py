@@ -37,7 +37,6 @@ from trellis import names
 from trellis.events.node import NodeGone, NodeOptedIn, NodeOptedOut, NodeReady, NodeReplaced
 from trellis.limits.breaker import Deletion
 from trellis.provisioning.leftovers import marks_after, unwanted_left
-from trellis.provisioning.shims import ShimView
 from trellis.provisioning.views import (
     KWASM,
     FailedAttempt,
@@ -113,7 +112,7 @@ def _opted_in(node: NodeView, published: PublishedState | None, snapshot: Snapsh
         actions.append(RecordEvent(node.uid, True, Reason.SHIM_MISSING, _missing(snapshot), published))
     proof = proof_of(job, node) if job else None
     if job and proof and node.installed != job.shims:
-        return [*actions, *_record(node, job, proof, wanted, snapshot.shims)]
+        return [*actions, *_record(node, job, proof, snapshot)]
     if left := unwanted_left(job, node, wanted):
         return [*actions, *_record_left(node, left, wanted)]
     if lost := vanished(node, job, wanted, snapshot.handlers):
@@ -148,7 +147,8 @@ def _withdraw(node: NodeView, published: PublishedState, lost: tuple[str, ...], 
     ops = remove_metadata(node)
     if shims:
         state = verified_state_of(node, shims)
-        ops = patch_of(node, proof_labels(node, state, snapshot.wanted), proof_annotations(node, state))
+        labels = proof_labels(node, state, snapshot.wanted, snapshot.drained)
+        ops = patch_of(node, labels, proof_annotations(node, state))
     event = RecordEvent(node.uid, True, Reason.HANDLER_VANISHED, message, replace(published, ready=None))
     return _unmark(node, PatchNode(node, ops, Reason.HANDLER_VANISHED, message), event)
 
@@ -178,13 +178,13 @@ def _ready(node: NodeView, published: PublishedState) -> Publish:
     return Publish(event, f"{node.uid}.{node.resource_version}.ready", replace(published, ready=digest))
 
 
-def _record(
-    node: NodeView, job: JobView, proof: Proof, wanted: frozenset[str], shims: tuple[ShimView, ...] = ()
-) -> list[Action]:
+def _record(node: NodeView, job: JobView, proof: Proof, snapshot: Snapshot) -> list[Action]:
     """Record the verified state on the Node, and remove the record of failures.
 
-    An unwanted Shim that stays keeps its label for now: the label is removed under the circuit breaker.
+    An unwanted Shim that stays keeps its label for now: the label is removed under the circuit breaker. The drain of a
+    Shim that the Job changed ends.
     """
+    wanted = snapshot.wanted
     if not job.shims:
         message = f"Job {job.namespace}/{job.name} removed every runtime that Trellis had installed"
         event = RecordEvent(node.uid, False, Reason.REMOVED, message)
@@ -195,10 +195,10 @@ def _record(
     annotations = {**proof_annotations(node, state), **({} if still else no_failure(node))}
     what = ", ".join(sorted(proved_of(job.shims))) if job.installs is not None else "Wasm runtime"
     message = f"{what} {job.digest} is provisioned (verified: {proof.value})"
-    removed_taints = removable_startup_taints(node, shims, state.ready)
-    has = dict(node.labels)
-    stay = {name for name in node.installed if name != KWASM and names.shim_label(name) in has}
-    ops = patch_of(node, proof_labels(node, state, wanted | stay), annotations, removed_taints)
+    removed_taints = removable_startup_taints(node, snapshot.shims, state.ready)
+    stay = {name for name in node.installed if name != KWASM and _labelled(node, name)}
+    drained = frozenset(name for name in snapshot.drained if not _changes(node, job, name))
+    ops = patch_of(node, proof_labels(node, state, wanted | stay, drained), annotations, removed_taints)
     event = RecordEvent(node.uid, False, Reason.PROVED, f"{message} by Job {job.namespace}/{job.name}")
     return [PatchNode(node, ops, Reason.PROVED, f"{message}{_without(removed_taints)}"), event]
 
@@ -215,15 +215,15 @@ def _record_left(node: NodeView, left: Mapping[str, str], wanted: frozenset[str]
 
 
 def _restore(node: NodeView, state: VerifiedState, snapshot: Snapshot) -> list[Action]:
-    """Restore the labels and annotations of a verified Node, and remove the labels of Shims to uninstall.
+    """Restore the labels and annotations of a verified Node, and remove the labels of Shims to uninstall or to drain.
 
     The record of failures stays. A Shim loses its label before it is uninstalled, so that no further pod is scheduled
     to the node for it. The deletion of a Shim affects all of its nodes, and the circuit breaker does not pause it
-    (ADR 27).
+    (ADR 27). Nor does it pause a drain, as the limits of the rollout bound it (ADR 126).
     """
     wanted = snapshot.wanted
     removed_taints = removable_startup_taints(node, snapshot.shims, state.ready)
-    labels, annotations = proof_labels(node, state, wanted), proof_annotations(node, state)
+    labels, annotations = proof_labels(node, state, wanted, snapshot.drained), proof_annotations(node, state)
     ops = patch_of(node, labels, annotations, removed_taints)
     if not ops:
         return []
@@ -233,6 +233,10 @@ def _restore(node: NodeView, state: VerifiedState, snapshot: Snapshot) -> list[A
         patch = PatchNode(node, ops, Reason.OPTED_OUT, message)
         leaves = {name for name in state.shims if name not in wanted and (name != KWASM or not wanted)}
         return [patch] if leaves <= snapshot.deleting else _unmark(node, patch)
+    if drained := sorted(name for name in snapshot.drained if _labelled(node, name)):
+        message = f"{', '.join(drained)} is drained for its change: label removed until the node records the outcome"
+        event = RecordEvent(node.uid, False, Reason.DRAINED, message)
+        return [PatchNode(node, ops, Reason.DRAINED, message), event]
     if state.proof is not node.proof:
         message = f"{', '.join(sorted(state.shims))}: the kubelet lists the handlers (verified: {state.proof.value})"
         return [PatchNode(node, ops, Reason.PROVED, f"{message}{_without(removed_taints)}")]
@@ -240,9 +244,15 @@ def _restore(node: NodeView, state: VerifiedState, snapshot: Snapshot) -> list[A
         message = f"Wasm runtime {state.digest} is ready{_without(removed_taints)}"
         return [PatchNode(node, ops, Reason.STARTUP_TAINT_REMOVED, message)]
     message = (
-        f"labels of Wasm runtime {state.digest} were changed by another client: restored{_without(removed_taints)}"
+        f"labels of Wasm runtime {state.digest} restored, after a drain or a change by another client"
+        f"{_without(removed_taints)}"
     )
     return [PatchNode(node, ops, Reason.LABELS_RESTORED, message)]
+
+
+def _labelled(node: NodeView, name: str) -> bool:
+    """Return whether a node has the label of a Shim."""
+    return names.shim_label(name) in dict(node.labels)
 
 
 def _without(removed: tuple[NodeTaint, ...]) -> str:
@@ -313,7 +323,7 @@ def _removing(node: NodeView, state: VerifiedState, snapshot: Snapshot) -> list[
     nothing, job = frozenset[str](), snapshot.job
     proof = proof_of(job, node) if job else None
     if job and proof and state.shims != job.shims and set(job.shims) < set(state.shims):
-        return _record(node, job, proof, nothing)
+        return _record(node, job, proof, snapshot)
     if unlabel := _restore(node, state, snapshot):
         return unlabel
     return _failed(node, job, nothing) if job and job.failure and job.node_uid == node.uid else []

@@ -57,8 +57,10 @@ def take_over(node: NodeView, shims: Mapping[str, str], proof: Proof, wanted: fr
     return patch_of(node, proof_labels(node, state, wanted), annotations)
 
 
-def proof_labels(node: NodeView, state: VerifiedState, wanted: frozenset[str]) -> Changes:
-    """Return the labels of a verified Node.
+def proof_labels(
+    node: NodeView, state: VerifiedState, wanted: frozenset[str], drained: frozenset[str] = frozenset()
+) -> Changes:
+    """Return the labels of a verified Node, without those of the Shims that are ``drained`` there (ADR 126).
 
     ``trellis.dev/wasm`` requires more verification than a Job, because a RuntimeClass may select on it. The label of
     KWasm is set in both cases, as its users expect; each Shim has its own label, that of runtime-class-manager. A Shim
@@ -73,7 +75,7 @@ def proof_labels(node: NodeView, state: VerifiedState, wanted: frozenset[str]) -
     }
     for name in {*state.shims, *node.recorded} - {KWASM}:
         label = names.shim_label(name)
-        labels[label] = (has.get(label), names.SHIM_PROVISIONED if name in stays else None)
+        labels[label] = (has.get(label), names.SHIM_PROVISIONED if name in stays - drained else None)
     return labels
 
 

@@ -65,9 +65,9 @@ class Snapshot:
     policies: tuple[tuple[str, RemovalPolicy], ...] = ()
     """Handling of pods that still use a Shim, by its name; Refuse for a Shim that is not named."""
     draining: frozenset[str] = frozenset()
-    """Shims that are to be changed on the node, and whose pods are evicted before."""
+    """Shims that are to be changed on the node, and whose label and pods are removed before."""
     drain_timeout: float = 0.0
-    """Seconds for these evictions, from the assignment of the slot."""
+    """Seconds for that, from the assignment of the slot."""
     other: Controller | None = None
     """The controller of another owner that works on the node: nothing is started beside it."""
     unconfirmed: frozenset[str] = frozenset()

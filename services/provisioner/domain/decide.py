@@ -129,11 +129,9 @@ def to_begin(node: NodeView, jobs: tuple[JobView, ...], entry: Entry) -> bool:
 
     A Job of a former Node of the name that is being deleted creates no more pods, and may remain for long.
     """
-    tried = (entry.digest, entry.attempt)
-    if node.skip is not None or node.marked_digest == entry.digest:
-        return False
-    if node.failed and (node.failed.digest, node.failed.attempt) == tried:
+    if node.skip is not None or entry.is_recorded_on(node):
         return False  # recorded: the planner frees the slot
+    tried = (entry.digest, entry.attempt)
     own = [job for job in jobs if job.node_uid == node.uid]
     if any((job.digest, job.attempt) == tried and not job.deleting for job in own):
         return False
@@ -180,9 +178,13 @@ def labelled(node: NodeView, target: Target) -> bool:
 
     node_watcher removes the label first, and the circuit breaker may pause that: until then no Job is created there.
     """
-    deleting = to_remove(node, target)  # nothing, of most nodes
-    labels = dict(node.labels) if deleting else {}
-    return any(names.shim_label(name) in labels for name in deleting)
+    return bool(_labels(node, to_remove(node, target)))
+
+
+def _labels(node: NodeView, shims: Iterable[str]) -> list[str]:
+    """Return the labels of these Shims that a node has."""
+    wanted = {names.shim_label(name) for name in shims}  # nothing, of most nodes
+    return [f"{label}={value}" for label, value in node.labels if label in wanted] if wanted else []
 
 
 def _blocked(snapshot: Snapshot, node: NodeView, target: Target) -> list[Action]:
@@ -207,25 +209,42 @@ def _blocked(snapshot: Snapshot, node: NodeView, target: Target) -> list[Action]
 
 
 def _drain(snapshot: Snapshot, node: NodeView) -> list[Action]:
-    """Return the evictions of pods before their Shim is changed, for a limited time; [] once none is left (ADR 124).
+    """Return the steps before Shims are changed that are drained, for a limited time; [] once no pod is left.
 
-    As with ``kubectl drain``, pods of DaemonSets and pods without a controller stay. Pods that were created since the
-    slot was assigned were evicted before, and came back: an eviction of these would not end.
+    1. node_watcher removes the labels of these Shims, so that no evicted pod returns (ADR 126).
+    2. The pods are evicted. As with ``kubectl drain``, pods of DaemonSets and pods without a controller stay. Pods that
+       were created later name the node themselves: the eviction of their successors would not end (ADR 124).
     """
     since = snapshot.entry.since if snapshot.entry is not None else 0
+    in_time = snapshot.now - since < snapshot.drain_timeout
+    if labels := _labels(node, snapshot.draining):
+        if in_time:
+            return [LookAgain(snapshot.timings.labels)]
+        return _not_drained(
+            snapshot,
+            node,
+            f"node_watcher has not removed the label {', '.join(labels)} within {snapshot.drain_timeout:.0f} s, so the "
+            f"node is not changed: check that node_watcher is ready, and that it may read ConfigMap {names.LEDGER}",
+        )
+    until = since + snapshot.timings.placed
     left = [
         user
         for user in snapshot.users
-        if user.shim in snapshot.draining and user.controller not in _STAYING and user.created_at <= since
+        if user.shim in snapshot.draining and user.controller not in _STAYING and user.created_at <= until
     ]
     if not left:
         return []
-    if snapshot.now - since < snapshot.drain_timeout:
+    if in_time:
         return [*(EvictPod(node, user, Reason.CLAIMED) for user in left), LookAgain(snapshot.timings.drain)]
-    message = (
+    return _not_drained(
+        snapshot,
+        node,
         f"{_listed(left)} cannot be evicted within {snapshot.drain_timeout:.0f} s, so the node is not changed: check "
-        "their PodDisruptionBudgets, or set rolling.drain of the Shim to false"
+        "their PodDisruptionBudgets, and that other nodes have room, or set rolling.drain of the Shim to false",
     )
+
+
+def _not_drained(snapshot: Snapshot, node: NodeView, message: str) -> list[Action]:
     return [WarnNode(node, Reason.DRAIN_BLOCKED, message), GiveBackSlot(node, snapshot.timings.in_use, message)]
 
 

@@ -321,12 +321,10 @@ def _recorded(node: NodeView, entry: Entry, jobs: tuple[JobView, ...]) -> bool:
 
     A removal succeeded when the Node no longer names the Shims.
     """
-    if node.marked_digest == entry.digest:
-        return True
-    failure, job = node.failed, newest(jobs)
+    job = newest(jobs)
     if job and (job.digest, job.attempt) == (entry.digest, entry.attempt) and fulfilled(job, node):
         return True
-    return failure is not None and (failure.digest, failure.attempt) == (entry.digest, entry.attempt)
+    return entry.is_recorded_on(node)
 
 
 def _adopted(snapshot: FleetSnapshot, entries: Mapping[str, Entry]) -> dict[str, Entry]:

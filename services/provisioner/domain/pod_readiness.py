@@ -179,11 +179,11 @@ def _judge(
     state = replace(state, baselines=kept, ended=state.ended if kept else 0)
     if is_open:
         return Judgement(replace(state, halt=None), pods=pods)
-    # The pods on nodes in progress are restarted just now: their time begins when those nodes end.
-    names_in_progress = {*work.in_progress.values()}
-    blamed = sorted(
-        (pod for pod in less if pod.node not in names_in_progress), key=lambda pod: (not pod.broken, str(pod))
-    )
+    # The pods on nodes in progress are restarted just now, and a pod without a node may wait for one that is drained:
+    # their time begins when those nodes end.
+    in_progress = {*work.in_progress.values()}
+    unblamed = in_progress | {""} if in_progress else in_progress
+    blamed = sorted((pod for pod in less if pod.node not in unblamed), key=lambda pod: (not pod.broken, str(pod)))
     left = limits.workload_timeout - (now - state.ended)
     waits = _not_ready(blamed or less, now) if less else None
     if blamed and waits is not None and (state.halt is not None or _halts(limits, blamed[0], left, settling)):

@@ -239,11 +239,12 @@ class Rolling(ApiModel):
     further node begins, and the rollout halts after workloadTimeout. Halt: the rollout halts at the first pod that
     fails. Ignore: pods are not evaluated."""
     workload_timeout: str | None = Field(default=None, pattern=DURATION)
-    """Time for pods on changed nodes to be as ready as before, and for the evictions of drain on one node, as a
-    duration such as ``5m``. Default: ``5m``."""
+    """Time for pods on changed nodes to be as ready as before, and for the drain of one node, as a duration such as
+    ``5m``. Default: ``5m``."""
     drain: bool | None = None
-    """Evict the pods of the RuntimeClass from a node before it is changed, as their PodDisruptionBudgets allow. Pods of
-    DaemonSets and pods without a controller stay. Default: false."""
+    """Evict the pods of the RuntimeClass from a node before it is changed, as their PodDisruptionBudgets allow, and
+    schedule none there until the change has ended. Pods of DaemonSets and pods without a controller stay. Default:
+    false."""
 
 
 class RolloutType(StrEnum):

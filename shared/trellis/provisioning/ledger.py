@@ -1,7 +1,8 @@
 """The rollout ledger: nodes in progress with their Shims, the pods on changed nodes, and halted rollouts.
 
 Pure. In: the ConfigMap as the API server returns it. Out: the ledger, and back. Written by ``provisioner`` only, read
-by code that shows a rollout. Invariant: an invalid entry is skipped, and affects no other.
+by ``node_watcher`` (slots) and by code that shows a rollout. Invariant: an invalid entry is skipped, and affects no
+other.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any, Final
 
 from trellis import names
 from trellis.installer_api.parse_int import whole
-from trellis.provisioning.views import KWASM
+from trellis.provisioning.views import KWASM, NodeView
 from trellis.provisioning.workload_state import WorkloadState, decode_states, encode_states
 
 Manifest = dict[str, Any]
@@ -41,6 +42,13 @@ class Entry:
     def tried(self, uid: str) -> Try:
         """Return the attempt of the slot, for the Node with this UID."""
         return uid, self.digest, self.attempt
+
+    def is_recorded_on(self, node: NodeView) -> bool:
+        """Return whether a Node records success or failure of exactly this attempt."""
+        failure = node.failed
+        if node.marked_digest == self.digest:
+            return True
+        return failure is not None and (failure.digest, failure.attempt) == (self.digest, self.attempt)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +94,19 @@ def _encode(entry: Entry) -> str:
 
 def read_ledger(manifest: Manifest) -> Ledger:
     """Return the ledger in a ConfigMap of the API server, without invalid entries (their Jobs are adopted later)."""
+    metadata = manifest["metadata"]
+    marks = metadata.get("annotations") or {}
+    halted, published = (
+        tuple(filter(None, (marks.get(key) or "").split(",")))
+        for key in (names.ANNOTATION_HALTED, names.ANNOTATION_HALT_PUBLISHED)
+    )
+    uid, version = metadata.get("uid", ""), metadata.get("resourceVersion")
+    states = decode_states((manifest.get("data") or {}).get(_WORKLOADS))
+    return Ledger(read_slots(manifest), halted, published, uid, version, states)
+
+
+def read_slots(manifest: Manifest) -> dict[str, Entry]:
+    """Return the nodes in progress in a ConfigMap of the API server by their UID, without invalid entries."""
     entries: dict[str, Entry] = {}
     data: Mapping[str, str] = manifest.get("data") or {}
     for uid, value in data.items():
@@ -96,11 +117,4 @@ def read_ledger(manifest: Manifest) -> Ledger:
         if digest and number is not None and requested is not None:
             changed = tuple(filter(None, shims.split(","))) or (KWASM,)
             entries[uid] = Entry(digest, number, requested, changed, unconfirmed=bool(suffix))
-    metadata = manifest["metadata"]
-    marks = metadata.get("annotations") or {}
-    halted, published = (
-        tuple(filter(None, (marks.get(key) or "").split(",")))
-        for key in (names.ANNOTATION_HALTED, names.ANNOTATION_HALT_PUBLISHED)
-    )
-    uid, version = metadata.get("uid", ""), metadata.get("resourceVersion")
-    return Ledger(entries, halted, published, uid, version, decode_states(data.get(_WORKLOADS)))
+    return entries

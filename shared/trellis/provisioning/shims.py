@@ -25,7 +25,7 @@ from trellis.installer_api.spec import ARCHITECTURES, InstallSpec, Source, SpecE
 from trellis.provisioning.int_or_percent import CountOrPercent
 from trellis.provisioning.nodes_and_jobs import unix_seconds
 from trellis.provisioning.placement import ANYWHERE, Placement
-from trellis.provisioning.views import KWASM, SUPPORTED_OS, NodeView, OptIn, opt_in_of
+from trellis.provisioning.views import KWASM, SUPPORTED_OS, NodeView, OptIn, opt_in_of, proved_of
 
 Manifest = dict[str, Any]
 
@@ -256,7 +256,8 @@ def is_for(shim: ShimView, node: NodeView, *, auto_provision: bool) -> bool:
 
     With a nodeSelector: the Linux nodes that match. Without one: every Linux node, as in runtime-class-manager, except
     for a Shim labelled as KWasm's default, which selects nodes that opted in by annotation. An annotation with a value
-    other than ``true`` excludes a node from every Shim.
+    other than ``true`` excludes a node from every Shim. The label of another Shim matches while that one is verified on
+    the node: a drain removes the label, and must not remove the Shims that select it (ADR 126).
     """
     if shim.invalid or shim.deleting or node.operating_system != SUPPORTED_OS:
         return False
@@ -268,7 +269,9 @@ def is_for(shim: ShimView, node: NodeView, *, auto_provision: bool) -> bool:
     if shim.selector is None:
         return not shim.default
     labels = dict(node.labels)
-    return all(labels.get(key) == value for key, value in shim.selector)
+    lacks = {(key, value) for key, value in shim.selector if labels.get(key) != value}
+    own = ((names.shim_label(name), names.SHIM_PROVISIONED) for name in proved_of(node.installed))
+    return not lacks or lacks <= {*own}
 
 
 def wanted_shim_for(shim: ShimView, architecture: str, *, require_checksum: bool) -> WantedShim | Refusal:

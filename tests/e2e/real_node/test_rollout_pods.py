@@ -4,6 +4,8 @@ The second version is the shim of this repository without one function of WASI p
 runtime lacked an interface: the module of the workload imports it, the canary does not. A pod keeps the program that
 started its sandbox, so the first pod that needs another sandbox on a changed node shows the error. Here a user deletes
 the pod of the first node, and after the rollback the one that failed.
+
+A version with other options restarts containerd: nodes that are drained have no pod then, and none is interrupted.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -22,7 +25,7 @@ from wasmtime import wat2wasm
 from node_installer.domain.canary import module as canary
 from provisioner.timings import RolloutPodTimings
 from support.nodes.real_nodes import eventually
-from support.nodes.rollouts import World, rollout_world
+from support.nodes.rollouts import World, events, rollout_world
 from support.suite.naming import lacking
 from support.wasm_pods.on_a_node import MODULES, image
 from trellis import names
@@ -170,3 +173,58 @@ def test_a_version_that_breaks_a_workload_stops_after_its_first_node_and_is_take
     eventually(lambda: has(world, shim, "Degraded", "False", Reason.HEALTHY.value), "the halt has ended", 90)
     eventually(lambda: world.condition(shim, "Ready").startswith("True"), "the Shim is ready", 30)
     assert running_on(world, shim, *OTHERS) == containers
+
+
+def without_label(changes: Path, label: str) -> dict[str, list[tuple[int, int]]]:
+    """Return by node the times in which it lacked a label, by the versions of the store, which are one sequence."""
+    found: dict[str, list[tuple[int, int]]] = {}
+    since: dict[str, int] = {}
+    for event in events(changes):
+        metadata = event["object"]["metadata"]
+        name, version = metadata["name"], int(metadata["resourceVersion"])
+        if label not in metadata["labels"]:
+            since.setdefault(name, version)
+        elif name in since:
+            found.setdefault(name, []).append((since.pop(name), version))
+    return found
+
+
+def placed_on(changes: Path) -> list[tuple[str, int]]:
+    """Return the node of each pod, and the version of the store in which the scheduler placed the pod there."""
+    found: dict[str, tuple[str, int]] = {}
+    for event in events(changes):
+        metadata, node = event["object"]["metadata"], event["object"]["spec"].get("nodeName")
+        if node:
+            found.setdefault(metadata["uid"], (node, int(metadata["resourceVersion"])))
+    return [*found.values()]
+
+
+def test_a_node_is_drained_and_no_pod_returns_while_its_containerd_is_restarted(world: World, tmp_path: Path) -> None:
+    shim, seen = "drained", (tmp_path / "nodes", tmp_path / "pods")
+    strategy = {"type": "rolling", "rolling": {"maxUpdate": 1, "drain": True, "workloadTimeout": "90s"}}
+    world.label(shim, *NODES)
+    world.apply(world.shim(shim, "v1", rolloutStrategy=strategy))
+    eventually(lambda: world.has(shim, *NODES), "every node has the first version")
+    world.kubectl.create(deployment(shim))
+    eventually(lambda: ready_on(world, shim, SETTLE) == [*NODES], "a pod is ready on each node, for long enough")
+    restarts = {node: world.node(node).restarts() for node in NODES}
+
+    options = {"SystemdCgroup": "false"}
+    with world.kubectl.watching(seen[0], "nodes"), world.kubectl.watching(seen[1], "pods", "-l", f"app={shim}"):
+        world.apply(world.shim(shim, "v2", rolloutStrategy=strategy, containerdRuntimeOptions=options))
+        v2 = world.files.sha256("v2")
+        eventually(lambda: all(world.installed(shim, node) == v2 for node in NODES), "every node has the second", 300)
+        eventually(lambda: world.has(shim, *NODES), "every node has its label again", 60)
+        eventually(lambda: has(world, shim, "Progressing", "False", Reason.UPDATED.value), "it is complete", 60)
+    assert {node: world.node(node).restarts() - count for node, count in restarts.items()} == dict.fromkeys(NODES, 1)
+    changed = without_label(seen[0], shim)
+    assert {node: len(times) for node, times in changed.items()} == dict.fromkeys(NODES, 1)
+    placed = placed_on(seen[1])
+    assert len(placed) > len(NODES), "pods were evicted"
+    returned = [(node, at) for node, at in placed if any(begin <= at < end for begin, end in changed[node])]
+    assert not returned
+    found = json.loads(world.kubectl("get", "pods", "-l", f"app={shim}", "-o", "json"))["items"]
+    assert len(found) == len(NODES)
+    counts = [status["restartCount"] for pod in found for status in pod["status"]["containerStatuses"]]
+    assert counts == [0] * len(NODES)
+    assert has(world, shim, "Degraded", "False", Reason.HEALTHY.value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -152,5 +153,45 @@ async def test_a_node_is_drained_before_it_is_changed(fleet: Fleet, shim: Shim) 
         assert "deletionTimestamp" not in pod_of(fleet, "bare")["metadata"]
         fleet.api.call("DELETE", f"{path}/app")
         fleet.api.call("DELETE", f"{pods(fleet)}/bare", {"gracePeriodSeconds": 0})
+        shim.delete()
+        await eventually(lambda: shim.found() is None, "the Shim is gone", seconds=60)
+
+
+async def test_no_evicted_pod_returns_to_a_node_before_its_change_has_ended(fleet: Fleet, shim: Shim) -> None:
+    """The scheduler would prefer the drained node, as all pods are on the other one."""
+    nodes = sorted(shim.add_nodes(2))
+    strategy = rollout(workloads="Ignore", drain=True)
+    replica_sets = f"/apis/apps/v1/namespaces/{fleet.system}/replicasets"
+
+    def by_node() -> list[str]:
+        """Return the nodes of the pods, "" for a pod without one."""
+        _, found = fleet.api.call("GET", f"{pods(fleet)}?labelSelector=app%3Down")
+        there = [item for item in found["items"] if "deletionTimestamp" not in item["metadata"]]
+        return sorted(item["spec"].get("nodeName", "") for item in there)
+
+    def all_on(node: str) -> bool:
+        return by_node() == [node, node]
+
+    async with fleet.services(TIMINGS), kubelets(fleet):
+        shim.apply(sha256=VERSION_1, path="take-5s.tar.gz", rolloutStrategy=strategy)
+        await eventually(lambda: shim.counts() == (2, 2, 2), "version 1", seconds=90)
+        former, labels = version_of(fleet, shim, nodes[0]), {"app": "own"}
+        spec = {name: value for name, value in spec_of(shim, "").items() if name != "nodeName"}
+        template = {"metadata": {"labels": labels}, "spec": spec}
+        owner = {"replicas": 2, "selector": {"matchLabels": labels}, "template": template}
+        fleet.api.call("POST", replica_sets, {"metadata": {"name": "app"}, "spec": owner})
+        await eventually(lambda: len(by_node()) == 2 and "" not in by_node(), "each pod has a node")
+
+        shim.apply(sha256=VERSION_2, path="take-5s.tar.gz", rolloutStrategy=strategy)
+        for node, other in (nodes, nodes[::-1]):
+            await eventually(partial(fleet.job_of, node), f"{node} is changed", seconds=60)
+            assert not shim.has(node)
+            await eventually(partial(all_on, other), "the pods are on the other node")
+            assert fleet.job_of(node), "the Job still runs"
+            assert version_of(fleet, shim, node) == former
+            await eventually(partial(shim.has, node), "the label returns with the new version", seconds=60)
+            assert version_of(fleet, shim, node) != former
+        await eventually(lambda: shim.counts() == (2, 2, 2), "version 2", seconds=60)
+        fleet.api.call("DELETE", f"{replica_sets}/app")
         shim.delete()
         await eventually(lambda: shim.found() is None, "the Shim is gone", seconds=60)

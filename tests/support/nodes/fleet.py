@@ -49,7 +49,7 @@ SHORT = Timings(
     status_delay=0.2,
     deleting=1.0,
     publish=0.5,
-    nodes=NodeTimings(labels=0.2, in_use=2.0, drain=1.0, pod_left=0.5, name_taken=0.5, clear=0.2),
+    nodes=NodeTimings(labels=0.2, in_use=2.0, drain=1.0, placed=1.0, pod_left=0.5, name_taken=0.5, clear=0.2),
     deletions=DeletionTimings(settle=0.5),
     refusals=RefusalTimings(retry=2.0, spread=0.0),
 )

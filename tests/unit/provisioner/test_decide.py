@@ -24,7 +24,9 @@ from provisioner.domain.actions import (
 )
 from provisioner.domain.decide import decide, inspect
 from provisioner.domain.resources import Task
+from provisioner.timings import NodeTimings
 from support.suite.naming import lacking
+from trellis import names
 from trellis.crds.shim import RemovalPolicy
 from trellis.installer_api.result import FailureReason, InstallResult, Outcome, ShimResult
 from trellis.provisioning.installer_pods import InstallerState
@@ -415,9 +417,12 @@ AT = 1_000
 """When the slot of the node to drain was assigned."""
 
 
-def draining(*users: User, now: float = AT + 10.0) -> list[Action]:
+LABEL = ("spin", "provisioned")
+
+
+def draining(*users: User, now: float = AT + 10.0, labels: tuple[tuple[str, str], ...] = ()) -> list[Action]:
     """Decide about a node whose Shim is to be changed, and whose pods are evicted before, within 300 s."""
-    node, target = with_shim(), Target((("spin", "2"),))
+    node, target = replace(with_shim(), labels=labels), Target((("spin", "2"),))
     return decide(
         Snapshot(
             *("node-1", node, (), Entry(target.digest, 1, AT, ("spin",)), target, frozenset(), None, 60.0, 20.0, now),
@@ -440,13 +445,32 @@ def test_pods_are_evicted_before_their_shim_is_changed() -> None:
     assert kinds(draining()) == ["CreateJob"]
 
 
+def test_no_pod_is_evicted_from_a_node_that_has_the_label_of_its_shim() -> None:
+    assert draining(guest(), labels=(LABEL,)) == [LookAgain(NodeTimings().labels)]
+    assert draining(labels=(LABEL,)) == [LookAgain(NodeTimings().labels)], "a pod can be placed there until then"
+    assert kinds(draining(labels=(("zone", "a"),))) == ["CreateJob"]
+
+
+def test_a_node_that_keeps_its_label_is_not_changed_and_names_the_service_that_removes_it() -> None:
+    warning, back = draining(guest(), now=AT + 300.0, labels=(LABEL,))
+    assert isinstance(warning, WarnNode)
+    assert warning.reason is Reason.DRAIN_BLOCKED
+    assert isinstance(back, GiveBackSlot)
+    assert not lacking(warning.message, "spin=provisioned", "node_watcher", names.LEDGER)
+
+
+def test_a_pod_that_was_placed_until_the_label_was_removed_is_evicted_too() -> None:
+    late = guest(created_at=AT + 5)
+    assert draining(late)[0] == EvictPod(with_shim(), late, Reason.CLAIMED)
+
+
 @pytest.mark.parametrize(
     "user",
     [
         pytest.param(guest("DaemonSet"), id="of a DaemonSet"),
         pytest.param(guest("Node"), id="static"),
         pytest.param(guest(""), id="that nothing creates again"),
-        pytest.param(guest(created_at=AT + 1), id="that came back"),
+        pytest.param(guest(created_at=AT + 6), id="that names its node itself, and came back"),
     ],
 )
 def test_a_pod_is_not_evicted(user: User) -> None:

@@ -205,6 +205,23 @@ def test_a_pod_on_a_node_in_progress_is_not_blamed() -> None:
     assert (ended.state.ended, ended.state.halt) == (late, None)
 
 
+def test_a_pod_without_a_node_is_not_blamed_while_another_node_is_drained() -> None:
+    evicted = unready("web-9", "", created_at=1_010, broken=True, reason="NoNodeWithLabel")
+    late = ENDED + TIMEOUT + 100
+    waiting = judging(state(pod()), evicted, work=Work({"uid-2": "node-2"}, latest=late), now=late, limits=HALT)
+    assert (waiting.open, waiting.state.halt) == (False, None)
+    assert judging(state(pod()), evicted, now=late, limits=HALT).state.halt is not None
+
+
+def test_the_pods_of_a_single_node_that_is_drained_halt_nothing() -> None:
+    evicted = unready("web-9", "", created_at=1_010, broken=True, reason="NoNodeWithLabel")
+    going = Work({"uid-1": "node-1"}, latest=NOW)
+    found = judging(state(pod(), ended=0), evicted, work=going, limits=HALT)
+    assert (found.open, found.waits, [*found.state.baselines]) == (True, None, ["uid-1"])
+    placed = judging(found.state, pod("web-9", created_at=1_010, ready_since=1_105), work=Work(ended=True), now=1_120.0)
+    assert placed.state.halt is None
+
+
 def test_the_time_begins_when_a_node_ended_also_if_that_was_not_recorded() -> None:
     found = judging(state(pod(), ended=0), unready())
     assert (found.state.ended, found.state.halt) == (NOW, None)

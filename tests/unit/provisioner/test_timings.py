@@ -27,6 +27,7 @@ def test_the_production_timings_are_these() -> None:
             "labels": 1,
             "in_use": 60,
             "drain": 5,
+            "placed": 5,
             "pod_left": 5,
             "name_taken": 2,
             "clear": 4,

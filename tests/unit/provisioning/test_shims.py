@@ -24,11 +24,17 @@ from trellis.provisioning.shims import (
     wanted_shim_for,
 )
 from trellis.provisioning.views import KWASM, NodeView, decode_digests, encode_digests
-from trellis_dev.testing.builders import a_node, a_shim, opted_in
+from trellis_dev.testing.builders import a_node, a_shim, opted_in, proved
 
 POOL = (("pool", "wasm"),)
 SPIN = a_shim()
 SLIGHT = a_shim("slight")
+OF_SPIN = (("spin", "provisioned"),)
+
+
+def has_spin(shims: str) -> NodeView:
+    """Return a node with these Shims and without labels."""
+    return replace(proved(a_node(), verified="handler"), shims=shims)
 
 
 def digest_of(shim: ShimView, architecture: str = "amd64") -> str:
@@ -49,6 +55,9 @@ def digest_of(shim: ShimView, architecture: str = "amd64") -> str:
         pytest.param(a_shim(default=True), a_node(), False, id="the default is not for every node"),
         pytest.param(a_shim(default=True), opted_in(a_node()), True, id="the default is for opted-in nodes"),
         pytest.param(a_shim(default=True, selector=POOL), a_node(labels=POOL), True, id="and for what it selects"),
+        pytest.param(a_shim(selector=OF_SPIN), has_spin("spin=1"), True, id="the label of a Shim that is drained"),
+        pytest.param(a_shim(selector=OF_SPIN), has_spin("spin=?1"), False, id="of one that is not verified"),
+        pytest.param(a_shim(selector=OF_SPIN + POOL), has_spin("spin=1"), False, id="another label does not match"),
         pytest.param(a_shim(deleting=True), a_node(), False, id="being deleted"),
         pytest.param(a_shim(invalid="x"), a_node(), False, id="unreadable"),
     ],

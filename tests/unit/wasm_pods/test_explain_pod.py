@@ -160,6 +160,15 @@ CAUSES: dict[str, tuple[Case, Reason, tuple[str, ...]]] = {
         Reason.NO_NODE_WITH_LABEL,
         ("spin=provisioned", "Shim spin", "`trellis explain shim/spin`"),
     ),
+    "all nodes drained": (
+        Case(
+            unscheduled(),
+            nodes=[node(labels={}), node("n2", labels={}, installed=())],
+            shims=[shim(rolloutStrategy={"type": "rolling", "rolling": {"maxUpdate": 1, "drain": True}})],
+        ),
+        Reason.NO_NODE_WITH_LABEL,
+        ("spin=provisioned", "(n1)", "`trellis rollout status spin`", "rolling.drain"),
+    ),
     "no node at all": (Case(unscheduled(), nodes=[]), Reason.NO_NODE_WITH_LABEL, ("spin=provisioned",)),
     "no node with a label of its own": (
         Case(unscheduled(selector={"spin": "provisioned", "zone": "b"})),

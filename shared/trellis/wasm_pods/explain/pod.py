@@ -83,7 +83,10 @@ def _rejected(snapshot: Snapshot, pod: WasmPod) -> Line | None:
         return None
     text = f"it was ended with reason {pod.reason}: {short(pod.message) or 'no message'}"
     if pod.reason == _NODE_AFFINITY:
-        do = f"node {pod.node} lacks a label that the pod needs: remove nodeName, so that the scheduler chooses"
+        do = (
+            f"node {pod.node} lacks a label that the pod needs, or lacked it when its kubelet was restarted: delete "
+            "the pod, and remove nodeName, so that the scheduler chooses"
+        )
         return wrong(pod, "rejected", text, do, Reason.NO_NODE_WITH_LABEL)
     return wrong(pod, "rejected", text, _after_end(pod), Reason.POD_FAILED)
 
