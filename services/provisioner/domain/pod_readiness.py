@@ -19,6 +19,8 @@ from trellis.provisioning.attempts import ShimLimits
 from trellis.provisioning.shim_status import Reason
 from trellis.provisioning.workload_state import Baseline, Readiness, WorkloadHalt, WorkloadState
 
+_NAMED: Final = 3
+"""Number of pods that a command names."""
 _DAEMON: Final = "DaemonSet"
 _FINAL_KINDS: Final = frozenset({"", "Job"})
 """Kinds of owners that do not replace each failed pod; "" has no owner."""
@@ -185,7 +187,7 @@ def _judge(
     unblamed = in_progress | {""} if in_progress else in_progress
     blamed = sorted((pod for pod in less if pod.node not in unblamed), key=lambda pod: (not pod.broken, str(pod)))
     left = limits.workload_timeout - (now - state.ended)
-    waits = _not_ready(blamed or less, now) if less else None
+    waits = _not_ready(blamed or less, state.ended, now) if less else None
     if blamed and waits is not None and (state.halt is not None or _halts(limits, blamed[0], left, settling)):
         # The time of the halt stays, so that a user who resumes acknowledges it once.
         halt = replace(waits, at=state.halt.at if state.halt is not None else int(now))
@@ -209,15 +211,32 @@ def _halts(limits: ShimLimits, first: RolloutPod, left: float, settling: float) 
     return limits.workloads is WorkloadPolicy.HALT and first.broken and not settling
 
 
-def _not_ready(pods: Sequence[RolloutPod], now: float) -> WorkloadHalt:
-    """Return the first of these pods as the reason."""
+def _not_ready(pods: Sequence[RolloutPod], ended: int, now: float) -> WorkloadHalt:
+    """Return the first of these pods as the reason. ``ended``: Unix seconds, when the last node ended its change."""
     pod = pods[0]
     where = f"on node {pod.node}" if pod.node else "without a node"
     more = len({str(item) for item in pods}) - 1
     also = f" ({more} more pods)" if more else ""
     cause = f"{pod.reason}: {pod.message}" if pod.message else pod.reason or "it is not ready"
-    message = f"pod {pod} {where}{also} is not ready as before its node was changed: {cause}"
+    message = f"pod {pod} {where}{also} is not ready as before its node was changed: {cause}{_remedy(pods, ended)}"
     return WorkloadHalt(Reason.WORKLOAD_NOT_READY.value, int(now), message, str(pod), pod.node, pod.reason)
+
+
+def _remedy(pods: Iterable[RolloutPod], ended: int) -> str:
+    """Return the command that deletes pods with the program of a former version, "" if there are none.
+
+    A pod keeps the program of the shim that started its sandbox, so neither a rollback nor a restart repairs it. Pods
+    without an owner are not in the command, because a user has to re-create them.
+    """
+    failing = {str(pod): pod for pod in pods if pod.broken and pod.node and not pod.deleting and pod.created_at < ended}
+    replaced = [pod for pod in failing.values() if pod.owner_kind]
+    text = "pods that were created before the end of the change can keep the former program of the shim"
+    if not replaced:
+        return f"; {text}: re-create pod {min(failing)}" if failing else ""
+    namespace = replaced[0].namespace
+    named = [pod.name for pod in replaced if pod.namespace == namespace][:_NAMED]
+    more = f" ({len(replaced) - len(named)} more pods)" if len(replaced) > len(named) else ""
+    return f"; {text}: kubectl delete pod -n {namespace} {' '.join(named)}{more}"
 
 
 def baseline_of(node: str, pods: Iterable[RolloutPod], settle: float, now: float) -> Baseline:

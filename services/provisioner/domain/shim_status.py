@@ -27,6 +27,7 @@ from trellis.provisioning.shim_status import (
 )
 from trellis.provisioning.shims import Refusal
 from trellis.provisioning.views import NodeView
+from trellis.provisioning.workload_state import WorkloadHalt
 
 PROBLEM_TYPES: Final = frozenset({"Degraded", OTHER_CONTROLLER})
 """Conditions that report a problem when they are True."""
@@ -154,6 +155,8 @@ def _progressing(snapshot: Snapshot, counts: Counts) -> Condition:
         text = f"{snapshot.nodes.holding} nodes still have the shim, {at_work}"
         return Condition(kind, "True", Reason.REMOVING.value, text)
     if counts.updated == counts.nodes and not snapshot.nodes.to_remove:
+        if snapshot.waits is not None and not snapshot.halted:
+            return _waiting(text, snapshot.waits)
         return Condition(kind, "False", Reason.UPDATED.value, text)
     if snapshot.other is not None and not snapshot.in_progress:
         return Condition(
@@ -165,8 +168,13 @@ def _progressing(snapshot: Snapshot, counts: Counts) -> Condition:
         cause = snapshot.halt.message if snapshot.halt is not None else "too many nodes failed"
         return Condition(kind, "False", Reason.HALTED.value, f"{cause}, so no further node is started: {text}")
     if snapshot.waits is not None:
-        return Condition(kind, "True", Reason.WAITING_FOR_PODS.value, f"{text}; {snapshot.waits.message}")
+        return _waiting(text, snapshot.waits)
     return Condition(kind, "True", Reason.UPDATING.value, text)
+
+
+def _waiting(text: str, waits: WorkloadHalt) -> Condition:
+    """Return the state of a rollout that waits for pods, also for those of its last nodes."""
+    return Condition("Progressing", "True", Reason.WAITING_FOR_PODS.value, f"{text}; {waits.message}")
 
 
 def _not_ready_text(snapshot: Snapshot) -> str:

@@ -17,7 +17,7 @@ from trellis.kube.errors import Conflict
 from trellis.kube.preconditions import only_if
 from trellis.kube.resources import SHIMS
 from trellis.provisioning.revisions import Revision, former_of, restoring, version_of
-from trellis.read_model.tables.rollout import is_halted, last_failure
+from trellis.read_model.tables.rollout import halt_for_pods, is_halted, last_failure
 from trellis_cli.common.errors import CommandError
 from trellis_cli.common.settings import ClientSettings
 from trellis_cli.rollout.read import Found, Reader
@@ -125,7 +125,12 @@ def undo(to_revision: int | None) -> Callable[[Found], Change]:
             f"; the rollout is paused; to start: trellis rollout resume {name}" if found.snapshot.shim.paused else ""
         )
         result = f"Shim {name} rolled back to revision {revision.number} of {revision.created}"
-        return Change(ops, f"{result}{paused or f'; see: trellis rollout status {name} --watch'}")
+        pods = (
+            "; pods that failed keep the program of the version that started them: the status names those to delete"
+            if halt_for_pods(found.snapshot) is not None
+            else ""
+        )
+        return Change(ops, f"{result}{paused or f'; see: trellis rollout status {name} --watch'}{pods}")
 
     return wanted
 

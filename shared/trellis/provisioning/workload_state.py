@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from trellis.installer_api.json_text import read_json
 
-_MESSAGE_KEPT: Final = 400
+_MESSAGE_KEPT: Final = 600
 """Characters of the message of a halt: the ledger is one object for all Shims."""
 
 Readiness = tuple[int, int]

@@ -168,6 +168,10 @@ def test_a_version_that_breaks_a_workload_stops_after_its_first_node_and_is_take
 
     undo(world, shim)
     eventually(lambda: world.installed(shim, FIRST) == former, "the first node has the first version again")
+    command = f"kubectl delete pod -n default {pod}"
+    shown = ("Progressing", "Degraded")
+    eventually(lambda: any(command in world.condition(shim, kind) for kind in shown), "the pod to delete is named", 90)
+    assert not ready_on(world, shim, SETTLE).count(FIRST), "the rollback of the node repairs no pod"
     replace(world, shim)
     eventually(lambda: ready_on(world, shim, SETTLE) == [*NODES], "its pod is ready, too")
     eventually(lambda: has(world, shim, "Degraded", "False", Reason.HEALTHY.value), "the halt has ended", 90)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from provisioner.domain.pod_readiness import Judgement, RolloutPod, Work, Workloads, baseline_of, judge
+from support.suite.naming import lacking
 from trellis.crds.shim import WorkloadPolicy
 from trellis.provisioning.attempts import ShimLimits
 from trellis.provisioning.shim_status import Reason
@@ -220,6 +221,37 @@ def test_the_pods_of_a_single_node_that_is_drained_halt_nothing() -> None:
     assert (found.open, found.waits, [*found.state.baselines]) == (True, None, ["uid-1"])
     placed = judging(found.state, pod("web-9", created_at=1_010, ready_since=1_105), work=Work(ended=True), now=1_120.0)
     assert placed.state.halt is None
+
+
+def test_pods_with_the_program_of_a_former_version_are_named_with_the_command_that_deletes_them() -> None:
+    """As after a rollback: neither it nor a restart of the container changes the program of a sandbox."""
+    pods = [unready(f"web-{number}", **BROKEN) for number in range(5)]
+    waits = judging(state(*(pod(item.name) for item in pods)), *pods).waits
+    assert waits is not None
+    assert not lacking(waits.message, "kubectl delete pod -n shop web-0 web-1 web-2 (2 more pods)")
+    assert "web-3" not in waits.message
+
+
+@pytest.mark.parametrize(
+    "failing",
+    [
+        pytest.param(unready(created_at=ENDED, **BROKEN), id="it was created after the change"),
+        pytest.param(unready(), id="it may become ready by itself"),
+        pytest.param(unready(deleting=True, **BROKEN), id="it is being deleted"),
+    ],
+)
+def test_no_command_deletes_a_pod_that(failing: RolloutPod) -> None:
+    waits = judging(state(pod()), failing).waits
+    assert waits is not None
+    assert "kubectl" not in waits.message
+
+
+def test_a_pod_that_nothing_would_create_again_is_not_in_the_command() -> None:
+    bare = {"owner_kind": "", "owner_name": ""}
+    waits = judging(state(pod("bare", **bare)), unready("bare", **bare, **BROKEN)).waits
+    assert waits is not None
+    assert "kubectl" not in waits.message
+    assert waits.message.count("shop/bare") == 2, "as the pod that is not ready, and as the one to create"
 
 
 def test_the_time_begins_when_a_node_ended_also_if_that_was_not_recorded() -> None:

@@ -179,6 +179,23 @@ async def test_while_it_waits_the_shim_names_the_pod() -> None:
     assert found["Degraded"].status == "False"
 
 
+async def test_a_rollout_is_complete_when_the_pods_of_its_last_node_are_ready() -> None:
+    rollout = Rollout("a", policy=WorkloadPolicy.WAIT)
+    await rollout.plan()
+    rollout.end("a")
+    rollout.put_pod("a", objects.crashing(137))
+    await rollout.plan()
+    found = await rollout.conditions()
+    assert (found["Progressing"].status, found["Progressing"].reason) == ("True", Reason.WAITING_FOR_PODS.value)
+    assert not lacking(found["Progressing"].message, "shop/web-a")
+    assert found["Ready"].status == "False"
+    rollout.put_pod("a")
+    await rollout.plan()
+    found = await rollout.conditions()
+    assert (found["Progressing"].status, found["Progressing"].reason) == ("False", Reason.UPDATED.value)
+    assert found["Ready"].status == "True"
+
+
 async def test_a_list_that_is_refused_is_no_reason_to_begin() -> None:
     rollout = Rollout("a")
     refused = status_reply(403, "Forbidden", "pods is forbidden")

@@ -12,7 +12,7 @@ from trellis import names
 from trellis.installer_api.spec import WantedShim
 from trellis.provisioning.ledger import Entry, Ledger
 from trellis.provisioning.revisions import Revision
-from trellis.provisioning.shim_status import OTHER_CONTROLLER, Condition, Counts, Status
+from trellis.provisioning.shim_status import OTHER_CONTROLLER, Condition, Counts, Reason, Status
 from trellis.provisioning.shims import ShimView, content_of, wanted_shim_for
 from trellis.provisioning.views import NodeView, Target, encode_digests
 from trellis.provisioning.workload_state import WorkloadHalt, WorkloadState
@@ -243,6 +243,19 @@ def test_undoing_is_to_the_version_before_or_to_the_one_that_was_named() -> None
     assert undo(1)(found(revisions=revisions)).ops[0]["value"] == "a"
     same = undo(3)(found(revisions=revisions))
     assert (same.ops, "already" in same.message) == ((), True)
+
+
+def test_a_rollout_waits_for_the_pods_of_its_last_node() -> None:
+    waits = Condition("Progressing", "True", Reason.WAITING_FOR_PODS.value, "pod shop/web-1", observed_generation=1)
+    found_standing = standing(DONE, status=Status(Counts(), (waits,), 1))
+    assert (found_standing.phase, found_standing.settled) == (Phase.PROGRESSING, False)
+    assert "shop/web-1" in found_standing.message
+
+
+def test_undoing_a_version_that_broke_pods_reports_that_they_are_to_be_deleted() -> None:
+    revisions = (revision(1, "a"),)
+    assert "delete" in undo(None)(found(revisions=revisions, ledger=halted_for_pods())).message
+    assert "delete" not in undo(None)(found(revisions=revisions)).message
 
 
 def test_undoing_a_paused_rollout_reports_that_it_waits() -> None:

@@ -481,13 +481,15 @@ def _paused(snapshot: RolloutSnapshot) -> tuple[str, str] | None:
 
 
 def _complete(snapshot: RolloutSnapshot, nodes: tuple[ShimNode, ...]) -> tuple[Phase, str, str]:
-    """Return the phase while every node is updated, and nodes report nothing else."""
+    """Return the phase while every node is updated, and nodes report nothing else: pods of the last ones can fail."""
     if snapshot.status.observed_generation != snapshot.shim.generation:
         return Phase.PROGRESSING, "provisioner has not reconciled it yet", "if this persists: trellis status"
     if (found := _degraded(snapshot)) and found.reason != Reason.FAILING:
         return Phase.DEGRADED, f"{found.reason}: {found.message}", f"see: trellis explain shim/{snapshot.shim.name}"
     if other := _other_controller(snapshot):
         return Phase.DEGRADED, other.message, f"see: trellis explain shim/{snapshot.shim.name}"
+    if waits := _waits_for_pods(snapshot):
+        return Phase.PROGRESSING, waits.message, ""
     return Phase.COMPLETE, "" if nodes else "spec.nodeSelector matches no node", ""
 
 
