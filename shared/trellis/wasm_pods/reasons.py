@@ -46,7 +46,7 @@ class Reason(StrEnum):
     TRIGGER_NOT_SUPPORTED = "TriggerNotSupported"
     OUT_OF_MEMORY = "OutOfMemory"
     SHIM_ERROR = "ShimError"
-    """The shim ended the container by itself; only the log of containerd has its error."""
+    """The shim ended the container by itself; the log of containerd has its error."""
     EXITED = "Exited"
     PROBE_FAILED = "ProbeFailed"
     POD_FAILED = "PodFailed"

@@ -105,7 +105,8 @@ PODS: dict[str, tuple[dict[str, Any], Reason | None, tuple[str, ...]]] = {
         ("main",),
     ),
     "no-class": (wasm("no-class", "sleeps", runtime_class=""), Reason.RUNTIME_CLASS_NOT_SET, ("main",)),
-    "imports": (wasm("imports"), Reason.SHIM_ERROR, ("137", NODE)),
+    "imports": (wasm("imports"), Reason.INTERFACE_MISSING, ("wasi:nothing/at-all",)),
+    "traps": (wasm("traps"), Reason.SHIM_ERROR, ("137", "unreachable", NODE)),
     "program": (wasm("program"), Reason.SHIM_ERROR, ("255", NODE)),
     "exits": (wasm("exits"), Reason.EXITED, ("status 3",)),
     "config": (wasm("config", "sleeps", env=[FROM]), Reason.CONFIG_MISSING, ("nothing",)),
@@ -128,6 +129,13 @@ def test_a_pod_that_is_broken_has_its_cause(pods: World, name: str) -> None:
     page = pods.finds(reason, "pod", name)
     assert all(item in page.headline for item in named), page.headline
     pods.kubectl("delete", "pod", name, "--force", "--grace-period=0", "--wait=false")
+
+
+def test_the_log_of_a_container_has_the_error_of_the_runtime(world: World) -> None:
+    world.kubectl.create(wasm("logged", "imports"))
+    world.finds(Reason.INTERFACE_MISSING, "pod", "logged")
+    assert "wasi:nothing/at-all" in world.kubectl("logs", "logged")
+    world.kubectl("delete", "pod", "logged", "--force", "--grace-period=0", "--wait=false")
 
 
 @pytest.mark.parametrize(

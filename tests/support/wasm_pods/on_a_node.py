@@ -45,6 +45,8 @@ MODULES: Final[Mapping[str, str]] = {
     # Exits with status 3.
     "exits": """(module (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
         (memory (export "memory") 1) (func (export "_start") (call $exit (i32.const 3))))""",
+    # Ends by a trap.
+    "traps": """(module (memory (export "memory") 1) (func (export "_start") unreachable))""",
     # Sleeps for an hour, by one subscription to the clock.
     "sleeps": """(module (import "wasi_snapshot_preview1" "poll_oneoff"
           (func $poll (param i32 i32 i32 i32) (result i32)))

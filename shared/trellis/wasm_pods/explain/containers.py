@@ -2,7 +2,8 @@
 
 Pure. In: a pod in its snapshot, with the last lines of a container that ended. Out: one line per step. Called by the
 chain of a pod. Source: runwasi (executor.rs) ends a container with status 137 if its shim fails, and with 255 if it
-cannot execute a program, and writes the error to the log of containerd only; the kernel kills a process with 137, too.
+cannot execute a program, and writes the error to the log of containerd only, while the runtime of Trellis also writes
+it to the standard error of the container; the kernel kills a process with 137, too.
 """
 
 from __future__ import annotations
@@ -200,7 +201,7 @@ def _ended(snapshot: Snapshot, pod: WasmPod, item: Container, end: Ended, lines:
         do = "run a command as a Job: restartPolicy Always needs a component that serves"
         return wrong(pod, "container", text, do, Reason.EXITED)
     if pod.runtime_class and (end.code == _KILLED or (end.code == _NOT_EXECUTED and not lines)):
-        text += "; shims end with this status for their own errors, which only containerd logs"
+        text += "; shims end with this status for their own errors, which most of them write to the log of containerd"
         return wrong(pod, "container", text, f"read {runtime_log(pod.node)}", Reason.SHIM_ERROR)
     return wrong(pod, "container", text, f"{logs} shows its output", Reason.EXITED)
 

@@ -1,8 +1,11 @@
 //! containerd-shim-wasi-v1: runs the WASI module or component of a container in Wasmtime.
 //!
-//! In: the arguments by which containerd starts a shim. Out: the standard streams and the exit status of the guest.
+//! In: the arguments by which containerd starts a shim. Out: the standard streams and the exit status of the guest; the
+//! error of a guest that cannot run, on its standard error.
 //! Invariant: a guest has the arguments, environment, root file system and network of its container, and nothing of the
 //! node: runwasi has entered the namespaces of the container before `run_wasi`.
+
+use std::io::{Write, stderr};
 
 use anyhow::{Result, bail};
 use containerd_shim_wasm::sandbox::Sandbox;
@@ -46,20 +49,29 @@ impl Shim for WasiShim {
 impl Sandbox for WasiSandbox {
     async fn run_wasi(&self, context: &impl RuntimeContext) -> Result<i32> {
         exit_on_sigterm();
-        let entrypoint = context.entrypoint();
-        let bytes = entrypoint.source.as_bytes()?;
-        let engine = Engine::new(Config::new().async_support(true))?;
-        let ended = match WasmBinaryType::from_bytes(&bytes) {
-            Some(WasmBinaryType::Module) => run_module(context, &engine, &bytes, &entrypoint.func).await,
-            Some(WasmBinaryType::Component) => run_component(context, &engine, &bytes).await,
-            None => bail!("the entrypoint is neither a WebAssembly module nor a component"),
-        };
-        // A guest exits by a trap that carries the status.
-        ended.or_else(|trap| match trap.downcast_ref::<I32Exit>() {
-            Some(exit) => Ok(exit.0),
-            None => Err(trap),
+        run(context).await.inspect_err(|error| {
+            // runwasi writes the error to the log of containerd only, where `kubectl logs` does not read it. youki has
+            // replaced the standard error by that of the container. `eprintln!` would panic if nothing reads it.
+            let _ = writeln!(stderr(), "{error:?}");
         })
     }
+}
+
+/// Runs the entrypoint of a container, and returns its exit status.
+async fn run(context: &impl RuntimeContext) -> Result<i32> {
+    let entrypoint = context.entrypoint();
+    let bytes = entrypoint.source.as_bytes()?;
+    let engine = Engine::new(Config::new().async_support(true))?;
+    let ended = match WasmBinaryType::from_bytes(&bytes) {
+        Some(WasmBinaryType::Module) => run_module(context, &engine, &bytes, &entrypoint.func).await,
+        Some(WasmBinaryType::Component) => run_component(context, &engine, &bytes).await,
+        None => bail!("the entrypoint is neither a WebAssembly module nor a component"),
+    };
+    // A guest exits by a trap that carries the status.
+    ended.or_else(|trap| match trap.downcast_ref::<I32Exit>() {
+        Some(exit) => Ok(exit.0),
+        None => Err(trap),
+    })
 }
 
 /// Runs a module of WASI preview 1 from its function, `_start` by default.
