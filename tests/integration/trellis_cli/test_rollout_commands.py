@@ -147,15 +147,15 @@ async def test_a_paused_rollout_begins_nothing_reports_it_and_goes_on(rollout: R
     rollout.shim.apply(nodeSelector={"test": "none yet"})
     async with rollout.fleet.services(), kubelets(rollout.fleet):
         assert (await rollout.complete())["desired"] == 0
-        assert "paused Shim" in await rollout.ok("pause")
+        assert f"{rollout.shim.name} paused" in await rollout.ok("pause")
         rollout.fleet.api.call(
             "PATCH", f"{SHIMS}/{rollout.shim.name}", {"spec": {"nodeSelector": {"test": rollout.fleet.id}}}
         )
         watched = await rollout("status", "--watch", "--timeout", "100s")
         assert watched.returncode == 1
-        assert "1 held" in watched.stdout
+        assert "1 blocked" in watched.stdout
         shown = await rollout.ok("status")
-        assert f"{node}  Held" in shown
+        assert f"{node}  Blocked" in shown
         assert f"trellis rollout resume {rollout.shim.name}" in shown
         assert not rollout.fleet.jobs()
         assert json.loads(await rollout.ok("resume", "-o", "json"))["changed"]
@@ -173,7 +173,7 @@ async def test_a_halted_rollout_states_the_reason_and_continues_on_a_users_comma
         watched = await rollout("status", "--watch", "--timeout", "100s")
         assert watched.returncode == 1
         assert f"{flaky} failed: " in watched.stdout
-        assert "Halted: 0 of 3 nodes updated, 1 failed, 2 held" in watched.stdout
+        assert "Halted: 0 of 3 nodes updated, 1 failed, 2 blocked" in watched.stdout
         assert f"trellis rollout resume {rollout.shim.name}" in watched.stdout
         assert json.loads(await rollout.ok("resume", "-o", "json"))["changed"]
         assert names.ANNOTATION_ACKNOWLEDGED in rollout.found()["metadata"]["annotations"]
