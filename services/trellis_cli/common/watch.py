@@ -63,7 +63,7 @@ class View(Generic[Row]):
     """The output of a list.
 
     ``key``: identifies a row in the list; ``table``: of some rows; ``named``: its first columns, which name a row;
-    ``document``: a row for JSON; ``name``: for ``-o name``, "" if the row is not an object; ``state``: compared between two
+    ``document``: a row for JSON; ``name``: for ``-o name``, "" if it is not an object; ``state``: compared between two
     reads, without values that only time changes.
     """
 
