@@ -116,7 +116,7 @@ class Cache:
     pods_listed: bool = False
     """True if the installer pods of former terms are known."""
     _pods_unknown: set[str] = field(default_factory=set)
-    """Names of the nodes on which an installer pod may run; a name too many costs a read."""
+    """Names of the nodes on which an installer pod may run. A name too many causes a further read."""
     debounce_until: float = 0.0  # monotonic: from then on nodes may be started
     rested_at: float = 0.0  # monotonic: the next plan is not made before
     _plan_seconds: float = 0.0  # duration of the last plan
