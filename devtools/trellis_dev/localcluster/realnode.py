@@ -12,7 +12,8 @@ import shlex
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
 from importlib import resources
 from pathlib import Path
@@ -98,16 +99,47 @@ def start_node(layout: Layout, state: ClusterState, name: str, how: How) -> None
     """
     index = NODE_NAMES.index(name)
     assert state.range is not None
-    addresses = Addresses(state.range)
     node = layout.node(name)
     if not node.exists():
         _write_disk(node, layout, state, name)
-    groups = make_groups(state.token, name)
+    network = {**Addresses(state.range).settings(index), "INDEX": str(index)}
+    lower = f"{layout.root / 'node-root'}:{debian.tree('node', how)}"
+    start = Start(node, lower, network, state.processes[NETWORK], state.token)
+    state.processes[name] = start_process(start, layout.log(name))
+    save(layout, state)
+
+
+@dataclass(frozen=True)
+class Start:
+    """A node to start. ``folder``: its name is that of the node; ``lower``: lower directories of its root.
+
+    ``network``: settings of enter.sh for addresses and routes; ``hub``: a process in the namespace of the bridge.
+    """
+
+    folder: Path
+    lower: str
+    network: Mapping[str, str]
+    hub: ProcessRecord
+    token: str
+
+
+def make_disk(folder: Path) -> None:
+    """Create the directories of a node that is not started yet."""
+    for part in ("work", "root", *(f"disk/{disk}" for disk in _DISKS)):
+        (folder / part).mkdir(parents=True)
+
+
+def start_process(start: Start, log: Path) -> ProcessRecord:
+    """Start the process of a node in namespaces of its own; its child is PID 1 there.
+
+    Raises:
+        StartError: its control groups cannot be created, or the path of its root is not supported.
+    """
+    groups = make_groups(start.token, start.folder.name)
     settings = {
-        **addresses.settings(index),
-        "NAME": name,
-        "INDEX": str(index),
-        "LOWER": f"{layout.root / 'node-root'}:{debian.tree('node', how)}",
+        **start.network,
+        "NAME": start.folder.name,
+        "LOWER": start.lower,
         "GROUPS_JOINED": " ".join(map(str, groups.directories)),
         "HIERARCHIES": " ".join(groups.hierarchies),
         "UNIFIED": "yes" if groups.unified else "no",
@@ -115,12 +147,10 @@ def start_node(layout: Layout, state: ClusterState, name: str, how: How) -> None
     if any(sign in settings["LOWER"].replace(":", "", 1) for sign in ":,\\"):
         raise StartError(f"{settings['LOWER']}: overlay mounts do not support paths with ':', ',' or '\\'")
     lines = [f"{key}={shlex.quote(value)}" for key, value in settings.items()]
-    (node / "settings").write_text("\n".join([*lines, ""]), encoding="utf-8")
+    (start.folder / "settings").write_text("\n".join([*lines, ""]), encoding="utf-8")
     script = resources.files("trellis_dev.localcluster").joinpath("node", "enter.sh")
-    hub = state.processes[NETWORK].pid
-    argv = ["/bin/sh", str(script), "groups", str(node), str(hub)]
-    state.processes[name] = spawn(argv, log=layout.log(name), token=state.token)
-    save(layout, state)
+    argv = ["/bin/sh", str(script), "groups", str(start.folder), str(start.hub.pid)]
+    return spawn(argv, log=log, token=start.token)
 
 
 def stop_node(state: ClusterState, name: str) -> None:
@@ -150,8 +180,7 @@ def _write_disk(node: Path, layout: Layout, state: ClusterState, name: str) -> N
     """Write the disk of a new node atomically."""
     temporary = node.with_name(f".{node.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
-    for part in ("work", "root", *(f"disk/{disk}" for disk in _DISKS)):
-        (temporary / part).mkdir(parents=True)
+    make_disk(temporary)
     assert state.range is not None
     server = f"https://{state.address}:{state.ports['kube-apiserver']}"
     write_upper(temporary / "upper", layout, server, (name, NODE_NAMES.index(name), Addresses(state.range)))

@@ -17,7 +17,7 @@ from filelock import FileLock
 from trellis_dev.localcluster.building import How
 from trellis_dev.localcluster.errors import LocalClusterError
 from trellis_dev.localcluster.paths import Layout
-from trellis_dev.localcluster.processes import alive
+from trellis_dev.localcluster.processes import ProcessRecord, alive
 from trellis_dev.localcluster.progress import Quiet
 from trellis_dev.localcluster.realnode import first_process, start_node, stop_node
 from trellis_dev.localcluster.realnode_network import switch
@@ -93,6 +93,13 @@ def run_in(name: str, node: str, argv: Sequence[str], stdin: Path | None = None)
     inside = first_process(state.processes[node])
     if inside is None:
         raise LocalClusterError(f"node {node} of cluster '{name}' is stopped")
+    return run_inside(inside, argv, stdin)
+
+
+def run_inside(
+    inside: ProcessRecord, argv: Sequence[str], stdin: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Do the same for a node by its PID 1, as :func:`~trellis_dev.localcluster.realnode.first_process` returns it."""
     enter = ["nsenter", "--target", str(inside.pid), "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup"]
     # Set the working directory too: that of this process does not exist on the node.
     command = [*enter, "--root", "--wd", "--", *argv]
