@@ -95,6 +95,7 @@ V2 = HERE / "v2"
 OPERATORS = HERE / "operators"
 RELEASE = HERE / "release"
 COMPOSE = HERE / "compose"
+CLUSTERS = HERE / "clusters"
 PARTS = (
     Part("the thorough integration tests", (TESTS / "integration/run.py", "--thorough"), _nothing, counted=True),
     Part("the thorough unit tests", (TESTS / "units.py", "--thorough"), _nothing, counted=True),
@@ -127,6 +128,7 @@ PARTS = (
     _pytest("the life cycle of a chart installation", REAL / "test_chart_life.py", _no_installation),
     _pytest("three real nodes", REAL / "test_three_nodes.py", requirements.missing),
     _pytest("docker-compose.yml on a real engine, with a stand-in of k3s", COMPOSE / "test_compose.py", _no_compose),
+    _pytest("the installer, with a stand-in of k3s", CLUSTERS / "test_k3s_containerd.py", _no_wasm_nodes),
     _pytest("a release in a registry", RELEASE / "test_release.py", _no_release),
     _pytest("a release on three real nodes", RELEASE / "test_release_on_nodes.py", _no_release_on_nodes),
     _pytest("the real wasmCloud host", LATTICE / "test_real_host.py", lattice_servers.missing, quick=True),
