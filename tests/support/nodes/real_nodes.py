@@ -33,7 +33,9 @@ RUNTIME_CLASS = {
     "metadata": {"name": "wasi"},
     "handler": "wasi",
 }
+# The kubelet runs the container again if containerd was restarted before it had recorded that the container runs.
 _INSTALL_SHIM = """
+case "$(cat /mnt/node-root/etc/containerd/config.toml)" in *containerd-shim-wasi-v1*) exit ;; esac
 bin=/mnt/node-root/opt/kwasm/bin
 mkdir -p $bin
 cp /containerd-shim-wasi-v1 $bin/.new
