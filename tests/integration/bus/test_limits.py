@@ -98,7 +98,9 @@ async def test_a_storage_limit_of_the_account_is_named_and_no_event_is_dropped_f
 async def test_a_limit_that_keeps_streams_or_consumers_from_being_made_is_named(
     buses: Buses, users: NatsUsers, server: NatsServer, limit: str, named: str
 ) -> None:
-    users.reload(server, {setting(users, limit): f"{limit}: 1"})
+    server.stop()
+    users.configure({setting(users, limit): f"{limit}: 1"})
+    server.start()
     if limit == "max_consumers":
         first = buses.new(NODE_WATCHER, credentials=users.credentials(f"{NODE_WATCHER}.{CLUSTER}"))
         first.subscribe("provision", [ProvisionRemoved], Listener())

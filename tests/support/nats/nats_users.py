@@ -40,14 +40,21 @@ class NatsUsers:
         self.reload(server, {})
 
     def reload(self, server: NatsServer, others: Mapping[str, str]) -> None:
-        """Have the server read its configuration again, in which permissions are others, as a person would."""
+        """Have the server read its configuration again, in which permissions are others, as a person would.
+
+        The server does so a moment later.
+        """
+        self.configure(others)
+        assert server.pid is not None
+        os.kill(server.pid, signal.SIGHUP)
+
+    def configure(self, others: Mapping[str, str]) -> None:
+        """Write the configuration, with other permissions, for a server that is started later."""
         text = accounts(self._clusters)
         for former, now in others.items():
             assert former in text
             text = text.replace(former, now)
         self.config.write_text(text)
-        assert server.pid is not None
-        os.kill(server.pid, signal.SIGHUP)
 
     def write(self) -> None:
         public = {}
