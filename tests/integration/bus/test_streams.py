@@ -141,7 +141,7 @@ async def test_a_stream_that_stores_nothing_is_reported_and_its_recovery_too(
         )
 
     await eventually_async(is_reported)
-    await empty.purge_stream(STREAM_EVENTS)
+    await empty.update_stream(config)  # a purge would leave room for one message, and the last "b" can be on its way
     await bus.publish(opted_out("c"), dedup="c")
     assert buses.healths[0].readiness().ok
 
