@@ -180,10 +180,13 @@ class Cache:
     def _pods_changed(self, old: JobView | None, new: JobView | None) -> None:
         """Record whether an installer pod may run without a Job.
 
-        The Job controller completes a Job when its pods have ended; before Kubernetes 1.31 it fails one earlier.
+        The Job controller completes a Job when its pods have ended; before Kubernetes 1.31 it fails one earlier. Later
+        changes of a complete Job, as its deletion, do not concern the pods of the next one.
         """
         if new is not None and new.state is JobState.COMPLETE:
-            if self.requested_job(new.node_uid) in {None, new.name}:
+            requested = self.requested_job(new.node_uid)
+            ends = old is not None and old.state is not JobState.COMPLETE
+            if new.name == requested or (requested is None and ends):
                 self._pods_unknown.discard(new.node)
         elif new is not None and new.state is JobState.FAILED:
             self._pods_unknown.add(new.node)

@@ -146,8 +146,8 @@ SLOTS: Final = (
         "reliability: only one installer runs on a node",
         "provisioner",
         "Cache._pods_changed",
-        "old.state is not JobState.COMPLETE",
-        "old.state is JobState.FAILED",
+        "new is None and old is not None and old.state is not JobState.COMPLETE",
+        "new is None and old is not None and old.state is JobState.FAILED",
         "tests/unit/provisioner/test_pods_left.py::test_pods_are_read_unless_the_last_job_of_the_node_is_complete",
     ),
     Break(

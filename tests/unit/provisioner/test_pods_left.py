@@ -104,9 +104,13 @@ COMPLETE, FAILED = replace(OLD, state=JobState.COMPLETE), replace(OLD, state=Job
         ((OLD, FAILED), True),
         ((OLD, FAILED, None), True),
         ((OLD, None), True),
+        ((OLD, None, COMPLETE, replace(COMPLETE, deleting=True), None), True),
         ((None,), False),
     ],
-    ids=["complete", "complete and deleted", "failed", "failed and deleted", "deleted while at work", "no Job"],
+    ids=[
+        *("complete", "complete and deleted", "failed", "failed and deleted", "deleted while at work"),
+        *("an earlier Job is deleted later", "no Job"),
+    ],
 )
 async def test_pods_are_read_unless_the_last_job_of_the_node_is_complete(
     jobs: tuple[JobView | None, ...], read: bool

@@ -221,6 +221,19 @@ async def test_pods_are_listed_only_while_a_rollout_depends_on_them() -> None:
     assert lists(changing) == 1
 
 
+async def test_installer_pods_are_listed_once_and_again_after_a_refusal() -> None:
+    rollout = Rollout("a")
+    path = PODS.path(SETTINGS.installer_namespace)
+    refused = status_reply(403, "Forbidden", "pods is forbidden")
+    rollout.kube.answer_next(1, lambda _: refused, when=lambda request: request.path == path)
+    await rollout.plan()
+    assert rollout.cache.may_have_pods("a"), "unknown, not absent"
+    for _ in range(2):
+        await rollout.plan()
+    assert not rollout.cache.may_have_pods("a")
+    assert sum(request.path == path for request in rollout.kube.api.requests) == 2
+
+
 async def test_pods_of_other_classes_are_not_kept() -> None:
     kube = FakeKube()
     kube.put(NAMESPACES, {"metadata": {"name": objects.SPACE}})
