@@ -7,7 +7,7 @@ Invariant: a handler decides nothing; it caches a change and enqueues the key of
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from node_watcher.gather import Cache
 from trellis.kube.informer import Change
@@ -45,13 +45,22 @@ def on_job(cache: Cache, enqueue: Enqueue) -> Callable[[Change[JobView]], None]:
 
 
 def on_slots(cache: Cache, enqueue: Enqueue) -> Callable[[Change[Mapping[str, Entry]]], None]:
-    """Return the handler of changes of the ledger of rollouts: each enqueues the nodes whose slot changed."""
+    """Return the handler of changes of the ledger of rollouts: each enqueues the nodes whose slot changed.
+
+    Only slots of Shims with ``drain`` matter. A change of a Shim enqueues all nodes anyway.
+    """
 
     def handle(change: Change[Mapping[str, Entry]]) -> None:
-        old, new = change.old or {}, change.new or {}
+        drained = {shim.name for shim in cache.shims.values() if shim.drain}
+        old, new = (_slots_of(drained, slots or {}) for slots in (change.old, change.new))
         changed = {uid for uid in old.keys() | new.keys() if old.get(uid) != new.get(uid)}
         for node in cache.nodes.values() if changed else ():
             if node.uid in changed:
                 enqueue(node.name)
 
     return handle
+
+
+def _slots_of(shims: Collection[str], slots: Mapping[str, Entry]) -> dict[str, Entry]:
+    """Return the slots that change one of these Shims, by the UID of the Node."""
+    return {uid: slot for uid, slot in slots.items() if any(name in shims for name in slot.shims)}

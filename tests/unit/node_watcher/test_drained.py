@@ -152,6 +152,7 @@ def test_a_snapshot_has_the_drained_shims_by_the_slot_of_its_node() -> None:
         pytest.param({"uid-node-1": SLOT}, {"uid-node-1": replace(SLOT, attempt=2)}, ["node-1"], id="another attempt"),
         pytest.param({"uid-node-1": SLOT}, {"uid-node-1": SLOT}, [], id="unchanged"),
         pytest.param({}, {"uid-gone": SLOT}, [], id="of a node that is deleted"),
+        pytest.param({}, {"uid-node-1": replace(SLOT, shims=("lunatic",))}, [], id="of a Shim without a drain"),
     ],
 )
 def test_a_changed_slot_enqueues_its_node(
