@@ -182,7 +182,7 @@ def test_the_changes_turn_one_read_into_the_next(before: dict[str, str], after: 
 
 
 def script(*answers: Any) -> Any:
-    """Return a read with these results, the last one for ever; errors are raised."""
+    """Return a read with these results, the last one repeatedly; errors are raised."""
     left = list(answers)
 
     async def read() -> Any:
