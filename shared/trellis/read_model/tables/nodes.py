@@ -154,7 +154,7 @@ def row_of(
     ``shims``: those whose nodeSelectors count; ``stages``: by name of a Shim, the stage of its rollout on the node.
     """
     job = newest(jobs)
-    entry = entry if entry is not None and not _recorded(node, entry) else None
+    entry = entry if entry is not None and not entry.is_recorded_on(node) else None
     chosen = any(is_for(shim, node, auto_provision=False) for shim in shims)
     touched = chosen or node.bears_marks or job is not None or entry is not None
     # Without annotation and Shim, only auto-provisioning, or an opt-out of this moment, leaves marks on a node.
@@ -240,14 +240,6 @@ def summary(rows: Sequence[NodeRow]) -> str:
     """Return one line: ``12 ready, 3 provisioning, 1 failed``."""
     counted = tally(rows)
     return ", ".join(f"{counted[state]} {word}" for state, word in _STATE_TEXTS.items() if counted[state]) or "no nodes"
-
-
-def _recorded(node: NodeView, entry: Entry) -> bool:
-    """Return whether the Node has the verification or failure of exactly this slot: then the slot is freed soon."""
-    failure = node.failed
-    return node.marked_digest == entry.digest or (
-        failure is not None and (failure.digest, failure.attempt) == (entry.digest, entry.attempt)
-    )
 
 
 def _apart(opt_in: OptIn) -> NodeState:
