@@ -24,7 +24,7 @@ from trellis.events.subjects import EVENT_SPECS, ROOT_EVENTS, pattern_filter
 from trellis.telemetry import setup_logging
 from trellis_cli.common.errors import exit_on_error
 from trellis_cli.common.messages import EXIT_INTERRUPTED, print_note
-from trellis_cli.common.output import DocumentOption, Format, one_line, print_document, print_text
+from trellis_cli.common.output import DocumentOption, Format, FormerJsonOption, one_line, print_document, print_text
 from trellis_cli.common.settings import ClientSettings, client_settings
 from trellis_cli.common.times import span
 
@@ -70,7 +70,6 @@ SinceOption = Annotated[str | None, typer.Option(help="start: 10m (ago), 2h or 2
 UntilOption = Annotated[str | None, typer.Option(help="end, as --since")]
 LastOption = Annotated[int | None, typer.Option(min=1, help="start with the last N events")]
 NatsOption = Annotated[str | None, typer.Option(help="address of the bus [env: TRELLIS_NATS_URL]")]
-JsonOption = Annotated[bool, typer.Option("--json", help="same as -o json")]
 
 
 @app.command("tail")
@@ -85,23 +84,21 @@ def tail_events(  # noqa: PLR0913, PLR0917 - options of a command line
     last: LastOption = None,
     nats_url: NatsOption = None,
     output: DocumentOption = Format.TABLE,
-    json: JsonOption = False,
+    former_json: FormerJsonOption = False,
 ) -> None:
     """Follow the events on the bus until Ctrl-C, or until --until.
 
     A line has time, event, key, service, the start of the trace id and details. JSON: the CloudEvent, one a line; a
     message that is not a CloudEvent: `{"unreadable": true, "sequence", "time", "subject", "size"}`.
     """
+    del former_json
     with exit_on_error():
         settings = _quiet(nats_url)
         selection = _selection(settings, _Given(cluster, noun, subject, trace, since, until, lattice, last))
         if selection.over(datetime.now(UTC)) and since is None and last is None:
             raise SettingsError("--until: is in the past: add --since or --last")
-        asyncio.run(
-            follow(
-                tail(settings.nats_url, selection, credentials=settings.nats_credentials), _shower(output, json=json)
-            )
-        )
+        events = tail(settings.nats_url, selection, credentials=settings.nats_credentials)
+        asyncio.run(follow(events, _shower(output)))
 
 
 @app.command("replay")
@@ -118,19 +115,20 @@ def replay_events(  # noqa: PLR0913, PLR0917 - options of a command line
     ] = False,
     nats_url: NatsOption = None,
     output: DocumentOption = Format.TABLE,
-    json: JsonOption = False,
+    former_json: FormerJsonOption = False,
 ) -> None:
     """Print stored events, the oldest first: all of the stream, or those that the options select.
 
     Nothing is published. Lines and JSON are those of `trellis events tail`; the number of events is printed on standard
     error.
     """
+    del former_json
     with exit_on_error():
         settings, tally = _quiet(nats_url), Tally()
         selection = _selection(settings, _Given(cluster, noun, subject, trace, since, until, lattice))
         credentials = settings.nats_credentials
         events = replay(settings.nats_url, selection, tally, original_pace=original_pace, credentials=credentials)
-        ended = asyncio.run(follow(events, _shower(output, json=json)))
+        ended = asyncio.run(follow(events, _shower(output)))
         print_note(f"{tally.shown} events shown, {tally.looked_at} read{'' if ended else ', then interrupted'}")
         if not ended:
             raise SystemExit(EXIT_INTERRUPTED)
@@ -268,9 +266,7 @@ def document_of(event: TailedEvent) -> dict[str, Any]:
     }
 
 
-def _shower(output: Format, *, json: bool) -> Callable[[TailedEvent], None]:
-    if json:
-        output = Format.JSON
+def _shower(output: Format) -> Callable[[TailedEvent], None]:
     if output.structured:
         return lambda event: print_document(output, document_of(event), lines=True)
     whole = not sys.stdout.isatty()

@@ -151,7 +151,7 @@ async def test_events_of_the_past_are_shown_by_time_subject_and_trace(commands: 
     ]
     traced = commands.run("events", "replay", "--trace", TRACE[:8].upper(), "-o", "json")
     assert (traced.stdout, traced.stderr) == ('{"a":"é"}\n', "Note: 1 events shown, 3 read\n")
-    item = commands.run("events", "replay", "--subject", "*.*.n=2E2", "--cluster", "c1", "--json")
+    item = commands.run("events", "replay", "--subject", "*.*.n=2E2", "--cluster", "c1", "-o", "json")
     assert json.loads(item.stdout)["unreadable"] is True
     none = commands.run("events", "replay", "--until", "1h", "--noun", "node")
     assert (none.returncode, none.stdout, none.stderr) == (0, "", "Note: 0 events shown, 0 read\n")
@@ -183,7 +183,7 @@ async def test_the_events_of_a_lattice_are_shown_unchanged(commands: Commands) -
         ["lattice.manifest_published", "default", "wadm", "-", "name=shop"],
         ["lattice.provider_stopped", "default", "N1", "-", "provider_id=http", "host_id=N1"],
     ]
-    tailed = commands.run("events", "tail", "--lattice", "default", "--since", "1h", "--until", "0s", "--json")
+    tailed = commands.run("events", "tail", "--lattice", "default", "--since", "1h", "--until", "0s", "-o", "json")
     assert [json.loads(line)["id"] for line in tailed.stdout.splitlines()] == ["1", "2"]
     both = commands.run("events", "tail", "--lattice", "default", "--noun", "node")
     assert both.returncode == 2
@@ -213,7 +213,7 @@ async def test_garbage_breaks_nothing(commands: Commands) -> None:
         shown = commands.run(*arguments)
         assert shown.returncode == 0, shown.stderr
         assert all(char.isprintable() or char == "\n" for char in shown.stdout), arguments
-    lines = commands.run("events", "replay", "--json").stdout.splitlines()
+    lines = commands.run("events", "replay", "-o", "json").stdout.splitlines()
     assert len([json.loads(line) for line in lines]) == count
     lone_surrogate = list(ODD_TOKENS).index("lone surrogate") + 1
     assert commands.json("dead-letters", "show", str(lone_surrogate))["key"] == ["\\ud800"]

@@ -314,7 +314,7 @@ async def test_tail_shows_old_events_then_new_ones_and_ends_well_on_ctrl_c(
     await bus.publish(first, dedup=f"{world.prefix}-1")
     tail = await asyncio.create_subprocess_exec(
         sys.executable,
-        *("-m", "trellis_cli", "events", "tail", "--cluster", "cli", "--last", "1", "--json"),
+        *("-m", "trellis_cli", "events", "tail", "--cluster", "cli", "--last", "1", "-o", "json"),
         env=world.environment | {"TRELLIS_NATS_URL": nats_server.url},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
