@@ -135,9 +135,6 @@ def _apiserver(layout: Layout, ports: Ports, address: str, *, audit: bool) -> li
         f"--bind-address={address}",
         f"--advertise-address={address}",
         f"--secure-port={ports['kube-apiserver']}",
-        # etcd of the wheel (< 3.5.13) does not support watch progress requests. With the gate on, the server converts
-        # watches from resource version 0 to ones that need it and fails them: kwok would poll with backoff.
-        "--feature-gates=WatchList=false",
         f"--cert-dir={pki}",
         f"--tls-cert-file={pki / 'kube-apiserver.crt'}",
         f"--tls-private-key-file={pki / 'kube-apiserver.key'}",

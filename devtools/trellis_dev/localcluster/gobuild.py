@@ -1,4 +1,4 @@
-"""Builds programs from Go modules into the cache: Kubernetes, kwok, Jaeger, containerd, operators, tools of releases.
+"""Builds programs from Go modules into the cache: etcd, Kubernetes, kwok, Jaeger, containerd, operators, release tools.
 
 In: a product of ``versions.toml`` and the requested tools of it. Out: programs under their final names in the cache.
 Called by the tool search if this machine has no suitable program.
@@ -54,6 +54,7 @@ class Recipe:
 
 
 RECIPES: Final[dict[str, Recipe]] = {
+    "etcd": Recipe(packages={"etcd": ""}),  # the root package is the program
     "kubernetes": Recipe(
         packages={
             tool: f"cmd/{tool}"
@@ -88,7 +89,7 @@ RECIPES: Final[dict[str, Recipe]] = {
         packages={"promtool": "cmd/promtool"},
         variables={"github.com/prometheus/common/version.Version": "{version}"},
     ),
-    "coredns": Recipe(packages={"coredns": ""}),  # the root package is the program
+    "coredns": Recipe(packages={"coredns": ""}),
     "keda": Recipe(
         packages={"keda": "cmd/operator", "keda-adapter": "cmd/adapter"},
         variables={"github.com/kedacore/keda/v2/version.Version": "{version}"},
@@ -241,15 +242,28 @@ def _download(go: Go, entry: Product) -> dict[str, Any]:
 def _go_mod(upstream: str, version: str) -> str:
     """Return the go.mod of a module that builds the programs of the upstream module.
 
-    Its `replace` lines are repeated; a replacement by a folder becomes the published module: staging folders of
-    Kubernetes have their own version, other folders that of the product.
+    Its `replace` lines are repeated; a replacement by a folder becomes the published module, if there is one.
     """
     go_line = re.search(r"^go \S+$", upstream, re.MULTILINE)
     if go_line is None:
         raise ToolError("the module's go.mod has no `go` line: unsupported format")
     lines = []
     for old, new in re.findall(r"^(?:replace)?\s*(\S+) => (\S+(?: v\S+)?)$", upstream, re.MULTILINE):
-        major = "v0" if new.startswith("./staging/") else f"v{version.partition('.')[0]}"
-        lines.append(f"\t{old} => " + (f"{old} {major}.{version.partition('.')[2]}" if new.startswith(".") else new))
+        if not new.startswith("."):
+            lines.append(f"\t{old} => {new}")
+        elif (published := _published_version(old, new, version)) is not None:
+            lines.append(f"\t{old} => {old} {published}")
     replace = "\nreplace (\n" + "\n".join(lines) + "\n)\n" if lines else ""
     return f"module {_MODULE}\n\n{go_line.group(0)}\n{replace}"
+
+
+def _published_version(module: str, folder: str, version: str) -> str | None:
+    """Return the version of a module that is a folder of the product; None if no such version can exist.
+
+    Staging folders of Kubernetes have their own version, other folders that of the product. Go rejects v2 and later for
+    a path without that number: go.mod of etcd replaces such a path by a missing folder, so that importing it fails.
+    """
+    major, _, rest = version.partition(".")
+    if folder.startswith("./staging/"):
+        return f"v0.{rest}"
+    return f"v{version}" if major in {"0", "1"} or module.endswith(f"/v{major}") else None

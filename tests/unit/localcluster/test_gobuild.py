@@ -96,6 +96,13 @@ def test_another_folder_becomes_the_module_of_the_products_version() -> None:
     assert "\texample.com/m/api => example.com/m/api v1.9.0\n" in text
 
 
+def test_a_folder_at_a_path_that_excludes_the_products_version_is_left_out() -> None:
+    upstream = "module m\n\ngo 1.26.0\n\nreplace m.io/e/api/v3 => ../api\n\nreplace m.io/e => ./FORBIDDEN_DEPENDENCY\n"
+    text = _go_mod(upstream, "3.6.16")
+    assert "\tm.io/e/api/v3 => m.io/e/api/v3 v3.6.16\n" in text
+    assert "\tm.io/e =>" not in text
+
+
 def test_downloads_are_verified_with_the_checksums_of_the_product(root: Path) -> None:
     (root / "go.sum").write_text("example.com/a v1.0.0 h1:sum\n")
     pretend(root, before=f"cp go.sum {root}/used")
@@ -115,6 +122,7 @@ def test_a_single_replace_line_is_kept() -> None:
         ("github.com/coredns/coredns", "coredns"),
         ("github.com/containerd/containerd/v2/cmd/ctr", "ctr"),
         ("sigs.k8s.io/kustomize/kustomize/v5", "kustomize"),
+        ("go.etcd.io/etcd/server/v3", "server"),
     ],
 )
 def test_a_program_has_the_name_of_its_package_and_not_of_a_major_version(package: str, program: str) -> None:
