@@ -14,8 +14,15 @@ from trellis.kube.resources import WASM_HOSTS, Manifest
 from trellis.read_model.explain.page import Explanation
 from trellis.read_model.explain.subject import Beside
 from trellis.read_model.reading.cluster import Reading
-from trellis.read_model.reading.explained_v2 import HOST_GROUP, current_view, explained_group, explained_v2, find_object
-from trellis.read_model.reading.v2_snapshot import read_snapshot, read_workloads
+from trellis.read_model.reading.explained_v2 import (
+    HOST_GROUP,
+    current_view,
+    explained_group,
+    explained_v2,
+    find_object,
+    page_snapshot,
+)
+from trellis.read_model.reading.v2_snapshot import read_workloads
 from trellis.v2.cluster import Cluster
 from trellis.v2.deployments import view_artifact, view_deployment
 from trellis.v2.host_messages import HostMessages
@@ -26,7 +33,6 @@ from trellis.v2.workloads import ARTIFACT as BY_NAME
 from trellis.v2.workloads import PartView, WorkloadView, view_workload
 from trellis_cli.common.objects import ObjectName
 from trellis_cli.v2.options import RegistryAccess, Sources
-from trellis_cli.v2.receive import receive
 
 
 async def v2_page(reading: Reading, wanted: ObjectName, sources: Sources) -> Explanation:
@@ -44,12 +50,16 @@ async def v2_page(reading: Reading, wanted: ObjectName, sources: Sources) -> Exp
     former: Sequence[WorkloadView] = ()
     messages: HostMessages | None = None
     if sources.nats is not None:
+        # Slow imports, only for this option.
+        from trellis_cli.v2.receive import receive  # noqa: PLC0415
+
         former = await read_workloads(reading, namespace)
         hosts = [view_host(item).id for item in await reading.list(WASM_HOSTS)]
         messages = await receive(
             sources.nats, [item for item in hosts if item], reading.kube.now, replies=sources.replies
         )
-    snapshot = replace(await read_snapshot(reading, namespace), messages=messages, former=former)
+    snapshot = await page_snapshot(reading, wanted.kind, wanted.name, namespace)
+    snapshot = replace(snapshot, messages=messages, former=former)
     if found is None:
         return explained_group(snapshot, wanted.name, wanted.namespace, Beside(notes=reading.notes))
     if sources.registry is not None:

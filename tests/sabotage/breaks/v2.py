@@ -125,8 +125,8 @@ PODS: Final = (
         "ADR 114, rule 1: only pods with the label are read",
         "trellis",
         "_read",
-        "res, labels = RESOURCES[part], _SELECTORS.get(part)",
-        "res, labels = RESOURCES[part], None",
+        "found = await _listed(reading, res, None, which)",
+        "found = await _listed(reading, res, None, Selector())",
         "tests/unit/trellis_cli/test_v2.py::test_only_pods_of_host_groups_are_read_and_only_with_wasmcloud_v2",
     ),
     Break(

@@ -16,7 +16,7 @@ from support.suite.naming import lacking
 from support.v2.components import component
 from support.v2.explained import bare, kube_of
 from support.v2.host_pods import OTHER, both, host_pod
-from support.v2.recordings import recording
+from support.v2.recordings import SITUATIONS, recording
 from trellis.config.settings import SettingsError
 from trellis.kube.errors import NotFound, Unavailable
 from trellis.kube.resources import (
@@ -35,11 +35,14 @@ from trellis.read_model.explain.subject import Beside
 from trellis.read_model.health import Health
 from trellis.read_model.reading.cluster import Reading
 from trellis.read_model.reading.explained import page_of
-from trellis.read_model.reading.explained_v2 import explained_v2
+from trellis.read_model.reading.explained_v2 import SUBJECTS, explained_v2
 from trellis.read_model.reading.find import ObjectNotFoundError
 from trellis.read_model.reading.v2_snapshot import RESOURCES, read_snapshot
 from trellis.registries.domain.errors import SourceError, SourceReason
 from trellis.registries.web import Answer, Web
+from trellis.v2.cluster import Cluster
+from trellis.v2.deployments import LABEL_DEPLOYMENT
+from trellis.v2.explain.host_group import explain_host_group
 from trellis.v2.host_messages import HostMessages
 from trellis.v2.images import ImageAnswer, ImageKey, ImageState
 from trellis.v2.interfaces import Interface
@@ -128,7 +131,7 @@ async def test_an_account_of_one_namespace_gets_a_page_of_it() -> None:
     assert page.cause.reason == Reason.PULL_FAILED
     snapshot = await read_snapshot(reading, "apps")
     assert set(snapshot.unread) == {Part.HOSTS}
-    assert set(snapshot.limited) == {Part.WORKLOADS, Part.REPLICA_SETS, Part.DEPLOYMENTS, Part.ARTIFACTS}
+    assert set(snapshot.limited) == {Part.WORKLOADS}
     assert not snapshot.knows_all(Part.WORKLOADS)
 
 
@@ -151,6 +154,31 @@ async def test_services_are_read_in_the_namespace_of_the_object_only() -> None:
     assert kube.writes == []
 
 
+@pytest.mark.parametrize("situation", SITUATIONS)
+async def test_a_page_needs_no_more_than_the_parts_that_are_read_for_it(situation: str) -> None:
+    kube = kube_of(situation, recording(situation).end)
+    everything = await read_snapshot(Reading(kube, "trellis-system"), None)
+    for kind, (res, _) in SUBJECTS.items():
+        for item in kube.objects(res):
+            name, namespace = item["metadata"]["name"], item["metadata"]["namespace"]
+            page = await v2_page(Reading(kube, "trellis-system"), ObjectName(kind, name, namespace), ALONE)
+            assert page.document() == explained_v2(everything, kind, item, Beside()).document()
+    for group in Cluster(everything).host_groups.values():
+        assert await explained(kube, "whostgroup", group.name) == explain_host_group(everything, group, Beside())
+
+
+async def test_the_page_of_a_deployment_lists_no_objects_of_other_deployments() -> None:
+    kube = kube_of("04", 20)
+    await explained(kube, "workloaddeployment", "no-tag")
+    queries = {request.path.rsplit("/", 1)[1]: request.query for request in kube.api.requests}
+    assert queries["workloaddeployments"]["fieldSelector"] == "metadata.name=no-tag"
+    assert queries["workloadreplicasets"]["labelSelector"] == f"{LABEL_DEPLOYMENT}=no-tag"
+    assert len(kube.api.requests) == 9
+    kube.api.requests.clear()
+    await explained(kube, "whostgroup", "default")
+    assert {request.path.rsplit("/", 1)[1] for request in kube.api.requests} == {"hosts", "workloads", "pods"}
+
+
 async def test_heartbeats_are_received_before_kubernetes_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     kube, asked = kube_of("12", 96), []
 
@@ -159,7 +187,7 @@ async def test_heartbeats_are_received_before_kubernetes_is_read(monkeypatch: py
         kube.api.requests.clear()
         return recording("12").messages(75, 96, replies=replies)
 
-    monkeypatch.setattr(pages, "receive", receive)
+    monkeypatch.setattr(receiving, "receive", receive)
     sources = Sources(NatsAddress("nats://here"), replies=True)
     page = await explained(kube, "whost", "uppity-country-8876", sources)
     assert page.cause.reason == Reason.UNKNOWN_WORKLOADS

@@ -19,9 +19,9 @@ from trellis.read_model.explain.page import Explanation
 from trellis.read_model.explain.subject import Absence, Beside, Subject
 from trellis.read_model.reading.cluster import Reading
 from trellis.read_model.reading.find import ObjectNotFoundError, find, one_place
-from trellis.read_model.reading.v2_snapshot import read_snapshot
+from trellis.read_model.reading.v2_snapshot import EVERYTHING, Selector, read_snapshot
 from trellis.v2.cluster import Cluster
-from trellis.v2.deployments import view_artifact, view_deployment
+from trellis.v2.deployments import LABEL_DEPLOYMENT, view_artifact, view_deployment
 from trellis.v2.explain.artifact import SUBJECT as ARTIFACT
 from trellis.v2.explain.artifact import explain_artifact
 from trellis.v2.explain.deployment import SUBJECT as DEPLOYMENT
@@ -50,6 +50,15 @@ HOST_GROUP: Final = GROUP.short
 """Kind of host groups, which Kubernetes does not have."""
 KINDS: Final = (*SUBJECTS, HOST_GROUP)
 """Kinds of wasmCloud v2 with a page."""
+_OF_HOSTS: Final = (Part.HOSTS, Part.WORKLOADS, Part.PODS)
+_OF_ROUTES: Final = (Part.SERVICES, Part.SLICES)
+_PARTS: Final = {
+    "workloaddeployment": (*_OF_HOSTS, *_OF_ROUTES, Part.REPLICA_SETS, Part.DEPLOYMENTS, Part.ARTIFACTS),
+    "workload": (*_OF_HOSTS, *_OF_ROUTES),
+    "artifact": (*_OF_HOSTS, Part.DEPLOYMENTS, Part.ARTIFACTS),
+}
+"""Parts of the snapshot that the page of a kind uses; all others use those of hosts."""
+_LABEL_MAX: Final = 63
 _WARNING: Final = "type=Warning"
 
 
@@ -63,6 +72,16 @@ async def find_object(reading: Reading, kind: str, name: str, namespace: str | N
     """
     res, subject = SUBJECTS[kind]
     return await find(reading, res, subject, name, namespace)
+
+
+async def page_snapshot(reading: Reading, kind: str, name: str, namespace: str | None) -> Snapshot:
+    """Return the snapshot for the page of an object or of a host group; raises KubeError."""
+    parts = {part: EVERYTHING[part] for part in _PARTS.get(kind, _OF_HOSTS)}
+    if kind == "workloaddeployment":
+        parts[Part.DEPLOYMENTS] = Selector(fields=f"metadata.name={name}")
+        if len(name) <= _LABEL_MAX:  # the operator cannot label anything with a longer name
+            parts[Part.REPLICA_SETS] = Selector(labels=f"{LABEL_DEPLOYMENT}={name}")
+    return await read_snapshot(reading, namespace, parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +101,7 @@ async def v2_page_of(reading: Reading, kind: str, name: str, namespace: str, rec
         KubeError: the object cannot be read, or the API server is unavailable.
     """
     found = await find_object(reading, kind, name, namespace) if kind in SUBJECTS else None
-    snapshot = await read_snapshot(reading, namespace)
+    snapshot = await page_snapshot(reading, kind, name, namespace)
     if snapshot.knows(Part.HOSTS) and received is not None:
         snapshot = replace(snapshot, messages=received.messages, former=received.former)
     if found is None:

@@ -3,13 +3,13 @@
 In: a reader with its permissions, the namespace of the object. Out: the snapshot without messages and answers. Called
 by pages of ``trellis explain`` and of the console, and by the row of ``trellis status``. Writes nothing. Invariant: a
 kind that is forbidden or not served is in ``unread`` with the reason; an account that can list one namespace only gets
-that one.
+that one. A page lists only the kinds and objects that it needs: some clusters have thousands of others.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -48,11 +48,26 @@ RESOURCES: Final = {
     Part.PODS: PODS,
 }
 """Everything that is listed; docs/v2/permissions.md has the permissions for it."""
-_SELECTORS: Final = {Part.SLICES: SLICE_SELECTOR, Part.PODS: POD_SELECTOR}
-_IN_ONE_NAMESPACE: Final = frozenset({Part.SERVICES, Part.SLICES})
-"""Parts that concern only objects of their own namespace."""
+_IN_ALL_NAMESPACES: Final = frozenset({Part.HOSTS, Part.WORKLOADS, Part.PODS})
+"""Parts that show the state of hosts and of the operator. Others concern only objects of their own namespace."""
 _EVERYWHERE: Final = frozenset({Part.HOSTS, Part.PODS})
 """Parts that are in the namespaces of the operator and its hosts, and not in that of the object."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """The objects of a kind to list; None selects all."""
+
+    labels: str | None = None
+    fields: str | None = None
+
+
+EVERYTHING: Final[Mapping[Part, Selector]] = {
+    **dict.fromkeys(RESOURCES, Selector()),
+    Part.SLICES: Selector(SLICE_SELECTOR),
+    Part.PODS: Selector(POD_SELECTOR),
+}
+"""What a page about any number of objects needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,19 +79,21 @@ class _Found:
     limited: str = ""
 
 
-async def read_snapshot(reading: Reading, namespace: str | None) -> Snapshot:
+async def read_snapshot(
+    reading: Reading, namespace: str | None, parts: Mapping[Part, Selector] = EVERYTHING
+) -> Snapshot:
     """Return the snapshot of a cluster.
 
     Args:
         reading: connection and notes.
         namespace: namespace of the object of a page; None for a row about all namespaces.
+        parts: what to list. The other parts are empty, and must not be used.
 
     Raises:
         KubeError: the API server is unavailable.
     """
-    parts = [*RESOURCES]
-    results = await asyncio.gather(*(_read(reading, part, namespace) for part in parts))
-    found = dict(zip(parts, results, strict=True))
+    results = await asyncio.gather(*(_read(reading, part, namespace, which) for part, which in parts.items()))
+    found = dict.fromkeys(RESOURCES, _Found(())) | dict(zip(parts, results, strict=True))
     found[Part.PODS] = await _beside_hosts(reading, found[Part.PODS], found[Part.HOSTS])
 
     def views(part: Part, view: Callable[[object], V]) -> list[V]:
@@ -99,17 +116,17 @@ async def read_snapshot(reading: Reading, namespace: str | None) -> Snapshot:
 
 async def read_workloads(reading: Reading, namespace: str | None) -> list[WorkloadView]:
     """Return the Workloads that this account can read, none if it cannot; raises KubeError."""
-    return [view_workload(item) for item in (await _read(reading, Part.WORKLOADS, namespace)).items]
+    return [view_workload(item) for item in (await _read(reading, Part.WORKLOADS, namespace, Selector())).items]
 
 
-async def _read(reading: Reading, part: Part, namespace: str | None) -> _Found:
-    res, labels = RESOURCES[part], _SELECTORS.get(part)
-    if namespace is not None and part in _IN_ONE_NAMESPACE:
-        return await _listed(reading, res, namespace, labels)
-    found = await _listed(reading, res, None, labels)
+async def _read(reading: Reading, part: Part, namespace: str | None, which: Selector) -> _Found:
+    res = RESOURCES[part]
+    if part not in _IN_ALL_NAMESPACES:
+        return await _listed(reading, res, namespace, which)
+    found = await _listed(reading, res, None, which)
     if not found.unread or namespace is None or part in _EVERYWHERE:
         return found
-    own = await _listed(reading, res, namespace, labels)
+    own = await _listed(reading, res, namespace, which)
     return own if own.unread else _Found(own.items, limited=found.unread)
 
 
@@ -118,15 +135,16 @@ async def _beside_hosts(reading: Reading, pods: _Found, hosts: _Found) -> _Found
     namespaces = sorted({str(item["metadata"]["namespace"]) for item in hosts.items})
     if not pods.unread or not namespaces:
         return pods
-    found = await asyncio.gather(*(_listed(reading, PODS, name, POD_SELECTOR) for name in namespaces))
+    found = await asyncio.gather(*(_listed(reading, PODS, name, Selector(POD_SELECTOR)) for name in namespaces))
     if unread := next((item.unread for item in found if item.unread), ""):
         return _Found((), unread=unread)
     return _Found([item for each in found for item in each.items], limited=pods.unread)
 
 
-async def _listed(reading: Reading, res: Resource, namespace: str | None, labels: str | None) -> _Found:
+async def _listed(reading: Reading, res: Resource, namespace: str | None, which: Selector) -> _Found:
     try:
-        return _Found((await reading.kube.list(res, namespace, label_selector=labels)).items)
+        found = await reading.kube.list(res, namespace, label_selector=which.labels, field_selector=which.fields)
+        return _Found(found.items)
     except Forbidden as error:
         reading.lacks(error, res)
         right = missing_right(error)
