@@ -20,7 +20,7 @@ from trellis.read_model.reading.cluster import Reading
 from trellis.read_model.reading.explained import pending_cause
 from trellis.read_model.tables.nodes import NodeRow, NodeState, summary, tally, with_causes
 from trellis_cli.common.errors import exit_on_error
-from trellis_cli.common.gather import Rollout, read_cluster, read_rollout
+from trellis_cli.common.gather import read_cluster
 from trellis_cli.common.messages import print_note
 from trellis_cli.common.objects import printed_name
 from trellis_cli.common.options import ContextOption, KubeconfigOption
@@ -33,6 +33,7 @@ from trellis_cli.common.output import (
     print_names,
     print_result,
 )
+from trellis_cli.common.rollout_state import Rollout, read_rollout
 from trellis_cli.common.settings import ClientSettings, client_settings
 from trellis_cli.common.watch import Listed, Shown, View, WatchEventsOption, WatchOption, is_watch, watch_cluster
 

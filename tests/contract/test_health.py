@@ -72,7 +72,7 @@ from trellis.read_model.tables.nodes import rows_of, with_causes
 from trellis.read_model.tables.rollout import RolloutSnapshot, standing_of
 from trellis.v2.cluster import Cluster
 from trellis_cli.apps.row import applications_part, causes_of
-from trellis_cli.common.gather import Rollout
+from trellis_cli.common.rollout_state import Rollout
 from trellis_cli.controllers.model import controllers_part
 from trellis_cli.explain.grant import GrantSnapshot, explain_grant
 from trellis_cli.status.row import Part

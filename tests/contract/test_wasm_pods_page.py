@@ -21,8 +21,9 @@ from trellis.kube.resources import (
     SPIN_APPS,
 )
 from trellis.read_model.reading.cluster import Reading
-from trellis.read_model.reading.explained_pods import KINDS, RESOURCES, pods_page
+from trellis.read_model.reading.explained_pods import pods_page
 from trellis.read_model.reading.find import ObjectNotFoundError
+from trellis.read_model.reading.pod_kinds import KINDS, RESOURCES
 from trellis.read_model.reading.wasm_pods import read_wasm_pods
 from trellis.wasm_pods.reasons import ORDER, Reason
 from trellis_cli.status.wasm_pods import wasm_pods_part, workload_parts

@@ -30,11 +30,11 @@ from trellis.lattice.follow.heartbeats import Heartbeats
 from trellis.read_model.explain.page import Explanation
 from trellis.read_model.reading.cluster import Reading
 from trellis.read_model.reading.explained import KINDS, page_of
-from trellis.read_model.reading.explained_pods import KINDS as POD_KINDS
 from trellis.read_model.reading.explained_pods import pods_page
 from trellis.read_model.reading.explained_v2 import KINDS as V2_KINDS
 from trellis.read_model.reading.explained_v2 import Received, v2_page_of
 from trellis.read_model.reading.find import ObjectNotFoundError
+from trellis.read_model.reading.pod_kinds import KINDS as POD_KINDS
 from trellis.read_model.reading.traces import ask_jaeger
 from trellis.read_model.traces.span_tree import document_of
 from trellis.telemetry import Telemetry, trellis_version

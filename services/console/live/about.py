@@ -31,7 +31,7 @@ from trellis.kube.resources import (
     WORKLOADS,
     Resource,
 )
-from trellis.read_model.reading.explained_pods import RESOURCES
+from trellis.read_model.reading.pod_kinds import RESOURCES
 
 _ROLLOUT: Final = "rollout"
 _WASM_WORKLOAD: Final = "wasm_workload"

@@ -1,31 +1,27 @@
 """``trellis explain KIND NAME``: the cause of the state of an object in the first line, then all checks.
 
 In: flags. Out: a page or JSON; exit status 1 if a step of the chain is not healthy. Called by the command line. Writes
-nothing.
+nothing. Invariant: the modules of a page are imported for this page only, the bus for dead letters only: they take
+longer to import than most pages to read.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from trellis.bus.dead_letters.read import DeadLetter
-from trellis.bus.dead_letters.store import dead_letters
 from trellis.config.settings import SettingsError
 from trellis.installer_api.parse_int import whole
 from trellis.read_model.explain.page import Explanation
 from trellis.read_model.reading.cluster import Reading
-from trellis.read_model.reading.explained import page_of
-from trellis.read_model.reading.explained_dead_letter import explain_dead_letter
-from trellis.read_model.reading.explained_pods import KINDS as POD_KINDS
-from trellis.read_model.reading.explained_pods import pods_page
 from trellis.read_model.reading.explained_v2 import KINDS as V2_KINDS
 from trellis.read_model.reading.find import ObjectNotFoundError
+from trellis.read_model.reading.pod_kinds import KINDS as POD_KINDS
 from trellis.telemetry import setup_logging
 from trellis_cli.common.complete import complete_object
 from trellis_cli.common.errors import CommandError, exit_on_error
@@ -41,7 +37,6 @@ from trellis_cli.common.options import (
 )
 from trellis_cli.common.output import DocumentOption, Format, one_line, print_document, print_result, print_text
 from trellis_cli.common.settings import ClientSettings, client_settings
-from trellis_cli.explain.grant_read import grant_page
 from trellis_cli.v2.options import (
     Flags,
     InsecureRegistryOption,
@@ -52,7 +47,11 @@ from trellis_cli.v2.options import (
     Sources,
     sources_of,
 )
-from trellis_cli.v2.page import v2_page
+
+if TYPE_CHECKING:
+    from trellis.bus.dead_letters.read import DeadLetter
+
+# ruff: noqa: PLC0415 - the imports of a page, see above
 
 KINDS: Final = (
     "node",
@@ -147,11 +146,19 @@ async def _page(settings: ClientSettings, wanted: ObjectName, sources: Sources) 
 
 async def _found(settings: ClientSettings, reading: Reading, wanted: ObjectName, sources: Sources) -> Explanation:
     if wanted.kind in V2_KINDS:
+        from trellis_cli.v2.page import v2_page
+
         return await v2_page(reading, wanted, sources)
     if wanted.kind in POD_KINDS:
+        from trellis.read_model.reading.explained_pods import pods_page
+
         return await pods_page(reading, wanted.kind, wanted.name, wanted.namespace)
     if wanted.kind == "secretgrant":
+        from trellis_cli.explain.grant_read import grant_page
+
         return await grant_page(reading, wanted.name, wanted.namespace)
+    from trellis.read_model.reading.explained import page_of
+
     return await page_of(reading, settings.installer_namespace, wanted.kind, wanted.name, wanted.namespace)
 
 
@@ -160,6 +167,9 @@ async def _dead_letter_page(settings: ClientSettings, name: str) -> Explanation:
     number = whole(name)
     if number is None:
         raise CommandError(f'"{name}" is not the SEQUENCE of a dead letter; see `trellis dead-letters list`')
+    from trellis.bus.dead_letters.store import dead_letters
+    from trellis.read_model.reading.explained_dead_letter import explain_dead_letter
+
     setup_logging(log_format="text", level="error")
     dead_letter: DeadLetter | None
     async with dead_letters(settings.nats_url, credentials=settings.nats_credentials) as box:

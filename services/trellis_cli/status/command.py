@@ -34,10 +34,11 @@ from trellis.read_model.reading.wasm_pods import read_wasm_pods
 from trellis_cli.apps.row import NAME, UNKNOWN, read_applications
 from trellis_cli.circuit_breaker.command import read_rows
 from trellis_cli.common.errors import advice, describe_error, exit_on_error
-from trellis_cli.common.gather import read_cluster, read_rollout, read_version
+from trellis_cli.common.gather import read_cluster, read_version
 from trellis_cli.common.messages import EXIT_FAILED
 from trellis_cli.common.options import ContextOption, KubeconfigOption
 from trellis_cli.common.output import DocumentOption, Format, NoHeadersOption, make_table, print_document, print_result
+from trellis_cli.common.rollout_state import read_rollout
 from trellis_cli.common.settings import ClientSettings, client_settings
 from trellis_cli.common.watch import Listed, Shown, View, WatchEventsOption, WatchOption, is_watch, watch_cluster
 from trellis_cli.controllers.model import PART as CONTROLLERS

@@ -23,7 +23,7 @@ from trellis.read_model.explain.shim import shim_cause
 from trellis.read_model.reading.leaders import SKEW_SECONDS, Leadership, NodesClaim, of_the_future, trouble_of
 from trellis.read_model.tables.nodes import UNFINISHED, NodeRow, NodeState, summary, tally
 from trellis_cli.circuit_breaker.model import BreakerRow, Position
-from trellis_cli.common.gather import Rollout
+from trellis_cli.common.rollout_state import Rollout
 from trellis_cli.explain.grant import BACKEND, grant_cause
 from trellis_cli.status.reflected_services import ReflectedServices
 from trellis_cli.status.row import Led, Part, Unwell, command, led_part, named

@@ -18,7 +18,7 @@ from trellis.bus.streams.tail import Selection, TailedEvent, Tally, replay
 from trellis.config.settings import SettingsError
 from trellis.events.subjects import EVENT_SPECS, escape, pattern_filter
 from trellis.installer_api.redaction import redact_url
-from trellis.read_model.reading.explained_pods import RESOURCES
+from trellis.read_model.reading.pod_kinds import RESOURCES
 from trellis.read_model.reading.traces import JaegerError, ask_jaeger
 from trellis.read_model.traces.span_tree import document_of
 from trellis.read_model.traces.spans import ReadSpan

@@ -157,6 +157,15 @@ def test_help_imports_neither_models_nor_terminals() -> None:
     assert not loaded & {"pydantic", "rich", "asyncio", "aiohttp", "nats", "yaml", "importlib.metadata"}
 
 
+def test_a_page_of_wasmcloud_v2_imports_neither_the_bus_nor_the_models_of_crds() -> None:
+    """They take longer to import than all other modules of the page."""
+    program = "import sys; from trellis_cli.commands import load; load('explain'); import trellis_cli.v2.page; "
+    done = subprocess.run(
+        [sys.executable, "-c", f"{program}print(*sys.modules)"], capture_output=True, text=True, check=True
+    )
+    assert not {*done.stdout.split()} & {"faststream", "nats", "trellis.crds.kinds", "trellis.provisioning.shims"}
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_help_of_a_command_begins_with_its_line_in_the_list(name: str) -> None:
     command = load(name)

@@ -18,8 +18,8 @@ from trellis.provisioning.ledger import Entry, Ledger
 from trellis.read_model.health import Health, Verdict
 from trellis.read_model.reading.leaders import Leadership, claim_of
 from trellis.read_model.tables.nodes import rows_of
-from trellis_cli.common.gather import Rollout
 from trellis_cli.common.output import Format
+from trellis_cli.common.rollout_state import Rollout
 from trellis_cli.events import line_of
 from trellis_cli.nodes import show, table_of
 from trellis_cli.status.command import Status

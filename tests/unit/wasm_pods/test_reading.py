@@ -39,8 +39,9 @@ from trellis.read_model.errors import AnswerError
 from trellis.read_model.explain.page import Explanation
 from trellis.read_model.health import Health
 from trellis.read_model.reading.cluster import Reading
-from trellis.read_model.reading.explained_pods import KINDS, LOGS_MOST, RESOURCES, pods_page
+from trellis.read_model.reading.explained_pods import LOGS_MOST, pods_page
 from trellis.read_model.reading.find import ObjectNotFoundError
+from trellis.read_model.reading.pod_kinds import KINDS, RESOURCES
 from trellis.wasm_pods.reasons import Reason
 from trellis_dev.fakes.fake import FakeKube, status_reply
 

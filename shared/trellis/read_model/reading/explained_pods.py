@@ -8,20 +8,16 @@ depend on the number of pods, and logs are read of a few pods only.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
 from trellis.kube.resources import (
-    CRON_JOBS,
-    DAEMON_SETS,
     DEPLOYMENTS,
     EVENTS,
     JOBS,
     PODS,
     SPIN_APP_EXECUTORS,
-    SPIN_APPS,
-    STATEFUL_SETS,
     Manifest,
     Resource,
 )
@@ -29,6 +25,7 @@ from trellis.read_model.explain.page import Explanation
 from trellis.read_model.explain.subject import Beside, Subject
 from trellis.read_model.reading.cluster import Reading
 from trellis.read_model.reading.find import find
+from trellis.read_model.reading.pod_kinds import RESOURCES
 from trellis.read_model.reading.wasm_parts import WARNING, PartReads, read_logs, read_shared
 from trellis.wasm_pods.explain.containers import failing
 from trellis.wasm_pods.explain.owner import SUBJECTS as OWNERS
@@ -39,17 +36,6 @@ from trellis.wasm_pods.owners import OwnerView, view_executor, view_owner
 from trellis.wasm_pods.pods import WasmPod, view_event, view_pod
 from trellis.wasm_pods.snapshot import Part, Snapshot
 
-RESOURCES: Final[Mapping[str, Resource]] = {
-    "pod": PODS,
-    "deployment": DEPLOYMENTS,
-    "statefulset": STATEFUL_SETS,
-    "daemonset": DAEMON_SETS,
-    "job": JOBS,
-    "cronjob": CRON_JOBS,
-    "spinapp": SPIN_APPS,
-}
-KINDS: Final = tuple(RESOURCES)
-"""Kinds with a page here."""
 LOGS_MOST: Final = 3
 """Pods of an owner whose logs are read: pods of one owner end for the same cause."""
 

@@ -11,7 +11,6 @@ import difflib
 from collections.abc import Callable, Collection
 from typing import Final
 
-from trellis.crds.kinds import BY_DIRECTORY
 from trellis.kube.client import Kube
 from trellis.kube.errors import Forbidden, KubeError, NotFound
 from trellis.kube.resources import NAMESPACES, Manifest, Resource
@@ -19,10 +18,9 @@ from trellis.read_model.errors import AnswerError
 from trellis.read_model.explain.page import Explanation
 from trellis.read_model.explain.subject import Absence, Subject
 from trellis.read_model.reading.cluster import Reading
-from trellis.read_model.reading.served import list_served
+from trellis.read_model.reading.served import kind_of, list_served
 
 _ALIKE: Final = 0.7
-_OURS: Final = frozenset(kind.plural for kinds in BY_DIRECTORY.values() for kind in kinds)
 
 
 class ObjectNotFoundError(Exception):
@@ -133,6 +131,6 @@ async def namespace_is_missing(kube: Kube, namespace: str) -> bool:
 
 
 def _unknown(reading: Reading, res: Resource) -> AnswerError:
-    install = f"install its CRD with `trellis crds apply {res.plural}`, or " if res.plural in _OURS else ""
+    install = f"install its CRD with `trellis crds apply {res.plural}`, or " if kind_of(res) is not None else ""
     text = f'the server {reading.kube.server} does not have the resource type "{res.plural}"'
     return AnswerError(f"{text}: {install}select another cluster with --context")

@@ -3,24 +3,26 @@
 In: a connection, a kind. Out: its objects, or None if it is not defined. Called by commands, by code that reads pages
 and rows, and by the watches of a viewer; writes nothing. Invariant: after a 404 response for a kind, only a 404
 response for its CRD, or for the API group of SpinKube, proves that it has no objects; a kind of Kubernetes itself
-always has a list.
+always has a list. The models of the CRDs are imported after such a response only: commands start often.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import TYPE_CHECKING
 
-from trellis.crds.kinds import BY_DIRECTORY, Kind
 from trellis.kube.client import Kube
-from trellis.kube.crd_ownership import Place, Standing, standing_of
 from trellis.kube.discovery import served_versions
 from trellis.kube.errors import KubeError, NotFound, Unavailable
 from trellis.kube.permissions import missing_right
 from trellis.kube.resources import API_SERVICES, DEFINITIONS, SPIN_APPS, Manifest, Resource
 from trellis.read_model.errors import AnswerError
 
-_OURS: Final = {kind.name: kind for kinds in BY_DIRECTORY.values() for kind in kinds}
+if TYPE_CHECKING:
+    from trellis.crds.kinds import Kind
+    from trellis.kube.crd_ownership import Place, Standing
+
+# ruff: noqa: PLC0415 - slow imports, see above
 
 
 class NotServedError(AnswerError):
@@ -57,7 +59,9 @@ async def require_undefined(kube: Kube, res: Resource, error: NotFound | Unavail
         NotServedError: the kind is defined and not served, or its CRD cannot be read.
         KubeError: ``error``, if the kind is served or part of Kubernetes, or if no CRD can be read either.
     """
-    kind = _OURS.get(f"{res.plural}.{res.group}")
+    from trellis.kube.crd_ownership import Place
+
+    kind = kind_of(res)
     if kind is None:
         if res.group == SPIN_APPS.group and isinstance(error, NotFound) and not await served_versions(kube, res.group):
             return  # a cluster without SpinKube
@@ -77,8 +81,18 @@ async def require_undefined(kube: Kube, res: Resource, error: NotFound | Unavail
     raise NotServedError(f"{error}; {kind.name}: {standing.message}{wait}", standing.place)
 
 
+def kind_of(res: Resource) -> Kind | None:
+    """Return the kind of Trellis that a resource is, None if it is none."""
+    from trellis.crds.kinds import BY_DIRECTORY
+
+    every = (kind for kinds in BY_DIRECTORY.values() for kind in kinds)
+    return next((kind for kind in every if kind.name == res.definition), None)
+
+
 async def look_at(kube: Kube, kind: Kind) -> tuple[Kind, Standing, Manifest | None]:
     """Return the state of a kind, and its CRD; raises KubeError if they cannot be read."""
+    from trellis.kube.crd_ownership import standing_of
+
     definition, registration = await asyncio.gather(
         _find(kube, DEFINITIONS, kind.name), _find(kube, API_SERVICES, f"{kind.version}.{kind.group}")
     )
