@@ -69,8 +69,8 @@ class Cluster:
 
     def of_workload(self, workload: WorkloadView) -> Cluster:
         """Return the cluster of the operator that placed a Workload, or that owns its namespace."""
-        place = self.operators.hosts.get(workload.host_id) if self.several else None
-        return self.of_namespace(workload.meta.namespace) if place is None else self.within(place)
+        place = self.operators.place_of(workload.host_id)
+        return self.within(place) if place else self.of_namespace(workload.meta.namespace)
 
     def once(self, key: Hashable, compute: Callable[[], V]) -> V:
         """Return a value that many objects have in common; only the first call with a key computes it."""

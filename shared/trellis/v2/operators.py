@@ -19,34 +19,44 @@ from trellis.v2.snapshot import Snapshot
 class Operators:
     """The operators by the namespace of their Hosts, called place.
 
-    ``places``: sorted; ``hosts``: place by the ID of a host; ``namespaces``: places of the hosts that Workloads of a
-    namespace are on.
+    ``places``: sorted; ``hosts``: places by the ID of a host, several if their operators are on one NATS;
+    ``namespaces``: places of the hosts that Workloads of a namespace are on.
     """
 
     places: tuple[str, ...]
-    hosts: Mapping[str, str]
+    hosts: Mapping[str, frozenset[str]]
     namespaces: Mapping[str, frozenset[str]]
 
     def owner(self, namespace: str) -> str:
         """Return the place of the operator that owns a namespace, "" if it is not known."""
-        found = self.namespaces.get(namespace, frozenset())
-        return next(iter(found)) if len(found) == 1 else ""
+        return _only(self.namespaces.get(namespace))
+
+    def place_of(self, host_id: str) -> str:
+        """Return the place of the operator that has a host, "" if none or several have it."""
+        return _only(self.hosts.get(host_id))
+
+
+def _only(found: frozenset[str] | None) -> str:
+    return next(iter(found)) if found is not None and len(found) == 1 else ""
 
 
 def view_operators(snapshot: Snapshot) -> Operators:
     """Return the operators of a cluster, as far as its Hosts show them."""
-    hosts = {host.id: host.meta.namespace for host in snapshot.hosts if host.id}
+    hosts: dict[str, frozenset[str]] = {}
+    for host in snapshot.hosts:
+        if host.id:
+            hosts[host.id] = hosts.get(host.id, frozenset()) | {host.meta.namespace}
     places = tuple(sorted({host.meta.namespace for host in snapshot.hosts}))
     found: dict[str, set[str]] = defaultdict(set)
     for workload in snapshot.workloads if len(places) > 1 else ():
-        if (place := hosts.get(workload.host_id)) is not None:
-            found[workload.meta.namespace].add(place)
+        if there := hosts.get(workload.host_id):
+            found[workload.meta.namespace] |= there
     return Operators(places, hosts, {namespace: frozenset(there) for namespace, there in found.items()})
 
 
 def part_of(snapshot: Snapshot, operators: Operators, place: str) -> Snapshot:
     """Return the snapshot of one operator: without Hosts, pods and placed Workloads of the other ones."""
-    others = {host_id for host_id, where in operators.hosts.items() if where != place}
+    others = {host_id for host_id, where in operators.hosts.items() if place not in where}
     elsewhere = {*operators.places} - {place}
     return replace(
         snapshot,
@@ -63,7 +73,7 @@ def _own_messages(
     """Return the heartbeats that one operator can receive; those on the NATS of another operator prove nothing."""
     if messages is None or messages.error:
         return messages
-    foreign = sorted({operators.hosts[host_id] for host_id in messages.hosts if host_id in others})
+    foreign = sorted({where for host_id in messages.hosts if host_id in others for where in operators.hosts[host_id]})
     own = {host_id: last for host_id, last in messages.hosts.items() if host_id not in others}
     if foreign and not any(host_id in operators.hosts for host_id in own):
         reason = f"it is the NATS of the runtime-operator of namespace {', '.join(foreign)}, and not of {place}"

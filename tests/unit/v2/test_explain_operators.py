@@ -146,3 +146,20 @@ def test_the_row_of_status_names_the_operator_that_does_not_work() -> None:
     problem = v2_part(snapshot()).problem
     assert lacking(problem, OTHER) == []
     assert ONE not in problem
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_host_that_two_operators_on_one_nats_have_is_evidence_for_neither_owner(reverse: bool) -> None:
+    """Each operator writes a Host of its own for the heartbeats of all hosts on its NATS."""
+    hosts = [make_host("h1", seen=5), other_host("h1", seen=DEAD), other_host("h2", seen=DEAD)]
+    found = make_snapshot(hosts[::-1] if reverse else hosts, [make_workload("w1")], messages=beats("id-h1"))
+    cluster = Cluster(found)
+    assert cluster.operators.owner("apps") == ""
+    assert {part.place: part.operator.state for part in cluster.parts} == {
+        ONE: State.WORKING,
+        OTHER: State.UNAVAILABLE,
+    }
+    assert [len(part.workloads_on("id-h1")) for part in cluster.parts] == [1, 1]
+    made = page(found, "w1")
+    assert made.cause is None
+    assert [line.ok for line in made.lines if line.about == "operator"] == [None]
