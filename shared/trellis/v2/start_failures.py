@@ -77,7 +77,7 @@ def classify(message: str) -> StartFailure:
         return StartFailure(Reason.INTERFACE_MISSING, text, interfaces=(named,) if named else ())
     if _UNAVAILABLE in text:
         return StartFailure(Reason.PLUGIN_MISSING, text, interfaces=tuple(debugged_interfaces(text)))
-    if "no host header found" in text:
+    if "no host header found" in text.lower():
         return StartFailure(Reason.HTTP_HOST_MISSING, text)
     return StartFailure(Reason.START_FAILED, text)
 

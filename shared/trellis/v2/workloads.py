@@ -17,6 +17,8 @@ from trellis.v2.objects import Condition, Conditions, Meta, condition, first_unm
 STEPS: Final = ("Config", "HostSelection", "Placement", "Sync")
 """Conditions of a Workload in the order of its start. Ready can still be True while an earlier one is already False."""
 INCOMING: Final = "incoming-handler"
+HANDLERS: Final = frozenset({INCOMING, "handler"})
+"""Interfaces of wasi:http 0.2 and 0.3 that receive requests."""
 OUTGOING: Final = "outgoing-handler"
 ARTIFACT: Final = "artifact://"
 """Prefix of an image that is the name of an entry in ``spec.artifacts`` of its WorkloadDeployment."""
@@ -53,9 +55,11 @@ class HostInterfaceView:
         return any((item.namespace, item.package, item.name) == ("wasi", "http", INCOMING) for item in self.interfaces)
 
     @property
-    def http(self) -> bool:
-        """True for any interface of ``wasi:http``."""
-        return any((item.namespace, item.package) == ("wasi", "http") for item in self.interfaces)
+    def receives_http(self) -> bool:
+        """True for requests to the workload, also of wasi:http 0.3; an entry for outgoing ones needs no host name."""
+        return any(
+            (item.namespace, item.package) == ("wasi", "http") and item.name in HANDLERS for item in self.interfaces
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,16 +26,19 @@ from trellis.read_model.explain.page import Explanation
 from trellis.read_model.explain.subject import Beside
 from trellis.read_model.health import Health
 from trellis.v2.cluster import Cluster
+from trellis.v2.components import ComponentTypes
 from trellis.v2.explain.deployment import explain_deployment
 from trellis.v2.explain.host import explain_host
 from trellis.v2.explain.text import labels_there
 from trellis.v2.explain.workload import explain_workload
 from trellis.v2.host_messages import HostMessages, LastHeartbeat
+from trellis.v2.images import ImageAnswer, ImageKey, ImageState
 from trellis.v2.messages import HostHeartbeat
 from trellis.v2.objects import view_conditions
 from trellis.v2.operator import State
 from trellis.v2.reasons import Reason
 from trellis.v2.snapshot import Part, Snapshot
+from trellis_cli.v2.row import v2_part
 
 HOUR = 3600.0
 
@@ -325,3 +328,58 @@ def test_a_webhook_that_denies_workloads_is_the_cause() -> None:
     page = deployment_page(make_snapshot([make_host()], [make_workload()], owner, make_deployment(3)))
     assert outcome(page) == (Reason.SCALE_FAILED, Health.DEGRADED)
     assert "deny.test" in page.headline
+
+
+NO_HOST: list[Manifest] = [*steps("Config"), condition("HostSelection", "False", "no suitable host found", 10)]
+ERROR = "workload is not operational: WORKLOAD_STATE_ERROR"
+CUT_OFF: list[Manifest] = [condition("Reporting", "False", DEADLINE), condition("Ready", "Unknown")]
+
+
+@pytest.mark.parametrize(
+    ("hosts", "expected"),
+    [
+        ([make_host(name, 50, conditions=CUT_OFF) for name in ("h1", "h2")], Reason.NATS_UNREACHABLE),
+        ([make_host(name, 90, conditions=CUT_OFF[1:]) for name in ("h1", "h2")], Reason.HEARTBEATS_STOPPED),
+    ],
+)
+def test_workloads_without_a_host_during_an_outage_are_no_problems_of_their_own(
+    hosts: list[Manifest], expected: Reason
+) -> None:
+    """Each Workload is replaced after a minute, and no Host is Ready then."""
+    snapshot = make_snapshot(hosts, [make_workload(conditions=NO_HOST, host="")])
+    assert outcome(deployment_page(snapshot))[0] == expected
+    assert v2_part(snapshot).data["unhealthy"] == []
+
+
+@pytest.mark.parametrize(("created", "named"), [(10.0, False), (100.0, True)])
+def test_a_host_that_the_operator_does_not_evaluate_is_no_new_one(created: float, named: bool) -> None:
+    host = make_host("gpu-1", 5, created=created, conditions=[])
+    snapshot = make_snapshot([make_host("gpu-0", 5, labels={}), host], [make_workload(conditions=NO_HOST, host="")])
+    spec = replace(snapshot.workloads[0].spec, selector={"hostgroup": "default"})
+    found = explain_workload(snapshot, replace(snapshot.workloads[0], spec=spec), Beside()).cause
+    assert found is not None
+    assert found.reason == Reason.NO_HOST_READY
+    assert (lacking(found.text, "gpu-1") == []) is named
+
+
+@pytest.mark.parametrize(
+    ("interface", "failed", "served"),
+    [
+        ("incoming-handler", Reason.HTTP_HOST_MISSING, Reason.HANDLER_MISSING),
+        ("handler", Reason.HTTP_HOST_MISSING, Reason.HANDLER_MISSING),
+        ("outgoing-handler", Reason.START_FAILED, None),
+    ],
+)
+def test_outgoing_http_needs_neither_a_host_name_nor_a_handler(
+    interface: str, failed: Reason, served: Reason | None
+) -> None:
+    """The router of a host reads the host name of the entry with wasi:http/incoming-handler only."""
+    http = {"namespace": "wasi", "package": "http", "interfaces": [interface]}
+    spec = {"components": [{"name": "worker", "image": "registry.test/app:1"}], "hostInterfaces": [http]}
+    answer = ImageAnswer(ImageState.FOUND, types=ComponentTypes())
+    for conditions, images, expected in (
+        ([*steps(*ALL[:3]), condition("Sync", "False", ERROR, 10)], {}, failed),
+        ([*steps(*ALL)], {ImageKey("apps", "registry.test/app:1"): answer}, served),
+    ):
+        snapshot = make_snapshot([make_host()], [make_workload(conditions=conditions, spec=spec)], images=images)
+        assert outcome(workload_page(snapshot))[0] == expected

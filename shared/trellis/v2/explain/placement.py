@@ -38,6 +38,8 @@ _KINDS: Final = {"configmaps": "ConfigMap", "secrets": "Secret"}
 """An operator with a cache names the kind, and one that asks the API server names the resource."""
 _OTHER_TYPE: Final = "image pull secret"
 _NOT_SHARED: Final = "allowSharedHosts=false"
+_OUTAGES: Final = frozenset({Reason.NATS_UNREACHABLE, Reason.HEARTBEATS_STOPPED})
+"""Problems of all hosts at once."""
 _UNSUITABLE: Final = "no suitable host"
 
 
@@ -148,13 +150,22 @@ def _not_chosen(cluster: Cluster, workload: WorkloadView, ready: Sequence[HostVi
 
 def _none_ready(cluster: Cluster, fitting: Sequence[HostView]) -> Line:
     line = next((line for host in fitting if (line := host_trouble(cluster, host)) is not None), None)
+    if line is not None and line.reason in _OUTAGES:
+        return line  # no Workload and no Host is the problem
     reason = "they were registered just now"
     if line is not None:
         reason = line.text
+    elif late := next((host for host in fitting if _not_evaluated(cluster, host)), None):
+        reason = f"the operator has not evaluated Ready of Host {late.meta.name}"
     elif deleted := next((host for host in fitting if host.meta.deleting), None):
         reason = f"Host {deleted.meta.name} is being deleted"
     text = f"no Host that matches is Ready ({len(fitting)}); {reason}"
     return Line("host", text, False, line.do if line else "", Rank.CAUSE, Reason.NO_HOST_READY)
+
+
+def _not_evaluated(cluster: Cluster, host: HostView) -> bool:
+    age = cluster.snapshot.timings.host_look + cluster.snapshot.timings.slack
+    return not host.ready.status and cluster.older(host.meta.created, age)
 
 
 def _evaluated(cluster: Cluster, host: HostView, since: float | None) -> bool:

@@ -24,7 +24,7 @@ from trellis.v2.interfaces import Interface
 from trellis.v2.reasons import Reason
 from trellis.v2.routes import PORT, RoutedService, is_address
 from trellis.v2.snapshot import Part
-from trellis.v2.workloads import INCOMING, OUTGOING, TemplateView, WorkloadView
+from trellis.v2.workloads import HANDLERS, OUTGOING, TemplateView, WorkloadView
 
 _SHOWN: Final = 5
 _EXTERNAL: Final = "ExternalName"
@@ -152,11 +152,11 @@ def refused_address(host: HostView, reason: str, otherwise: str) -> Line:
 
 
 def _http(cluster: Cluster, routed: Routed) -> Iterator[Line]:
-    entries = [entry for entry in routed.spec.interfaces if entry.http]
+    entries = [entry for entry in routed.spec.interfaces if entry.receives_http]
     exports = _exports(cluster, routed)
-    handles = exports is not None and any(_is_http(item, INCOMING) or _is_http(item, "handler") for item in exports)
+    handles = exports is not None and any(_is_http(item, name) for item in exports for name in HANDLERS)
     if not entries:
-        text = "wasi:http is not in hostInterfaces, so no request reaches it"
+        text = "wasi:http/incoming-handler is not in hostInterfaces, so no request reaches it"
         do = "add wasi:http with interface incoming-handler and config.host to hostInterfaces"
         if handles or routed.service:
             yield _wrong("http", text, do, Reason.HTTP_NOT_DECLARED)
@@ -171,7 +171,7 @@ def _http(cluster: Cluster, routed: Routed) -> Iterator[Line]:
 
 
 def _names(routed: Routed) -> Line:
-    entries = [entry for entry in routed.spec.interfaces if entry.http]
+    entries = [entry for entry in routed.spec.interfaces if entry.receives_http]
     short = f"{routed.service}.{routed.namespace}"
     of_service = (routed.service, short, f"{short}.svc", f"{short}.svc.cluster.local") if routed.service else ()
     aliases = of_service[1:3] if any(entry.serves_http for entry in entries) else ()

@@ -252,7 +252,7 @@ def _links(cluster: Cluster, workload: WorkloadView) -> Iterator[Line]:
     undeclared = undeclared_imports(cluster, workload)
     if undeclared:
         yield _undeclared(cluster, workload, tuple(undeclared))
-    if any(entry.http and not entry.host and not entry.layered for entry in workload.spec.interfaces):
+    if any(entry.receives_http and not entry.host and not entry.layered for entry in workload.spec.interfaces):
         yield _no_http_host()
     host = host_named(cluster, workload.host_id)
     text = f"host {host} could not link or bind it"
