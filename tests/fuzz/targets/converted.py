@@ -6,13 +6,15 @@ import random
 from typing import Any
 
 import orjson
+import yaml
 
 from fuzz.target import Target, jsonable, tried
 from secrets_backend.domain.decide import ConnectionGrant
 from support.suite.mutations import dumped, mutated_often
-from support.wadm.to_convert import application, wrong
+from support.wadm.to_convert import application, strange, wrong
 from trellis.lattice.domain.projection import project
 from trellis.lattice.domain.reading import LatticeDataError
+from trellis_cli.common.output import yaml_of
 from trellis_cli.migrate.model.to_v2.convert import Environment, Source, convert
 from trellis_cli.secrets.model import RuleInputs
 
@@ -21,7 +23,9 @@ _KNOWN = Environment(RuleInputs(_GRANT, None, frozenset(), "kube"), frozenset({"
 
 
 def _application(rng: random.Random) -> tuple[Any, bool]:
-    return jsonable(dumped(rng, mutated_often(rng, application(rng)))), rng.random() < 0.5
+    manifest = application(rng)
+    changed = strange(rng, manifest) if rng.random() < 0.3 else mutated_often(rng, manifest)
+    return jsonable(dumped(rng, changed)), rng.random() < 0.5
 
 
 def _judge(case: tuple[Any, bool]) -> str:
@@ -36,13 +40,14 @@ def _judge(case: tuple[Any, bool]) -> str:
         return "refused"
     problems = wrong(manifest, "", found)
     assert problems == []
+    assert all(yaml.safe_load(yaml_of(item)) == item for item in found.objects)
     return "objects" if found.objects else "only a report"
 
 
 CONVERSION = Target(
     "applications-for-v2",
     "OAM manifests that are converted to workloads of wasmCloud v2",
-    "each part is in an object or in the report; the objects are valid; no credential is shown; else one line",
+    "each part is in an object or the report; objects are valid, also as YAML; no credential is shown; else one line",
     _application,
     _judge,
     frozenset({"objects", "only a report", "refused"}),
