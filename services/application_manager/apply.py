@@ -11,7 +11,9 @@ import contextlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import assert_never
+from typing import Final, assert_never
+
+from opentelemetry.trace import SpanKind
 
 from application_manager.cache import Cache
 from application_manager.domain.actions import (
@@ -37,7 +39,6 @@ from application_manager.domain.snapshot import Snapshot
 from application_manager.domain.views import ApplicationView, read_manifest, view_application
 from application_manager.timings import Timings
 from application_manager.tombstones import Tombstone, Tombstones
-from application_manager.wadm_spans import request_span
 from trellis import names
 from trellis.kube.breaker import Breaker
 from trellis.kube.client import Kube
@@ -52,6 +53,9 @@ from trellis.lattice.domain.subjects import SubjectError
 from trellis.lattice.wadm.client import Wadm
 from trellis.limits.breaker import Deletion
 from trellis.telemetry import get_logger
+
+_SPANS: Final = {Put: "wadm put", Deploy: "wadm deploy", Undeploy: "wadm undeploy", DeleteModel: "wadm delete"}
+"""Names of the spans of requests; wadm propagates no trace context."""
 
 _log = get_logger(__name__)
 
@@ -120,7 +124,7 @@ class Effects:
             case DeleteObject():
                 await self._delete(snapshot)
             case Put() | Deploy() | Undeploy() | DeleteModel():
-                with request_span(self.kube.telemetry, action):
+                with self.kube.telemetry.tracer.start_as_current_span(_SPANS[type(action)], kind=SpanKind.CLIENT):
                     await self._ask_wadm(snapshot, action)
             case _:
                 assert_never(action)
