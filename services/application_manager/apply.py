@@ -101,18 +101,20 @@ class Effects:
             Outdated: the object or the model changed in the meantime.
             ManifestAltered: the API server changed a manifest.
         """
+        written: Manifest | None = None  # the object as this run wrote it
         for action in actions:
-            snapshot = await self._apply_action(snapshot, action)
-
-    async def _apply_action(self, snapshot: Snapshot, action: Action) -> Snapshot:
-        """Apply one action; return the snapshot for the next action."""
-        match action:
-            case Record():
-                pass  # part of the status
-            case AddFinalizer():
+            if isinstance(action, AddFinalizer):
                 view = _view(snapshot)
                 written = await self._finalizers(view, [*view.finalizers, names.FINALIZER_APPLICATIONS])
-                return replace(snapshot, view=view_application(written))
+                snapshot = replace(snapshot, view=view_application(written))
+            else:
+                await self._apply_action(snapshot, action, written)
+
+    async def _apply_action(self, snapshot: Snapshot, action: Action, written: Manifest | None) -> None:
+        """Apply one action. ``written``: the object with its manifest, if a former action wrote it."""
+        match action:
+            case AddFinalizer() | Record():
+                pass  # ``apply`` adds the finalizer; a record is part of the status
             case RemoveFinalizer():
                 await self._remove_finalizer(snapshot, action)
             case AcceptRemoval():
@@ -125,10 +127,9 @@ class Effects:
                 await self._delete(snapshot)
             case Put() | Deploy() | Undeploy() | DeleteModel():
                 with self.kube.telemetry.tracer.start_as_current_span(_SPANS[type(action)], kind=SpanKind.CLIENT):
-                    await self._ask_wadm(snapshot, action)
+                    await self._ask_wadm(snapshot, action, written)
             case _:
                 assert_never(action)
-        return snapshot
 
     async def status(self, key: Key, view: ApplicationView, patch: Manifest) -> None:
         """Write the changed fields of a status."""
@@ -275,7 +276,7 @@ class Effects:
             raise Outdated
         return item
 
-    async def _ask_wadm(self, snapshot: Snapshot, action: AskOfWadm) -> None:
+    async def _ask_wadm(self, snapshot: Snapshot, action: AskOfWadm, written: Manifest | None) -> None:
         wadm, key = self._wadm(snapshot), snapshot.key
         if snapshot.view is not None and snapshot.view.version_of_wadm and isinstance(action, Put | Deploy):
             await self._without_version(snapshot.view)
@@ -283,7 +284,7 @@ class Effects:
         self.cache.advance(key, lambda progress: progress.with_request(action))
         match action:
             case Put(version=version):
-                item = await self._read(_view(snapshot))
+                item = written or await self._read(_view(snapshot))
                 versions = snapshot.model.versions if snapshot.model is not None else ()
                 await wadm.put(read_manifest(item).under(version), [manifest for _, manifest in versions])
             case Deploy(version=version):

@@ -78,7 +78,7 @@ APPLICATION: Final = (
     Edge(APPLICATIONS, _KEEP, ""),
     Edge(APPLICATIONS, "kubernetes PATCH applications", _KEEP),
     Edge(APPLICATIONS, "wadm put", _KEEP),
-    Edge(APPLICATIONS, "kubernetes GET applications", "wadm put"),
+    Edge(APPLICATIONS, "kubernetes GET applications", "wadm put", may=True),
     Edge(APPLICATIONS, "wadm deploy", _KEEP),
     Edge(APPLICATIONS, _REPORT, _KEEP),
     Edge(APPLICATIONS, "kubernetes PATCH applications", _REPORT),
