@@ -31,8 +31,7 @@ from node_watcher.domain.node_patch import (
     takes_label,
     verified_state_of,
 )
-from node_watcher.domain.shims import proof_by_now, removable_startup_taints
-from node_watcher.domain.vanished import vanished
+from node_watcher.domain.shims import proof_by_now, removable_startup_taints, vanished
 from trellis import names
 from trellis.events.node import NodeGone, NodeOptedIn, NodeOptedOut, NodeReady, NodeReplaced
 from trellis.limits.breaker import Deletion

@@ -1,17 +1,17 @@
-"""Startup taints and late verification of the Shims of a node.
+"""Startup taints, late and lost verification of the Shims of a node.
 
 Pure. In: a Node, its target Shims, its verified state. Out: operations of a JSON patch, a verification. Called by
-``decide``. Invariant: a taint is removed only when every Shim of the node that names it is verified, and is never
-restored.
+``decide`` and ``node_patch``. Invariant: a taint is removed only when every Shim of the node that names it is verified,
+and is never restored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from trellis.provisioning.shims import ShimView, Taint
-from trellis.provisioning.views import KWASM, NodeTaint, NodeView, Proof, proved_of
+from trellis.provisioning.views import KWASM, JobState, JobView, NodeTaint, NodeView, Proof, proved_of
 
 PatchOp = dict[str, Any]
 
@@ -54,6 +54,23 @@ def proof_by_now(node: NodeView, shims: Iterable[ShimView]) -> Proof | None:
     handlers, installed = {shim.name: shim.handler for shim in shims}, proved_of(node.installed)
     shown = installed and all(name != KWASM and handlers.get(name) in node.handlers for name in installed)
     return Proof.HANDLER if shown else Proof.JOB
+
+
+def vanished(
+    node: NodeView, job: JobView | None, wanted: Collection[str], handlers: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Return the names of target Shims that the node is marked with but whose handlers it no longer lists.
+
+    Causes: distributions that re-create /etc at each boot (GKE's COS, Bottlerocket) lose the configuration of
+    containerd, and users edit it. A node that lists no handlers at all proves nothing; nothing is concluded while a Job
+    runs, because its restart of containerd makes handlers disappear temporarily.
+
+    ``handlers``: of the known Shims, by name. ``job``: the newest of the node.
+    """
+    if not node.handlers or (job is not None and (job.deleting or job.state is not JobState.FAILED)):
+        return ()
+    marked = sorted(name for name in proved_of(node.installed) if name in wanted and name in handlers)
+    return tuple(name for name in marked if handlers[name] not in node.handlers)
 
 
 def _is(found: NodeTaint, taint: Taint) -> bool:
