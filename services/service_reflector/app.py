@@ -15,8 +15,7 @@ from service_reflector.gather import Cache
 from service_reflector.lattice_followers import LatticeFollowers
 from service_reflector.lattice_reconciler import LatticeReconciler
 from service_reflector.metrics import ServiceMetrics
-from service_reflector.reconciler import PRESERVED, Reconciler
-from service_reflector.refusals import is_refused
+from service_reflector.reconciler import PRESERVED, Reconciler, is_refused
 from service_reflector.restore import restore
 from service_reflector.settings import Settings
 from service_reflector.timings import Timings

@@ -16,12 +16,13 @@ from service_reflector.domain.actions import Action, DeleteRoute, DeleteSlice, R
 from service_reflector.domain.published_events import reflected, removed
 from service_reflector.domain.snapshot import Snapshot
 from service_reflector.gather import Cache
-from service_reflector.refusals import is_refused
 from trellis.bus.bus import Bus, BusUnavailable
 from trellis.bus.consume.queue import KeyedQueue
 from trellis.events.services import ServiceReflected, ServiceRemoved
-from trellis.kube.errors import KubeError
+from trellis.kube import refusals
+from trellis.kube.errors import AlreadyExists, KubeError, NotFound
 from trellis.kube.refusals import WRITE_REFUSED
+from trellis.kube.resources import ENDPOINT_SLICES, HTTP_ROUTES
 from trellis.telemetry import TraceContext, TraceSpans
 from trellis.telemetry.health import Health
 
@@ -123,6 +124,19 @@ class Reconciler:
 
     async def _publish(self, event: ServiceReflected | ServiceRemoved, state: str) -> None:
         await self.bus.publish(event, dedup=f"{event.uid}.{state}.{event.event_name}")
+
+
+def is_refused(error: Exception) -> bool:
+    """Return whether a write was refused.
+
+    For a Service, 409 and 404 mean that it was created or deleted in the meantime: the next run has its state. For an
+    HTTPRoute they mean that its name is taken or its kind is not served; for an EndpointSlice, 409 means the former.
+    """
+    if isinstance(error, AlreadyExists):
+        return error.kind in {HTTP_ROUTES.kind, ENDPOINT_SLICES.kind}
+    if isinstance(error, NotFound):
+        return error.kind == HTTP_ROUTES.kind
+    return refusals.is_refused(error)
 
 
 def _is_new(action: Action, done: Sequence[Action]) -> bool:
