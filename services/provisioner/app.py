@@ -170,10 +170,9 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
     proof = ProofEffects(kube, cache, telemetry)
     show = partial(jobs.wrote, former=None)
     effects = Effects(kube, bus, recorder, cache, telemetry, breaker, proof, show, queues.plan_soon)
-    gather = Gather(kube, cache)
     rollout = RolloutEffects(kube, bus, recorder, cache)
     pods = RolloutPods(kube, timings.rollout_pods)
-    planner = FleetReconciler(gather, cache, rollout, telemetry, queues.nodes, pods, queues.status_soon)
+    planner = FleetReconciler(kube, cache, rollout, telemetry, queues.nodes, pods, queues.status_soon)
     follow = ShimReconciler(ShimGather(kube, cache), cache, ShimEffects(kube, recorder, cache), telemetry)
     # The nodes are reported by ``cache.refused``.
     refused_nodes = Refusals(
@@ -187,7 +186,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
     return Work(
         [nodes, shims, jobs, deployments, classes, canaries, pod_refusals],
         {
-            queues.nodes: refused_nodes.heeding(Reconciler(gather, cache, effects, telemetry).run),
+            queues.nodes: refused_nodes.heeding(Reconciler(Gather(kube, cache), cache, effects, telemetry).run),
             queues.plans: refused_plans.heeding(planner.run),
             queues.shims: refused_shims.heeding(follow.run),
             **({workloads.queue: workloads.reconciler.run} if reported else {}),

@@ -1,10 +1,11 @@
 """The cache of provisioner for one leadership term: all state that outlives a run.
 
-In: changes from informers (``watches``), reads, decisions, requests and writes of runs. Out: reads for ``gather``.
-Invariants: only the methods here change it, except for ``nodes``, ``shims`` and ``canaries``, which their informers
-fill, and ``deletions``, which reads the CRD; the cached ledger was accepted by the API server; a node counts as in
-progress from before the request for its Job until the Job is seen, or known to be missing: only then may its slot go to
-another node, or another Job be created for it; losing the cache only repeats work.
+In: changes from informers (``watches``), reads, decisions, requests and writes of runs. Out: reads for ``gather``,
+``rollout_gather`` and ``shim_gather``. Invariants: only the methods here change it, except for ``nodes``, ``shims`` and
+``canaries``, which their informers fill, and ``deletions``, which reads the CRD; the cached ledger was accepted by the
+API server; a node counts as in progress from before the request for its Job until the Job is seen, or known to be
+missing: only then may its slot go to another node, or another Job be created for it; losing the cache only repeats
+work.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from provisioner.domain.resources import Manifest
 from provisioner.domain.shim_nodes import member_of
 from provisioner.domain.shim_snapshot import Snapshot as ShimSnapshot
 from provisioner.domain.signatures import Keys
+from provisioner.domain.unconfirmed import unconfirmed_shims
 from provisioner.refusals import PodRefusal, PodRefusals, RefusedNodes
 from provisioner.settings import Settings
 from provisioner.timings import Timings
@@ -31,15 +33,16 @@ from trellis.kube.changes import Change
 from trellis.kube.client import Kube
 from trellis.kube.mass_deletions import Deletions
 from trellis.kube.resources import SHIMS
+from trellis.provisioning.attempts import changes_of
 from trellis.provisioning.excluded_nodes import Skip
 from trellis.provisioning.job_index import JobIndex
 from trellis.provisioning.ledger import Entry, Ledger, Try, read_ledger
-from trellis.provisioning.other_controllers import Controller
+from trellis.provisioning.other_controllers import Controller, blocking_controller
 from trellis.provisioning.reasons import Reason
 from trellis.provisioning.shim_references import ShimReferences
 from trellis.provisioning.shims import ShimView
 from trellis.provisioning.targets import target_of
-from trellis.provisioning.views import JobState, JobView, NodeView, opting_in
+from trellis.provisioning.views import JobState, JobView, NodeView, Target, opting_in
 from trellis.provisioning.workload_state import WorkloadHalt
 from trellis.telemetry import TraceContext
 
@@ -389,9 +392,15 @@ class Cache:
         """Return the name of the requested Job of a node, None if the watch reports every Job."""
         return self._requested[uid][1] if uid in self._requested else None
 
-    def certain(self, uid: str, entry: Entry) -> bool:
-        """Return whether the effect of a slot's Job is known though the watch reports no Job."""
-        return uid in self._requested or entry.tried(uid) in self._certain
+    def unconfirmed(self, node: NodeView, entry: Entry | None) -> frozenset[str]:
+        """Return the names of the Shims that a deleted Job may have left on a node, by the slot of the node."""
+        if entry is None or node.uid in self._requested or entry.tried(node.uid) in self._certain:
+            return frozenset()
+        return unconfirmed_shims(node, entry, self.jobs.of_uid(node.uid))
+
+    def blocking_controller(self, node: NodeView, target: Target) -> Controller | None:
+        """Return the controller of another owner that prevents the work on a node."""
+        return blocking_controller(node, changes_of(node, target), self.controllers) if self.controllers else None
 
     def may_have_pods(self, node: str) -> bool:
         """Return whether an installer pod of another Job may run on a node: only then the pods have to be read."""

@@ -1,7 +1,7 @@
-"""Reads the snapshots for a plan of all nodes and for a decision about one. It changes nothing.
+"""Reads the snapshot for a decision about one node. It changes nothing.
 
-In: ``cache``, and reads of unwatched objects: the ledger, pods of installers and users of Shims, former versions. Out:
-frozen fleet snapshots for ``plan``, frozen snapshots for ``decide``. Called by ``planner``, ``reconciler``.
+In: ``cache``, and reads of unwatched objects: pods of installers and users of Shims, former versions. Out: frozen
+snapshots for ``decide``. Called by ``reconciler``; ``rollout_gather`` has the snapshots of plans.
 """
 
 from __future__ import annotations
@@ -14,36 +14,22 @@ from dataclasses import dataclass, replace
 from provisioner.cache import Cache
 from provisioner.domain.actions import Snapshot
 from provisioner.domain.canary import Canary, CanaryPod, canary_of
-from provisioner.domain.decide import inspect, labelled, to_begin, to_remove, unserved
+from provisioner.domain.decide import inspect, to_begin, to_remove, unserved
 from provisioner.domain.job_clock import at_work
-from provisioner.domain.plan import FleetSnapshot, acknowledges, target_of_slot
-from provisioner.domain.pod_readiness import Workloads
-from provisioner.domain.resources import Manifest, Task
+from provisioner.domain.plan import acknowledges, target_of_slot
+from provisioner.domain.resources import Task
 from provisioner.domain.tasks import Former, Rules, had_of, kept_version, task_of
-from provisioner.domain.unconfirmed import unconfirmed_shims, with_unconfirmed
+from provisioner.domain.unconfirmed import with_unconfirmed
 from provisioner.domain.verification import in_vain
 from provisioner.pods import Pods
-from trellis import names
-from trellis.crds.shim import WorkloadPolicy
 from trellis.installer_api.spec import WantedShim
 from trellis.kube.client import Kube
-from trellis.kube.errors import NotFound
-from trellis.kube.resources import CONFIGMAPS, CONTROLLER_REVISIONS, SHIMS
-from trellis.provisioning.attempts import changes_of
+from trellis.kube.resources import CONTROLLER_REVISIONS, SHIMS
 from trellis.provisioning.drain import drained_on
-from trellis.provisioning.ledger import Entry, Ledger
+from trellis.provisioning.ledger import Entry
 from trellis.provisioning.leftovers import fulfilled
-from trellis.provisioning.other_controllers import Controller, blocking_controller
 from trellis.provisioning.revisions import label_selector, revisions_of
-from trellis.provisioning.views import KWASM, JobView, NodeView, Target, newest, proof_of
-
-
-async def ledger_manifest(kube: Kube, namespace: str) -> Manifest | None:
-    """Return the ledger as the API server has it, None if there is none."""
-    try:
-        return await kube.get(CONFIGMAPS, names.LEDGER, namespace)
-    except NotFound:
-        return None
+from trellis.provisioning.views import JobView, NodeView, Target, newest, proof_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,53 +38,6 @@ class Gather:
 
     kube: Kube
     cache: Cache
-
-    def workload_classes(self) -> frozenset[str]:
-        """Return the RuntimeClasses whose pods the next plan depends on: of Shims that change on nodes with them."""
-        cache = self.cache
-        recorded = cache.ledger.workloads if cache.ledger is not None else {}
-        limits = cache.settings.limits(cache.shims.values())
-        found = {name for name, item in limits.items() if item.workloads is not WorkloadPolicy.IGNORE}
-        changing = {name for node in cache.fleet.restless() for name in node.installed} if found else set()
-        return frozenset(limits[name].runtime_class for name in found if name in recorded or name in changing)
-
-    def fleet_snapshot(self, workloads: Workloads | None = None) -> FleetSnapshot:
-        """Return the input of a plan. ``workloads``: the pods of ``workload_classes``.
-
-        It contains only nodes with work to do or in progress; all further nodes are counted.
-        """
-        cache, settings = self.cache, self.cache.settings
-        ledger = cache.ledger or Ledger({})
-        jobs, requested, unconfirmed = cache.jobs.by_uid(), cache.in_progress(), dict[str, frozenset[str]]()
-        targets, resting = cache.fleet.look_at({**jobs, **ledger.entries, **requested})
-        for index, (node, _) in enumerate(targets):
-            if shims := self._unconfirmed(node, ledger.entries.get(node.uid)):
-                unconfirmed[node.uid], view = shims, with_unconfirmed(node, shims)
-                targets[index] = view, cache.fleet.target(view)
-        left = {job.uid: cache.clock.left(job) for of_node in jobs.values() for job in of_node}
-        named = () if cache.shims_known() else {name for entry in ledger.entries.values() for name in entry.shims}
-        return FleetSnapshot(
-            nodes=tuple(node for node, _ in targets),
-            targets={node.uid: target for node, target in targets if target is not None},
-            resting=resting,
-            jobs=jobs,
-            ledger=ledger,
-            limits=settings.limits(cache.shims.values()),
-            retries=settings.retries(),
-            blocked=cache.blocked_nodes(),
-            settles_in=max(0.0, cache.debounce_until - time.monotonic()),
-            blocked_retry=cache.timings.blocked,
-            other_controller=frozenset(
-                node.uid for node, target in targets if target and (labelled(node, target) or self._other(node, target))
-            ),
-            now=self.kube.now(),
-            in_progress=requested,
-            unconfirmed=unconfirmed,
-            stuck=frozenset(uid for uid, seconds in left.items() if seconds <= 0),
-            stuck_in=min((seconds for seconds in left.values() if 0 < seconds < math.inf), default=None),
-            shims_unknown=cache.shim_references.unknown or any(name != KWASM for name in named),
-            workloads=workloads or Workloads(),
-        )
 
     async def snapshot(self, name: str) -> Snapshot:
         """Return the input of a decision about one node; read the pod of its installer if that is relevant."""
@@ -109,7 +48,7 @@ class Gather:
         if job is not None and inspect(job, inspect_after=settings.inspect_after, now=now):
             installer = await pods.installer(job)
         entry = cache.ledger.entries.get(node.uid) if node and cache.ledger else None
-        unconfirmed = self._unconfirmed(node, entry) if node else frozenset[str]()
+        unconfirmed = cache.unconfirmed(node, entry) if node else frozenset[str]()
         if node and unconfirmed:
             node = with_unconfirmed(node, unconfirmed)
         target = target_of_slot(node, cache.fleet.target(node), entry) if node else None
@@ -149,7 +88,7 @@ class Gather:
             users=await pods.users(name, (*deleting, *draining), cache.shims) if deleting or draining else (),
             draining=draining,
             drain_timeout=self._drain_timeout(draining),
-            other=self._other(node, target) if node and target else None,
+            other=cache.blocking_controller(node, target) if node and target else None,
             deleting=cache.deletions.alone(cache.shims.values()),
             timings=cache.timings.nodes,
             shims_unknown=cache.shim_references.unknown,
@@ -178,12 +117,6 @@ class Gather:
         revisions = revisions_of(manifest["metadata"]["uid"], listing.items)
         return kept_version(manifest, revisions, node.architecture, digest)
 
-    def _unconfirmed(self, node: NodeView, entry: Entry | None) -> frozenset[str]:
-        """Return the names of the Shims that a deleted Job may have left on a node."""
-        if entry is None or self.cache.certain(node.uid, entry):
-            return frozenset()
-        return unconfirmed_shims(node, entry, self.cache.jobs.of_uid(node.uid))
-
     def _task(self, node: NodeView, target: Target, now: float) -> Task:
         """Return the task of the Job that brings a node to its target."""
         settings, shims = self.cache.settings, self.cache.shims
@@ -200,11 +133,6 @@ class Gather:
     def _drain_timeout(self, draining: Iterable[str]) -> float:
         limits = self.cache.settings.limits(self.cache.shims.values())
         return max((limits[name].workload_timeout for name in draining), default=0.0)
-
-    def _other(self, node: NodeView, target: Target) -> Controller | None:
-        """Return the controller of another owner that prevents the work on a node."""
-        controllers = self.cache.controllers
-        return blocking_controller(node, changes_of(node, target), controllers) if controllers else None
 
     def _unserved(self, node: NodeView) -> bool:
         """Return whether to report on a node that there is nothing to install."""

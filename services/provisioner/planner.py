@@ -15,12 +15,13 @@ from typing import Final
 
 from provisioner.cache import Cache
 from provisioner.domain.plan import plan
-from provisioner.gather import Gather, ledger_manifest
 from provisioner.pods import Pods
 from provisioner.queues import Queues
 from provisioner.rollout_apply import RolloutEffects
+from provisioner.rollout_gather import fleet_snapshot, ledger_manifest, workload_classes
 from provisioner.rollout_pods import RolloutPods
 from trellis.bus.consume.queue import KeyedQueue
+from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError
 from trellis.kube.refusals import unready
 from trellis.provisioning.shim_status import Reason
@@ -38,7 +39,7 @@ _log = get_logger(__name__)
 class FleetReconciler:
     """Reconciler of the planner's only key: assigns slots in the ledger, before any Job is created."""
 
-    gather: Gather
+    kube: Kube
     cache: Cache
     effects: RolloutEffects
     telemetry: Telemetry
@@ -60,7 +61,7 @@ class FleetReconciler:
         """Read the ledger unless it is cached; return whether it was read. Raises KubeError."""
         if self.cache.ledger is not None:
             return False
-        self.cache.ledger_accepted(await ledger_manifest(self.gather.kube, self.cache.settings.namespace))
+        self.cache.ledger_accepted(await ledger_manifest(self.kube, self.cache.settings.namespace))
         return True
 
     async def _list_pods(self) -> None:
@@ -68,14 +69,14 @@ class FleetReconciler:
         if not self.cache.pods_listed:
             namespace = self.cache.settings.installer_namespace
             with contextlib.suppress(KubeError):  # the read for a Job reports it
-                self.cache.installer_pods_listed(await Pods(self.gather.kube).nodes_at_work(namespace))
+                self.cache.installer_pods_listed(await Pods(self.kube).nodes_at_work(namespace))
 
     async def _plan(self) -> float | None:
         await self._list_pods()
         just_read = await self._read_ledger()
-        workloads = await self.pods.read(self.gather.workload_classes())
+        workloads = await self.pods.read(workload_classes(self.cache))
         just_read = await self._read_ledger() or just_read  # it can have been invalidated meanwhile
-        snapshot = self.gather.fleet_snapshot(workloads)
+        snapshot = fleet_snapshot(self.cache, self.kube.now(), workloads)
         if snapshot.shims_unknown:
             return None  # the informer of Shims requests a plan as soon as they can be listed
         outcome = plan(snapshot)

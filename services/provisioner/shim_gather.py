@@ -16,7 +16,7 @@ from provisioner.domain.shim_nodes import Tally
 from provisioner.domain.shim_resources import view_runtime_class
 from provisioner.domain.shim_snapshot import RuntimeClassView, Snapshot
 from provisioner.domain.tasks import kept_version
-from provisioner.gather import ledger_manifest
+from provisioner.rollout_gather import ledger_manifest
 from trellis import names
 from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError, NotFound

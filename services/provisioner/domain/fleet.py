@@ -1,8 +1,8 @@
 """Computes the target of each node by the present Shims, the nodes for a plan, and the nodes of each Shim.
 
 Pure. In: nodes and Shims, and the names of nodes that changed. Out: targets, the nodes with work to do, how many of the
-remaining nodes have each Shim, and a tally for each Shim. Called by ``cache``, ``gather``, ``shim_gather``, and
-``watches``, which reports changes. Invariants: the state of a node is computed once while neither it nor a Shim
+remaining nodes have each Shim, and a tally for each Shim. Called by ``gather``, ``rollout_gather``, ``shim_gather``,
+and ``cache``, which reports changes. Invariants: the state of a node is computed once while neither it nor a Shim
 changes; the duration of a query does not grow with the number of nodes at rest.
 """
 

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from provisioner.cache import Cache
-from provisioner.gather import Gather
+from provisioner.domain.pod_readiness import Workloads
 from provisioner.pods import users_of
+from provisioner.rollout_gather import fleet_snapshot
 from provisioner.settings import Settings
 from support.nodes.shown import show_ledger, show_nodes
 from trellis import names
@@ -139,9 +140,9 @@ async def test_a_node_is_not_started_while_it_has_the_label_of_a_shim_to_remove(
     kube = FakeKube()
     cache = Cache(kube, Settings(), {node.name: node}, {})
     show_ledger(cache, Ledger({}))
-    assert Gather(kube, cache).fleet_snapshot().other_controller == {node.uid}
+    assert fleet_snapshot(cache, kube.now(), Workloads()).other_controller == {node.uid}
     show_nodes(cache, [replace(node, labels=())])
-    world = Gather(kube, cache).fleet_snapshot()
+    world = fleet_snapshot(cache, kube.now(), Workloads())
     assert world.other_controller == frozenset()
     assert world.targets[node.uid] == Target(())
 
@@ -161,7 +162,7 @@ def test_nothing_is_planned_while_a_slot_names_shims_that_cannot_be_listed(
 ) -> None:
     made = Cache(FakeKube(), Settings(), {}, {}, shims_known=lambda: known)
     show_ledger(made, Ledger({"uid-node-1": Entry("d1", 1, 1000, shims)}))
-    assert Gather(FakeKube(), made).fleet_snapshot().shims_unknown is undecidable
+    assert fleet_snapshot(made, FakeKube().now(), Workloads()).shims_unknown is undecidable
 
 
 def test_a_trace_begins_with_the_opt_in_and_ends_with_the_verification() -> None:

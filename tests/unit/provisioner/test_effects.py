@@ -28,11 +28,13 @@ from provisioner.domain.actions import (
 from provisioner.domain.canary import Canary
 from provisioner.domain.decide import decide
 from provisioner.domain.plan import Plan
+from provisioner.domain.pod_readiness import Workloads
 from provisioner.domain.resources import Task
-from provisioner.gather import Gather, ledger_manifest
+from provisioner.gather import Gather
 from provisioner.planner import FleetReconciler
 from provisioner.queues import PLAN
 from provisioner.rollout_apply import RolloutEffects
+from provisioner.rollout_gather import fleet_snapshot, ledger_manifest
 from provisioner.rollout_pods import RolloutPods
 from provisioner.settings import Settings
 from support.nodes.shown import show_job, show_ledger, show_nodes
@@ -156,7 +158,7 @@ async def test_a_ledger_another_wrote_meanwhile_is_not_written_over(
         await rollout.write_ledger(Plan(Ledger({})))
     assert cache.ledger is None
     cache.ledger_accepted(await ledger_manifest(kube, "trellis-system"))
-    assert set(Gather(kube, cache).fleet_snapshot().ledger.entries) == {"uid-b"}
+    assert set(fleet_snapshot(cache, kube.now(), Workloads()).ledger.entries) == {"uid-b"}
 
 
 async def test_while_the_bus_is_unavailable_results_are_recorded_and_no_unpublished_job_is_deleted(
@@ -217,10 +219,9 @@ class Keys:
 
 
 def a_planner(effects: Effects, nodes: Keys) -> FleetReconciler:
-    gather = Gather(effects.kube, effects.cache)
-    queue, pods = cast("KeyedQueue[str]", nodes), RolloutPods(gather.kube, effects.cache.timings.rollout_pods)
+    queue, pods = cast("KeyedQueue[str]", nodes), RolloutPods(effects.kube, effects.cache.timings.rollout_pods)
     return FleetReconciler(
-        *(gather, effects.cache, of_plans(effects), effects.telemetry, queue, pods), status_soon=lambda: None
+        *(effects.kube, effects.cache, of_plans(effects), effects.telemetry, queue, pods), status_soon=lambda: None
     )
 
 

@@ -15,10 +15,12 @@ from provisioner.canary_apply import ProofEffects
 from provisioner.domain.actions import CreateJob, CreateUndo, DeleteJob
 from provisioner.domain.decide import decide
 from provisioner.domain.plan import Plan, plan
+from provisioner.domain.pod_readiness import Workloads
 from provisioner.domain.resources import Task
 from provisioner.domain.unconfirmed import NOTHING
 from provisioner.gather import Gather
 from provisioner.rollout_apply import RolloutEffects
+from provisioner.rollout_gather import fleet_snapshot
 from provisioner.settings import Settings
 from support.nodes.shown import show_ledger
 from trellis import names
@@ -152,7 +154,9 @@ async def test_a_node_keeps_its_slot_while_its_job_is_on_its_way(provisioner: Pr
     await provisioner.make()
     assert seen == [{provisioner.node.uid: SLOT}]
     assert provisioner.cache.job_begins(provisioner.node, (DIGEST, 1), "its-job")
-    assert Gather(provisioner.kube, provisioner.cache).fleet_snapshot().in_progress == {provisioner.node.uid: SLOT}
+    assert fleet_snapshot(provisioner.cache, provisioner.kube.now(), Workloads()).in_progress == {
+        provisioner.node.uid: SLOT
+    }
 
 
 async def test_a_name_that_a_job_has_which_no_watch_shows_is_tried_again(provisioner: Provisioner) -> None:
@@ -204,13 +208,13 @@ def doubtful(provisioner: Provisioner) -> Provisioner:
 
 async def test_work_that_a_former_leader_may_have_started_is_planned_as_a_removal(doubtful: Provisioner) -> None:
     uid = doubtful.node.uid
-    outcome = plan(Gather(doubtful.kube, doubtful.cache).fleet_snapshot())
+    outcome = plan(fleet_snapshot(doubtful.cache, doubtful.kube.now(), Workloads()))
     entry = outcome.ledger.entries[uid]
     assert (entry.digest, entry.shims, entry.unconfirmed) == (NOTHING, ("spin",), True)
     assert [node.uid for node in outcome.unconfirmed] == [uid]
     assert outcome.released == ()
     show_ledger(doubtful.cache, outcome.ledger)
-    again = plan(Gather(doubtful.kube, doubtful.cache).fleet_snapshot())
+    again = plan(fleet_snapshot(doubtful.cache, doubtful.kube.now(), Workloads()))
     assert (again.ledger, again.unconfirmed) == (outcome.ledger, ())
     [made] = decide(await Gather(doubtful.kube, doubtful.cache).snapshot("node-1"))
     assert isinstance(made, CreateJob)
@@ -223,7 +227,7 @@ async def test_work_that_a_former_leader_may_have_started_is_planned_as_a_remova
 
 async def test_a_slot_without_a_requested_job_is_freed_with_the_target(doubtful: Provisioner) -> None:
     doubtful.cache.left_nothing((doubtful.node.uid, DIGEST, 1))
-    assert plan(Gather(doubtful.kube, doubtful.cache).fleet_snapshot()).released == (doubtful.node.uid,)
+    assert plan(fleet_snapshot(doubtful.cache, doubtful.kube.now(), Workloads())).released == (doubtful.node.uid,)
 
 
 @pytest.mark.parametrize(("answer", "certain"), [(403, True), (503, False)])

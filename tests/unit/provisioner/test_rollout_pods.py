@@ -10,7 +10,6 @@ import pytest
 from provisioner.cache import Cache
 from provisioner.domain.rollout_pods import view_rollout_pod
 from provisioner.domain.shim_status import status_of
-from provisioner.gather import Gather
 from provisioner.planner import FleetReconciler
 from provisioner.rollout_apply import RolloutEffects
 from provisioner.rollout_pods import RolloutPods
@@ -116,7 +115,7 @@ class Rollout:
         pods = RolloutPods(self.kube, self.timings.rollout_pods)
         self.asked: list[None] = []
         self.planner = FleetReconciler(
-            *(Gather(self.kube, self.cache), self.cache, effects, telemetry, queue, pods),
+            *(self.kube, self.cache, effects, telemetry, queue, pods),
             status_soon=lambda: self.asked.append(None),
         )
         for name in nodes:

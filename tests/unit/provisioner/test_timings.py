@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from provisioner.cache import Cache
+from provisioner.domain.pod_readiness import Workloads
 from provisioner.gather import Gather
+from provisioner.rollout_gather import fleet_snapshot
 from provisioner.settings import Settings
 from provisioner.timings import NodeTimings, Timings
 from trellis_dev.fakes.fake import FakeKube
@@ -60,5 +62,5 @@ async def test_plans_and_decisions_depend_on_the_timings_that_are_given() -> Non
     node, timings = a_node(), Timings(blocked=3.0, nodes=NodeTimings(clear=0.5))
     kube = FakeKube()
     cache = Cache(kube, Settings(), {node.name: node}, {}, timings=timings)
-    assert Gather(kube, cache).fleet_snapshot().blocked_retry == 3.0
+    assert fleet_snapshot(cache, kube.now(), Workloads()).blocked_retry == 3.0
     assert (await Gather(kube, cache).snapshot(node.name)).timings == timings.nodes
