@@ -16,7 +16,6 @@ from provisioner.domain.actions import Snapshot
 from provisioner.domain.canary import Canary, CanaryPod, canary_of
 from provisioner.domain.decide import inspect, to_begin, to_remove, unserved
 from provisioner.domain.job_clock import at_work
-from provisioner.domain.plan import acknowledges, target_of_slot
 from provisioner.domain.resources import Task
 from provisioner.domain.tasks import Former, Rules, had_of, kept_version, task_of
 from provisioner.domain.unconfirmed import with_unconfirmed
@@ -25,8 +24,9 @@ from provisioner.pods import Pods
 from trellis.installer_api.spec import WantedShim
 from trellis.kube.client import Kube
 from trellis.kube.resources import CONTROLLER_REVISIONS, SHIMS
+from trellis.provisioning.attempts import acknowledges
 from trellis.provisioning.drain import drained_on
-from trellis.provisioning.ledger import Entry
+from trellis.provisioning.ledger import Entry, target_of_slot
 from trellis.provisioning.leftovers import fulfilled
 from trellis.provisioning.revisions import label_selector, revisions_of
 from trellis.provisioning.views import JobView, NodeView, Target, newest, proof_of

@@ -28,11 +28,12 @@ from trellis.provisioning.attempts import (
     difference,
     failing_on,
     failure_of,
+    is_acknowledged,
     next_attempt,
     permitted_target,
     retry_at,
 )
-from trellis.provisioning.ledger import Entry, Ledger
+from trellis.provisioning.ledger import Entry, Ledger, target_of_slot
 from trellis.provisioning.leftovers import concerned_by, fulfilled, left_by, overtaken
 from trellis.provisioning.views import FailedAttempt, JobState, JobView, NodeView, Target, newest, without_changes_to
 from trellis.provisioning.workload_state import Baseline, size_of
@@ -200,14 +201,6 @@ def _is_idle(snapshot: FleetSnapshot, node: NodeView) -> bool:
     return node.skip is not None and node.uid in snapshot.unconfirmed and node.uid not in snapshot.in_progress
 
 
-def target_of_slot(node: NodeView, target: Target | None, entry: Entry | None) -> Target | None:
-    """Return the target of a node limited to the changes of its slot; all further Shims stay as they are."""
-    if target is None or entry is None:
-        return target
-    others = {name for name, _ in target.shims} - {*entry.shims}
-    return without_changes_to(target, node, others) if others else target
-
-
 def _permitted_targets(
     snapshot: FleetSnapshot,
     wanted: Mapping[str, NodeView],
@@ -253,19 +246,6 @@ def _is_acknowledged(snapshot: FleetSnapshot, shim: str, failure: FailedAttempt)
     A time in the future, by more than the tolerance for clocks, would disable the halt: it is ignored.
     """
     return is_acknowledged(snapshot.limits.get(shim), failure, snapshot.now + snapshot.retries.most)
-
-
-def is_acknowledged(limits: ShimLimits | None, failure: FailedAttempt, latest: float) -> bool:
-    """Return whether a user acknowledged a failure by resuming the rollout; a time after ``latest`` is ignored."""
-    return limits is not None and failure.at <= limits.acknowledged <= latest
-
-
-def acknowledges(node: NodeView, target: Target, limits: Mapping[str, ShimLimits], latest: float) -> bool:
-    """Return whether a user acknowledged the node's last failure by resuming the rollout of a shim to change."""
-    failure = node.failed
-    return failure is not None and any(
-        is_acknowledged(limits.get(name), failure, latest) for name in changes_of(node, target)
-    )
 
 
 def _kept(snapshot: FleetSnapshot) -> dict[str, Entry]:

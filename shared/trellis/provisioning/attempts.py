@@ -133,6 +133,19 @@ def permitted_target(
     return without_changes_to(permitted, node, surplus) if surplus else permitted
 
 
+def is_acknowledged(limits: ShimLimits | None, failure: FailedAttempt, latest: float) -> bool:
+    """Return whether a user acknowledged a failure by resuming the rollout; a time after ``latest`` is ignored."""
+    return limits is not None and failure.at <= limits.acknowledged <= latest
+
+
+def acknowledges(node: NodeView, target: Target, limits: Mapping[str, ShimLimits], latest: float) -> bool:
+    """Return whether a user acknowledged the node's last failure by resuming the rollout of a shim to change."""
+    failure = node.failed
+    return failure is not None and any(
+        is_acknowledged(limits.get(name), failure, latest) for name in changes_of(node, target)
+    )
+
+
 def next_attempt(node: NodeView, target: Target) -> int:
     """Return the number of the next attempt of a target on a node: 1 for the first, or after the target changed."""
     failure = failure_of(node, target)

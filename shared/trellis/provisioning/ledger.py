@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from trellis import names
 from trellis.installer_api.parse_int import whole
-from trellis.provisioning.views import KWASM, NodeView
+from trellis.provisioning.views import KWASM, NodeView, Target, without_changes_to
 from trellis.provisioning.workload_state import WorkloadState, decode_states, encode_states
 
 Manifest = dict[str, Any]
@@ -49,6 +49,14 @@ class Entry:
         if node.marked_digest == self.digest:
             return True
         return failure is not None and (failure.digest, failure.attempt) == (self.digest, self.attempt)
+
+
+def target_of_slot(node: NodeView, target: Target | None, entry: Entry | None) -> Target | None:
+    """Return the target of a node limited to the changes of its slot; all further Shims stay as they are."""
+    if target is None or entry is None:
+        return target
+    others = {name for name, _ in target.shims} - {*entry.shims}
+    return without_changes_to(target, node, others) if others else target
 
 
 @dataclass(frozen=True, slots=True)

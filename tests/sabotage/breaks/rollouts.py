@@ -10,7 +10,7 @@ ROLLOUT: Final = (
     Break(
         "an acknowledgement with a time in the far future acknowledges every failure",
         "ADR 20: a failure is acknowledged after it was reported",
-        "provisioner",
+        "trellis",
         "is_acknowledged",
         "failure.at <= limits.acknowledged <= latest",
         "failure.at <= limits.acknowledged",

@@ -17,7 +17,7 @@ from node_watcher.domain.actions import PatchNode, PublishedState
 from node_watcher.domain.actions import Snapshot as NodeSnapshot
 from provisioner.domain.actions import Action, CreateJob, DeleteJob, EndJob, GuardedDeletion, JudgeFailed, Snapshot
 from provisioner.domain.decide import decide
-from provisioner.domain.plan import FleetSnapshot, Plan, plan, target_of_slot
+from provisioner.domain.plan import FleetSnapshot, Plan, plan
 from provisioner.domain.resources import make_installer_job
 from provisioner.domain.tasks import Rules, task_of
 from provisioner.domain.unconfirmed import unconfirmed_shims, with_unconfirmed
@@ -27,7 +27,7 @@ from trellis import names
 from trellis.installer_api.spec import Source
 from trellis.provisioning.attempts import Retries, ShimLimits
 from trellis.provisioning.int_or_percent import CountOrPercent
-from trellis.provisioning.ledger import Entry, Ledger, Try
+from trellis.provisioning.ledger import Entry, Ledger, Try, target_of_slot
 from trellis.provisioning.nodes_and_jobs import view_job, view_node
 from trellis.provisioning.shims import ShimView, Verification
 from trellis.provisioning.targets import target_of, wanted_on

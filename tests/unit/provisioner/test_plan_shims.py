@@ -10,10 +10,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from provisioner.domain.plan import FleetSnapshot, Plan, plan, target_of_slot
+from provisioner.domain.plan import FleetSnapshot, Plan, plan
 from trellis.provisioning.attempts import Retries, ShimLimits, changes_of, failing_on
 from trellis.provisioning.int_or_percent import CountOrPercent
-from trellis.provisioning.ledger import Entry, Ledger
+from trellis.provisioning.ledger import Entry, Ledger, target_of_slot
 from trellis.provisioning.views import JobState, JobView, NodeView, Target, encode_digests
 from trellis_dev.testing.builders import a_job, a_node, failed, proved
 

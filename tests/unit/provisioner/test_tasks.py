@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from provisioner.domain.plan import target_of_slot
 from provisioner.domain.resources import Task
 from provisioner.domain.tasks import Former, Rules, task_of, undo_of
 from trellis.crds.shim import RemovalPolicy
 from trellis.installer_api.spec import Source, parse_spec
-from trellis.provisioning.ledger import Entry
+from trellis.provisioning.ledger import Entry, target_of_slot
 from trellis.provisioning.shims import ShimView
 from trellis.provisioning.targets import target_of
 from trellis.provisioning.views import KWASM, NodeView, Target, encode_digests
