@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from provisioner.cache import Cache
 from provisioner.domain.actions import Snapshot
 from provisioner.domain.canary import Canary, CanaryPod, canary_of
-from provisioner.domain.decide import inspect, to_begin, to_remove, unserved
+from provisioner.domain.decide import inspect, to_begin, unserved
 from provisioner.domain.job_clock import at_work
 from provisioner.domain.resources import Task
-from provisioner.domain.tasks import Former, Rules, had_of, kept_version, task_of
+from provisioner.domain.tasks import Former, Rules, had_of, kept_version, task_of, to_remove
 from provisioner.domain.unconfirmed import with_unconfirmed
 from provisioner.domain.verification import in_vain
 from provisioner.pods import Pods

@@ -31,6 +31,7 @@ from provisioner.domain.actions import (
 from provisioner.domain.job_clock import at_work
 from provisioner.domain.job_failure import about, blamed_by, failure_message, judge, result_of
 from provisioner.domain.refused import pod_refused, refusal_ended_by
+from provisioner.domain.tasks import to_remove
 from provisioner.domain.verification import verify
 from trellis import names
 from trellis.crds.shim import RemovalPolicy
@@ -42,7 +43,6 @@ from trellis.provisioning.leftovers import left_by, overtaken
 from trellis.provisioning.reasons import Reason
 from trellis.provisioning.shims import ShimView
 from trellis.provisioning.views import (
-    KWASM,
     SUPPORTED_OS,
     UNDO,
     JobState,
@@ -165,12 +165,6 @@ def _begin(snapshot: Snapshot, node: NodeView, jobs: tuple[JobView, ...]) -> lis
     outlived = {action.job.uid for action in _outlived(jobs, newest(jobs))}
     clear = [DeleteJob(job, Reason.SUPERSEDED, foreground=False) for job in jobs if job.uid not in outlived]
     return [*clear, CreateJob(node, replace(snapshot.task, unconfirmed=snapshot.unconfirmed), entry.attempt)]
-
-
-def to_remove(node: NodeView, target: Target) -> tuple[str, ...]:
-    """Return the Shims to uninstall from a node; the runtime of a legacy image cannot be uninstalled."""
-    wanted = dict(target.shims)
-    return tuple(sorted(name for name in node.installed if name not in wanted and name != KWASM))
 
 
 def labelled(node: NodeView, target: Target) -> bool:

@@ -44,8 +44,7 @@ def task_of(node: NodeView, target: Target, shims: Mapping[str, ShimView], rules
     wanted, installed = dict(target.shims), node.installed
     if tuple(wanted) == (KWASM,) and not installed.keys() - {KWASM}:
         return Task(target, handlers=(rules.handler,) if rules.handler else ())
-    deleting = sorted(name for name in installed if name not in wanted and name != KWASM)
-    if deleting:
+    if deleting := to_remove(node, target):
         return _removal(target, deleting, shims, rules)
     changed = [shims[name] for name in changes_of(node, target) if name in shims]
     wanted_shims = _wanted_shims(changed, node, require_checksum=rules.require_checksum)
@@ -55,6 +54,12 @@ def task_of(node: NodeView, target: Target, shims: Mapping[str, ShimView], rules
         spec=rules.spec(wanted_shims),
         canaries=tuple(shim.name for shim in changed if canary_of(shim, rules.canary_image) is not None),
     )
+
+
+def to_remove(node: NodeView, target: Target) -> tuple[str, ...]:
+    """Return the Shims to uninstall from a node; the runtime of a legacy image cannot be uninstalled."""
+    wanted = dict(target.shims)
+    return tuple(sorted(name for name in node.installed if name not in wanted and name != KWASM))
 
 
 def _removal(target: Target, deleting: Iterable[str], shims: Mapping[str, ShimView], rules: Rules) -> Task:
