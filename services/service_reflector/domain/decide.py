@@ -22,15 +22,12 @@ from service_reflector.domain.actions import (
     WarnService,
     WriteSlice,
 )
-from service_reflector.domain.hosts import hosts_for
 from service_reflector.domain.resources import ReflectedService, make_service_patch, port_names
 from service_reflector.domain.routes import route_actions
-from service_reflector.domain.slices import FAMILIES, EndpointSet, Slice, make_empty, pack, with_address_keeper
+from service_reflector.domain.slices import Slice, endpoint_sets_of, make_empty, pack, with_address_keeper
 from service_reflector.domain.snapshot import Claim, Snapshot
 from trellis import names
-from trellis.lattice.domain.addresses import Family
 from trellis.lattice.domain.group_views import lattice_name
-from trellis.lattice.domain.manifests import Listener, Protocol
 from trellis.lattice.domain.preserved import belongs_to, read_preserved
 from trellis.lattice.domain.service_views import ServiceView
 from trellis.limits.breaker import Deletion
@@ -218,7 +215,7 @@ def _remove_finalizer(there: ServiceView, reason: str, message: str) -> Iterator
 
 
 def _slices(snapshot: Snapshot, claim: Claim, target: ReflectedService, there: ServiceView | None) -> Iterator[Action]:
-    found, endpoint_sets = snapshot.slices.get(target.name, ()), _endpoint_sets(claim, target)
+    found, endpoint_sets = snapshot.slices.get(target.name, ()), endpoint_sets_of(claim, target.ports)
     pieces = pack(target.name, endpoint_sets, found) or [make_empty(target.name, endpoint_sets[0])]
     wanted = with_address_keeper(pieces, target.application, target.lattice)
     for item in wanted:
@@ -226,26 +223,6 @@ def _slices(snapshot: Snapshot, claim: Claim, target: ReflectedService, there: S
             yield WriteSlice(target.name, item)
     stay = {item.name for item in wanted}
     yield from (DeleteSlice(item) for item in found if item.name not in stay)
-
-
-def _endpoint_sets(claim: Claim, target: ReflectedService) -> list[EndpointSet]:
-    """Return the ports, grouped by the hosts that serve them."""
-    together: dict[tuple[object, ...], list[tuple[str, Listener]]] = {}
-    for name, listener in target.ports:
-        same = (listener.requirements, listener.providers, listener.family)
-        together.setdefault(same, []).append((name, listener))
-    endpoint_sets: list[EndpointSet] = []
-    for group in together.values():
-        first = group[0][1]
-        ports = tuple(
-            (name, item.port, Protocol.HTTP.value if item.protocol is Protocol.HTTP else "") for name, item in group
-        )
-        families = FAMILIES if first.family is Family.ANY else (first.family,)
-        pods = hosts_for(first, claim.pods, claim.hosts, claim.running)
-        if first.family is Family.ANY and not any(":" in address for pod in pods for address in pod.addresses):
-            families = (Family.IPV4,)
-        endpoint_sets.append(EndpointSet(min(name for name, _ in group), ports, families, pods))
-    return endpoint_sets
 
 
 def _removals(snapshot: Snapshot, service_names: dict[str, str]) -> Iterator[Action]:

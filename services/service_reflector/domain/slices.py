@@ -1,8 +1,8 @@
-"""Packs endpoints into EndpointSlices with few changes.
+"""Selects the hosts of each port, and packs these endpoints into EndpointSlices with few changes.
 
-Pure. In: the hosts of each port, the present slices. Out: the target slices. Called by ``decide``. Invariants: at most
-100 endpoints per slice; an endpoint stays in its slice while it exists, so the change of one pod writes one slice; an
-empty slice is kept for the next endpoint, unless another has space. Source: discovery.k8s.io/v1 EndpointSlice: one
+Pure. In: the claim of an application, the present slices. Out: the target slices. Called by ``decide``. Invariants: at
+most 100 endpoints per slice; an endpoint stays in its slice while it exists, so the change of one pod writes one slice;
+an empty slice is kept for the next endpoint, unless another has space. Source: discovery.k8s.io/v1 EndpointSlice: one
 address type and one list of ports for all endpoints of a slice.
 """
 
@@ -14,9 +14,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from service_reflector.domain.snapshot import Claim
 from trellis import names
 from trellis.installer_api.parse_int import whole
 from trellis.lattice.domain.addresses import Family
+from trellis.lattice.domain.cached_listeners import meets
+from trellis.lattice.domain.manifests import Listener, Protocol
 from trellis.lattice.domain.preserved import write_preserved
 from trellis.lattice.domain.service_views import PodView, ServiceView, SliceView
 
@@ -61,6 +64,39 @@ class Slice:
             self.ports,
             self.endpoints,
         )
+
+
+def endpoint_sets_of(claim: Claim, listeners: Iterable[tuple[str, Listener]]) -> list[EndpointSet]:
+    """Return the ports of a Service, grouped by the hosts that serve them; ``listeners``: by the names of the ports."""
+    together: dict[tuple[object, ...], list[tuple[str, Listener]]] = {}
+    for name, listener in listeners:
+        same = (listener.requirements, listener.providers, listener.family)
+        together.setdefault(same, []).append((name, listener))
+    endpoint_sets: list[EndpointSet] = []
+    for group in together.values():
+        first = group[0][1]
+        ports = tuple(
+            (name, item.port, Protocol.HTTP.value if item.protocol is Protocol.HTTP else "") for name, item in group
+        )
+        families = FAMILIES if first.family is Family.ANY else (first.family,)
+        pods = _hosts_for(first, claim)
+        if first.family is Family.ANY and not any(":" in address for pod in pods for address in pod.addresses):
+            families = (Family.IPV4,)
+        endpoint_sets.append(EndpointSet(min(name for name, _ in group), ports, families, pods))
+    return endpoint_sets
+
+
+def _hosts_for(listener: Listener, claim: Claim) -> tuple[PodView, ...]:
+    """Return the pods to which a port routes.
+
+    These are the hosts that match one of the requirements by their labels as the lattice reports them; if the lattice
+    reports which hosts run the provider, only these. While no host is known to run it, none is excluded for that.
+    """
+    fit = [pod for pod in claim.pods if meets(listener, pod, claim.hosts.get(pod.name))]
+    runs = {pod.key: claim.running.runs(listener.providers, seen) for pod in fit if (seen := claim.hosts.get(pod.name))}
+    if not any(runs.values()):
+        return tuple(fit)
+    return tuple(pod for pod in fit if runs.get(pod.key, True))
 
 
 def make_endpoint(pod: PodView, addresses: Sequence[str]) -> dict[str, Any]:
