@@ -21,7 +21,6 @@ from provisioner.domain.shim_snapshot import RuntimeClassView
 from provisioner.gather import Gather
 from provisioner.handlers import CONSUMED, on_node_event
 from provisioner.planner import FleetReconciler, report_ledger, show_handover
-from provisioner.queues import Queues
 from provisioner.reconciler import Reconciler, ShimReconciler
 from provisioner.refusals import FAILED_CREATE, RefusedNodes, view_pod_refusal
 from provisioner.rollout_apply import RolloutEffects
@@ -30,7 +29,16 @@ from provisioner.settings import Settings
 from provisioner.shim_apply import ShimEffects
 from provisioner.shim_gather import ShimGather
 from provisioner.timings import Timings
-from provisioner.watches import on_canary, on_controller, on_job, on_node, on_pod_refusal, on_runtime_class, on_shim
+from provisioner.watches import (
+    Queues,
+    on_canary,
+    on_controller,
+    on_job,
+    on_node,
+    on_pod_refusal,
+    on_runtime_class,
+    on_shim,
+)
 from provisioner.workloads.wiring import Workloads
 from trellis import names
 from trellis.bus.bus import Bus
@@ -181,7 +189,8 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
         timings.refusals,
         refuses=lambda item: is_refused(item) or isinstance(item, NotFound),
     )
-    refused_plans = Refusals(queues.plans, partial(report_ledger, base.health, queues), timings.refusals)
+    report = partial(report_ledger, base.health, cache, queues.status_soon)
+    refused_plans = Refusals(queues.plans, report, timings.refusals)
     refused_shims = Refusals(queues.shims, unready(base.health, SHIM_REFUSED), timings.refusals)
     return Work(
         [nodes, shims, jobs, deployments, classes, canaries, pod_refusals],

@@ -16,7 +16,6 @@ from typing import Final
 from provisioner.cache import Cache
 from provisioner.domain.plan import plan
 from provisioner.pods import Pods
-from provisioner.queues import Queues
 from provisioner.rollout_apply import RolloutEffects
 from provisioner.rollout_gather import fleet_snapshot, ledger_manifest, workload_classes
 from provisioner.rollout_pods import RolloutPods
@@ -138,8 +137,8 @@ async def show_handover(health: Health, until: float, plan_soon: Callable[[], No
         health.note(HANDOVER, "")
 
 
-def report_ledger(health: Health, queues: Queues, reason: str) -> None:
+def report_ledger(health: Health, cache: Cache, status_soon: Callable[[], None], reason: str) -> None:
     """Report in readiness and on all Shims that the ledger is refused; "" ends the report."""
-    queues.cache.ledger_refused(reason)
+    cache.ledger_refused(reason)
     unready(health, LEDGER_REFUSED)(reason)
-    queues.status_soon()
+    status_soon()

@@ -1,18 +1,22 @@
-"""Watch handlers of provisioner: Nodes, its Jobs, canary pods, Shims, RuntimeClasses, other controllers.
+"""Watch handlers of provisioner: Nodes, its Jobs, canary pods, Shims, RuntimeClasses, other controllers; its queues.
 
-In: changes from the informers. Out: keys in the queues. Called by the informers, in the event loop. Invariant: a
-handler decides nothing; each change enqueues the key of the node and, a moment later, the planner.
+In: changes from the informers. Out: keys in the queues: node names, Shim names, and one key for the plan. Called by the
+informers, in the event loop, and by ``app``. Invariants: a handler decides nothing; every change that may affect a plan
+causes one a moment later, one for a burst.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Final
 
 from provisioner.cache import Cache
 from provisioner.domain.canary import CanaryPod
 from provisioner.domain.shim_snapshot import RuntimeClassView
 from provisioner.refusals import PodRefusal
+from trellis.bus.consume.queue import KeyedQueue
 from trellis.kube.informer import Change
 from trellis.provisioning.other_controllers import Controller, in_charge
 from trellis.provisioning.shims import ShimView
@@ -20,7 +24,47 @@ from trellis.provisioning.views import JobView, NodeView
 from trellis.telemetry import TraceContext, get_logger
 
 Wake = Callable[[str], None]
+PLAN: Final = "plan"
+
 _log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Queues:
+    """Queues of the keys to reconcile after a change."""
+
+    cache: Cache
+    nodes: KeyedQueue[str]
+    plans: KeyedQueue[str]
+    shims: KeyedQueue[str]
+
+    def wake(self, node: str) -> None:
+        """Enqueue a node, and a plan."""
+        self.nodes.add(node)
+        self.plan_soon()
+
+    def plan_soon(self) -> None:
+        """Enqueue a plan after a delay, or after the pause of the last one; the status of all Shims follows it."""
+        self.plans.add_after(PLAN, max(self.cache.timings.plan_delay, self.cache.rested_at - time.monotonic()))
+        self.status_soon()
+
+    def status_soon(self) -> None:
+        """Enqueue all Shims after a delay."""
+        for name in self.cache.shims:
+            self.shims.add_after(name, self.cache.timings.status_delay)
+
+    def follow_later(self, shim: str) -> None:
+        """Enqueue a Shim after a delay: another client may write its RuntimeClass repeatedly."""
+        self.shims.add_after(shim, self.cache.timings.status_delay)
+
+    def list_all(self) -> None:
+        """Enqueue all keys, and invalidate the ledger."""
+        self.cache.invalidate_ledger()
+        for name in {*self.cache.nodes, *self.cache.jobs.names()}:
+            self.nodes.add(name)
+        self.plans.add(PLAN)
+        for name in self.cache.shims:
+            self.shims.add(name)
 
 
 def on_node(cache: Cache, wake: Wake, trace_of: Callable[[str], TraceContext]) -> Callable[[Change[NodeView]], None]:

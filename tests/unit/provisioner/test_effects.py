@@ -32,11 +32,11 @@ from provisioner.domain.pod_readiness import Workloads
 from provisioner.domain.resources import Task
 from provisioner.gather import Gather
 from provisioner.planner import FleetReconciler
-from provisioner.queues import PLAN
 from provisioner.rollout_apply import RolloutEffects
 from provisioner.rollout_gather import fleet_snapshot, ledger_manifest
 from provisioner.rollout_pods import RolloutPods
 from provisioner.settings import Settings
+from provisioner.watches import PLAN
 from support.nodes.shown import show_job, show_ledger, show_nodes
 from support.suite.naming import lacking
 from trellis import names
