@@ -29,7 +29,7 @@ from application_manager.timings import Timings
 from trellis.bus.bus import Bus, BusUnavailable
 from trellis.kube.errors import KubeError, NotFound
 from trellis.kube.permissions import MissingPermissions
-from trellis.kube.refusals import WRITE_REFUSED, is_refused, is_terminating
+from trellis.kube.refusals import WRITE_REFUSED, cause_of, is_refused, is_terminating
 from trellis.lattice.connection.lattice_connection import NatsUnavailableError, TooLargeError
 from trellis.lattice.domain.reading import LatticeDataError
 from trellis.lattice.domain.replies import Refusal, WadmRefusedError
@@ -144,9 +144,10 @@ class Reconciler:
             message = f"application {snapshot.key.name} from wadm: {error}"
             await self.effects.warn_home(snapshot, WRITE_REFUSED, message)
             return
-        await self.effects.event(snapshot.view, WRITE_REFUSED, str(error))
+        cause = cause_of(error) if isinstance(error, KubeError) else str(error)
+        await self.effects.event(snapshot.view, WRITE_REFUSED, cause)
         with contextlib.suppress(KubeError):  # the status may be refused too
-            await self._report(snapshot, deciding.refused_by_kubernetes(str(error)))
+            await self._report(snapshot, deciding.refused_by_kubernetes(cause))
 
     def _refuse(self, snapshot: Snapshot, error: Exception) -> Refused:
         """Record a rejection by wadm or NATS."""
@@ -195,7 +196,7 @@ class Reconciler:
         if patch := patch_of(former, status):
             with self.traces.span(key, f"update status {key}", None, {"trellis.application": str(key)}):
                 await self.effects.status(key, seen.view, patch)
-                for reason, message in condition_events(former, status):
+                for reason, message in condition_events(seen, status):
                     await self.effects.event(seen.view, reason, message)
         return status
 

@@ -32,6 +32,6 @@ def impersonation_message(error: KubeError, user: str) -> str:
         return lacking(right, "grant it by a Role")
     namespace, _, name = user.removeprefix(_ACCOUNT).partition(":")
     return (
-        f"controller_host cannot impersonate ServiceAccount {namespace}/{name}: run "
+        "controller_host cannot impersonate the ServiceAccount: run "
         f"`trellis controllers roles -n {namespace} -a {name} | kubectl apply -f -`"
     )

@@ -19,6 +19,7 @@ from host_manager.domain.group import Manifest
 from host_manager.domain.pods import PodView
 from host_manager.domain.snapshot import Snapshot
 from host_manager.lattice import Report, has_been_ready, reports_of
+from trellis.crds.conditions import with_context
 from trellis.lattice.domain.hosts import Sighting, Unit
 from trellis.lattice.domain.models import Model
 
@@ -74,7 +75,7 @@ def make_conditions(snapshot: Snapshot, shown: Mapping[str, Any]) -> list[Findin
     if not view.settled:
         return [_as_it_was(snapshot, kind) for kind in (REPORTED, APPLICATIONS)]
     if view.connected_since is None:
-        cause = f"host_manager cannot reach the NATS of the lattice, so nothing is removed: {view.reason}"
+        cause = with_context(view.reason, "; host_manager cannot reach the NATS of the lattice, so nothing is removed")
         return [(kind, "Unknown", "LatticeUnreachable", cause) for kind in (REPORTED, APPLICATIONS)]
     wadm: Finding = (APPLICATIONS, "True", "Healthy", _left_out(shown, "apps", len(view.models or ())))
     if view.models_reason:

@@ -22,7 +22,7 @@ from trellis.bus.bus import Bus, BusUnavailable
 from trellis.events.hosts import HostsReady, HostsRemoved
 from trellis.kube.errors import Conflict, Invalid, KubeError, TooManyRequests, Unauthorized, Unavailable
 from trellis.kube.permissions import MissingPermissions
-from trellis.kube.refusals import WRITE_REFUSED, is_refused
+from trellis.kube.refusals import WRITE_REFUSED, cause_of, is_refused
 from trellis.telemetry import TraceContext, TraceSpans
 
 _PASSING: Final = (Conflict, Unavailable, TooManyRequests, Unauthorized)
@@ -140,7 +140,7 @@ class Reconciler:
                 return actions, 0.0
             now = await self.cache.snapshot(key)
             if now is not None:
-                await self.effects.apply(key, deciding.report(now, Problem(WRITE_REFUSED, str(error))))
+                await self.effects.apply(key, deciding.report(now, Problem(WRITE_REFUSED, cause_of(error))))
             raise
         return actions, again
 

@@ -19,7 +19,7 @@ from application_manager.domain.sides import Absence, Base, Win
 from application_manager.domain.snapshot import Snapshot
 from application_manager.domain.status_limits import scalers_of, versions_of
 from application_manager.domain.views import ApplicationView
-from trellis.crds.conditions import Health, State, Verdict, make_condition, shortened, summary
+from trellis.crds.conditions import Health, State, Verdict, make_condition, summary
 from trellis.lattice.domain.replies import Refusal, Scaler, Status
 from trellis.lattice.domain.store import StoredModel
 
@@ -38,9 +38,6 @@ PHASES: Final = {
 }
 NAMED: Final = 20
 """Maximum number of fields in a message; the number of further fields is appended."""
-_MESSAGE_KEPT: Final = 4096
-"""Characters of a message; field names in it have no limit, and Kubernetes allows 32,768."""
-_REPORTED_TYPES: Final = ("Rejected", "Overridden", "Contended", "FieldsIgnored")
 _WINS: Final = 4
 _PASSING: Final = {Refusal.FAILED, Refusal.VERSION_EXISTS, Refusal.VERSION_MISSING}
 """Refusals that may resolve without a change of the manifest, and are retried soon; for example, wash was faster."""
@@ -76,15 +73,15 @@ def patch_of(former: Json, status: Json) -> Json:
     return {key: status.get(key) for key in (*former, *status) if former.get(key) != status.get(key)}
 
 
-def condition_events(former: Json, status: Json) -> Iterator[tuple[str, str]]:
-    """Yield reason and message of each Event to record: conditions that are new, or have a new message."""
-    before = {
-        condition["type"]: (condition["status"], condition["message"]) for condition in former.get("conditions") or ()
-    }
-    for condition in status["conditions"]:
-        new = condition["status"] == "True" and before.get(condition["type"]) != ("True", condition["message"])
-        if condition["type"] in _REPORTED_TYPES and new:
-            yield condition["type"], condition["message"]
+def condition_events(seen: Seen, status: Json) -> Iterator[tuple[str, str]]:
+    """Yield reason and complete message of each Event to record: conditions that are new, or have a new message."""
+    before, now = (
+        {item["type"]: (item["status"], item["message"]) for item in found.get("conditions") or ()}
+        for found in (seen.view.status_fields(), status)
+    )
+    for verdict in _besides(seen, status):
+        if before.get(verdict.type) != now[verdict.type]:
+            yield verdict.type, verdict.message
 
 
 def moment(at: float) -> str:
@@ -170,8 +167,7 @@ def _win(win: Win) -> Json:
 def _conditions(seen: Seen, status: Json, former: Json) -> Iterator[Json]:
     before, now = former.get("conditions") or (), moment(seen.snapshot.now)
     for verdict in _verdicts(seen, status):
-        whole = verdict._replace(message=shortened(verdict.message, _MESSAGE_KEPT))
-        yield make_condition(whole, before, seen.view.generation, now)
+        yield make_condition(verdict, before, seen.view.generation, now)
 
 
 def _verdicts(seen: Seen, status: Json) -> Iterator[Verdict]:
@@ -253,4 +249,5 @@ def _besides(seen: Seen, status: Json) -> Iterator[Verdict]:
 
 def _ignored(fields: tuple[str, ...]) -> str:
     more = f" and {len(fields) - NAMED} more" if len(fields) > NAMED else ""
-    return f"wadm does not support {', '.join(fields[:NAMED])}{more}: they are omitted from the request"
+    count = "1 field" if len(fields) == 1 else f"{len(fields)} fields"
+    return f"wadm does not support {count}, omitted from the request: {', '.join(fields[:NAMED])}{more}"

@@ -64,13 +64,12 @@ def deletes(action: Action) -> bool:
 
 def paused(action: Action) -> Decision:
     """Return the decision to report while the circuit breaker pauses an action."""
-    keep = f"remove the finalizer {names.FINALIZER_APPLICATIONS} and re-create the Application"
+    undo = f"remove finalizer {names.FINALIZER_APPLICATIONS}, re-create it"
     if isinstance(action, DeleteObject):
-        keep = "change the Application: it is put into wadm again"
+        undo = "change the Application, it is then put into wadm"
     message = (
-        f"{action.announcement.message}, together with many applications, so the circuit breaker pauses its deletion "
-        f"on the other side. To confirm: trellis circuit-breaker close application-manager. To keep the application: "
-        f"{keep}"
+        f"{action.announcement.message}; mass deletion paused: `trellis circuit-breaker close application-manager` "
+        f"confirms it; to undo: {undo}"
     )
     return wait(Reason.MASS_DELETION, message)
 

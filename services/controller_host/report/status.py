@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from controller_host.scheduler.hosted import Fault, Trouble
 from controller_host.state.progress import KnownModule
-from trellis.crds.conditions import Health, State, Verdict, make_condition, shortened, summary
+from trellis.crds.conditions import Health, State, Verdict, make_condition, summary
 
 FIGURES: Final = (
     "failing",
@@ -126,10 +126,7 @@ def _conditions(seen: Seen) -> tuple[Verdict, ...]:
         "Accepted": _accepted(seen),
         "WatchesGranted": ("True", _GRANTED) if seen.not_watched is None else ("False", seen.not_watched),
     }
-    verdicts = (
-        Verdict(kind, status, trouble.reason, shortened(trouble.message, _LONGEST))
-        for kind, (status, trouble) in own.items()
-    )
+    verdicts = (Verdict(kind, status, trouble.reason, trouble.message) for kind, (status, trouble) in own.items())
     return (*summary(_health(seen)), *verdicts)
 
 

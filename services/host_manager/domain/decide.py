@@ -29,11 +29,20 @@ from host_manager.domain.pods import PodView
 from host_manager.domain.restarts import over, restarted
 from host_manager.domain.secret_changes import SecretChange
 from host_manager.domain.snapshot import Head, Snapshot
-from host_manager.domain.status import PROBLEM_TYPES, StatusInputs, counts_of, make_status, may_wait, refused_workload
+from host_manager.domain.status import (
+    PROBLEM_TYPES,
+    StatusInputs,
+    counts_of,
+    make_status,
+    may_wait,
+    own_conditions,
+    refused_workload,
+)
 from host_manager.domain.takeover import transferred_fields
 from host_manager.domain.template import managed_by
 from host_manager.lattice_status import REPORTED, silent_pods
 from trellis import names
+from trellis.crds.conditions import cause_of_refusal
 
 ONE_AT_A_TIME = "OneAtATime"
 
@@ -134,7 +143,7 @@ def decide(snapshot: Snapshot) -> list[Action]:
         return [*actions, *_status(_with(snapshot, wanted), None)]
     if snapshot.refused:
         # The dry run of the pods was rejected: no other child is changed either.
-        refused = Problem("InvalidTemplate", f"the API server refuses the pods: {snapshot.refused}")
+        refused = Problem("InvalidTemplate", f"the API server refuses the pods: {cause_of_refusal(snapshot.refused)}")
         return [*actions, *_status(_with(snapshot, refused), None)]
     return [
         *actions,
@@ -329,11 +338,10 @@ def _status(snapshot: Snapshot, label: TemplateLabel | None) -> list[Action]:
         (condition["type"], condition["status"], condition["reason"])
         for condition in snapshot.status.get("conditions") or ()
     }
-    for condition in status["conditions"]:
-        is_new = (condition["type"], condition["status"], condition["reason"]) not in former
-        bad = condition["status"] == ("False" if condition["type"] == REPORTED else "True")
-        if (condition["type"] in PROBLEM_TYPES or condition["type"] == REPORTED) and bad and is_new:
-            actions.append(RecordGroupEvent(snapshot.head, condition["reason"], condition["message"]))
+    for kind, value, reason, message in own_conditions(snapshot, status):  # an Event has the complete message
+        bad = value == ("False" if kind == REPORTED else "True")
+        if (kind in PROBLEM_TYPES or kind == REPORTED) and bad and (kind, value, reason) not in former:
+            actions.append(RecordGroupEvent(snapshot.head, reason, message))
     return [*actions, *_progress_events(snapshot, status)]
 
 

@@ -173,10 +173,11 @@ def _registries(
         message = f"Secret {name}: {DOCKER_CONFIG} names no registry with user and password"
         return (), Problem("RegistrySecretInvalid", message)
     if len(registries) > 1:
-        rest = ", ".join(registry.server for registry in registries[1:])
+        used, first = registries[0].server, registries[1].server
+        more = f" and {len(registries) - 2} more" if len(registries) > 2 else ""
         message = (
-            f"Secret {name} has several registries, and a host takes one: {registries[0].server} is used, and not: "
-            f"{rest}; give these to groups of their own, or have a configuration service (configServiceEnabled)"
+            f"a host takes one registry, {used}, so {first}{more} of Secret {name} is not used: give each its own "
+            "group, or set configServiceEnabled"
         )
         return registries, Problem("RegistriesLeftOut", message, blocks=False)
     if _NO_AUTHORITY.search(registries[0].server):

@@ -17,7 +17,7 @@ from host_manager.domain.snapshot import Snapshot
 from host_manager.domain.template import MISPLACED, selector_of
 from host_manager.lattice_status import REPORTED, make_conditions, make_hosts, make_lattice
 from trellis import names
-from trellis.crds.conditions import Health, State, make_condition, shortened, summary
+from trellis.crds.conditions import Health, State, cause_of_refusal, make_condition, summary
 
 OTHER: Final = "OtherControllerActive"
 DEPRECATED: Final = "DeprecatedFields"
@@ -25,11 +25,9 @@ PROBLEM_TYPES: Final = frozenset({"Degraded", OTHER, DEPRECATED})
 """Conditions for which True is a problem."""
 MASS_DELETION: Final = "MassDeletion"
 _PAUSED: Final = (
-    "the circuit breaker pauses this mass deletion, so the hosts stay. To confirm it: trellis circuit-breaker close "
-    "host-manager. To keep the hosts: delete the host group once more with --cascade=orphan, remove the finalizer "
-    f"{names.FINALIZER_HOSTS}, and create the host group again"
+    "the circuit breaker paused the deletion: `trellis circuit-breaker close host-manager` confirms it; to keep the "
+    f"hosts: delete with --cascade=orphan, remove finalizer {names.FINALIZER_HOSTS}, re-create"
 )
-_MESSAGE_MAX: Final = 2000
 _STALLED: Final = frozenset(
     {
         MASS_DELETION,
@@ -79,15 +77,14 @@ def make_status(snapshot: Snapshot, inputs: StatusInputs) -> Manifest:
     """Return the new status; a condition keeps the time of its last change of status."""
     former = snapshot.status
     if snapshot.deletion_paused:
-        paused = _with_condition(snapshot, ("Degraded", "True", MASS_DELETION, _PAUSED))
-        return paused | {"observedGeneration": snapshot.head.generation}
+        return _with_own_conditions(snapshot) | {"observedGeneration": snapshot.head.generation}
     if snapshot.other is not None:
-        return _beside_another(snapshot)
+        return _with_own_conditions(snapshot)
     counts = counts_of(snapshot)
     lattice = make_lattice(snapshot)
     status: Manifest = lattice | {
         "observedGeneration": snapshot.head.generation,
-        "conditions": _conditions(snapshot, counts, lattice),
+        "conditions": _conditions(snapshot, lattice),
         "hosts": make_hosts(snapshot),
         # Set before any pod exists, for `kubectl scale` and autoscalers.
         "selector": ",".join(f"{name}={value}" for name, value in _selector(snapshot).items()),
@@ -160,7 +157,25 @@ def _selector(snapshot: Snapshot) -> dict[str, str]:
     return {}
 
 
-def _conditions(snapshot: Snapshot, counts: Counts | None, lattice: Manifest) -> list[Manifest]:
+def _conditions(snapshot: Snapshot, lattice: Manifest) -> list[Manifest]:
+    found = own_conditions(snapshot, lattice)
+    former = snapshot.status.get("conditions") or ()
+    # A condition of application_manager.
+    others = [item for item in former if item["type"] == names.CONDITION_APPLICATIONS_SYNCED]
+    return [*(_dated(item, snapshot) for item in (*summary(health_of(found)), *found)), *others]
+
+
+Finding = tuple[str, str, str, str]
+"""Type, status, reason and message of a condition."""
+
+
+def own_conditions(snapshot: Snapshot, lattice: Mapping[str, Any]) -> list[Finding]:
+    """Return the conditions that the summary follows from, with complete messages; ``lattice``: of the new status."""
+    if snapshot.deletion_paused:
+        return [("Degraded", "True", MASS_DELETION, _PAUSED)]
+    if snapshot.other is not None:  # wasmcloud-operator writes the status, too
+        return [(OTHER, "True", "WasmCloudOperatorRuns", snapshot.other.advice)]
+    counts = counts_of(snapshot)
     found = [
         _available(snapshot, counts),
         _progressing(snapshot, counts),
@@ -173,13 +188,7 @@ def _conditions(snapshot: Snapshot, counts: Counts | None, lattice: Manifest) ->
         if wrong or kind in known:
             reason = ("FieldsDeprecated" if kind == DEPRECATED else OTHER) if wrong else "Healthy"
             found.append((kind, "True" if wrong else "False", reason, wrong))
-    # A condition of application_manager.
-    others = [item for item in former if item["type"] == names.CONDITION_APPLICATIONS_SYNCED]
-    return [*(_dated(item, snapshot) for item in (*summary(health_of(found)), *found)), *others]
-
-
-Finding = tuple[str, str, str, str]
-"""Type, status, reason and message of a condition."""
+    return found
 
 
 def health_of(conditions: Iterable[Finding]) -> Health:
@@ -255,7 +264,12 @@ def _degraded(snapshot: Snapshot, counts: Counts | None) -> Finding:
         return kind, "True", *blocker
     workload = snapshot.children.get((counts.kind, snapshot.head.name)) if counts else None
     if workload is not None and (item := _failure(workload)) is not None:
-        return kind, "True", str(item.get("reason") or "ReplicaFailure"), str(item.get("message") or "")
+        return (
+            kind,
+            "True",
+            str(item.get("reason") or "ReplicaFailure"),
+            cause_of_refusal(str(item.get("message") or "")),
+        )
     troubled = sorted((pod for pod in snapshot.pods if pod.trouble), key=lambda pod: pod.name)
     if troubled:
         first = troubled[0]
@@ -263,8 +277,8 @@ def _degraded(snapshot: Snapshot, counts: Counts | None) -> Finding:
         assert trouble is not None
         place = f"pod {first.name}" + (f", container {trouble.container}" if trouble.container else "")
         log_text = f"; last log line: {snapshot.last_log_line}" if snapshot.last_log_line else ""
-        more = f" (and {len(troubled) - 1} more pods)" if len(troubled) > 1 else ""
-        return kind, "True", trouble.reason, f"{place}: {trouble.message or trouble.reason}{log_text}{more}"
+        more = f", and {len(troubled) - 1} more pods" if len(troubled) > 1 else ""
+        return kind, "True", trouble.reason, f"{trouble.message or trouble.reason}{log_text} ({place}{more})"
     return (kind, "True", *blocker) if blocker else (kind, "False", "Healthy", "")
 
 
@@ -274,33 +288,24 @@ def _deprecated(snapshot: Snapshot) -> str:
         return ""
     spec, found = snapshot.group.spec, []
     if spec.issuers:
-        found.append("spec.issuers: hosts since 1.0 ignore it")
+        found.append("spec.issuers: hosts ignore it")
     if spec.daemonset is not None:
-        found.append(
-            "spec.daemonset: use spec.schedulingOptions.daemonset; adopted host groups ignore it until their next roll"
-        )
+        found.append("spec.daemonset: ignored until the next roll if adopted; use spec.schedulingOptions.daemonset")
     options = spec.scheduling_options
     if options and MISPLACED in options.pod_template_additions:
-        found.append("spec.schedulingOptions.podTemplateAdditions.spec: ignored; move its fields one level up")
+        found.append("schedulingOptions.podTemplateAdditions.spec: ignored; move its fields up")
     return " · ".join(found)
 
 
 def _dated(finding: Finding, snapshot: Snapshot) -> Manifest:
-    kind, status, reason, message = finding
     former = snapshot.status.get("conditions") or ()
-    verdict = kind, status, reason, shortened(message, _MESSAGE_MAX)
-    return make_condition(verdict, former, snapshot.head.generation, snapshot.now)
+    return make_condition(finding, former, snapshot.head.generation, snapshot.now)
 
 
-def _beside_another(snapshot: Snapshot) -> Manifest:
-    """Return the status while wasmcloud-operator writes it, too."""
-    assert snapshot.other is not None
-    return _with_condition(snapshot, (OTHER, "True", "WasmCloudOperatorRuns", snapshot.other.advice))
-
-
-def _with_condition(snapshot: Snapshot, finding: Finding) -> Manifest:
-    """Return the status with one condition and the health that follows from it alone; all else is unchanged."""
-    ours = [_dated(item, snapshot) for item in (*summary(health_of([finding])), finding)]
+def _with_own_conditions(snapshot: Snapshot) -> Manifest:
+    """Return the status with its own conditions and the health that follows from them alone; all else is unchanged."""
+    found = own_conditions(snapshot, snapshot.status)
+    ours = [_dated(item, snapshot) for item in (*summary(health_of(found)), *found)]
     replaced = {item["type"] for item in ours}
     rest = [condition for condition in snapshot.status.get("conditions") or () if condition["type"] not in replaced]
     return {"apps": [], "app_count": 0, **snapshot.status, "conditions": [*rest, *ours]}

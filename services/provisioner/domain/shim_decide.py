@@ -13,7 +13,7 @@ from typing import Final
 
 from provisioner.domain.other_controller import keeps_off_all
 from provisioner.domain.shim_snapshot import RuntimeClassView, Snapshot
-from provisioner.domain.shim_status import PROBLEM_TYPES, conflict_of, listed, status_of
+from provisioner.domain.shim_status import PROBLEM_TYPES, conflict_of, listed, own_conditions, status_of
 from trellis import names
 from trellis.provisioning.placement import Placement
 from trellis.provisioning.quantities import same_amount
@@ -170,7 +170,7 @@ def _status(snapshot: Snapshot) -> list[Action]:
         return []
     actions: list[Action] = [WriteStatus(snapshot.shim, status)]
     former = {(condition.type, condition.status, condition.reason) for condition in snapshot.status.conditions}
-    for condition in status.conditions:
+    for condition in own_conditions(snapshot):  # an Event has the complete message
         is_new = (condition.type, condition.status, condition.reason) not in former
         if condition.type in PROBLEM_TYPES and condition.status == "True" and is_new:
             actions.append(RecordShimEvent(snapshot.shim, condition.reason, condition.message))

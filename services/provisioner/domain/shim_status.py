@@ -1,9 +1,8 @@
 """Computes the status of a Shim: counts, the conditions Available, Progressing, Degraded, and their summary.
 
 Pure. In: a snapshot of the Shim. Out: its status, each condition with its reason and a message for users. Called by
-``shim_decide``. Invariants: Degraded names only what keeps nodes from the current spec; a message begins with the
-cause, because Ready, Reconciling and Stalled, which follow from the other conditions alone, have its first 200
-characters.
+``shim_decide``. Invariants: Degraded names only what keeps nodes from the current spec; Ready, Reconciling and Stalled
+follow from the other conditions alone; a message begins with the cause.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Final
 from provisioner.domain.other_controller import keeps_off_all, verdict
 from provisioner.domain.shim_snapshot import Snapshot
 from trellis import names
-from trellis.crds.conditions import Health, State, summary
+from trellis.crds.conditions import Health, State, cause_of_refusal, shortened, summary, with_context
 from trellis.provisioning.shim_status import (
     BLOCKING,
     NODES_SKIPPED,
@@ -36,7 +35,7 @@ _NOT_PROGRESSING: Final = {
     Reason.HALTED.value: State.STALLED,
 }
 """Reasons of Progressing=False other than that the rollout is complete."""
-_NAMED: Final = 5
+_NAMED: Final = 3
 """Number of nodes that a message names; further ones are counted."""
 
 
@@ -45,15 +44,21 @@ def status_of(snapshot: Snapshot) -> Status:
 
     If another controller writes the Shim itself, only its condition and the summary change: it writes counts, too.
     """
+    conditions = _with_summary(snapshot, own_conditions(snapshot))
     if keeps_off_all(snapshot.other):
-        ours = _with_summary(snapshot, _other_controller(snapshot))
-        replaced = {condition.type for condition in ours}
+        replaced = {condition.type for condition in conditions}
         others = (condition for condition in snapshot.status.conditions if condition.type not in replaced)
-        return replace(snapshot.status, conditions=(*others, *ours))
+        return replace(snapshot.status, conditions=(*others, *conditions))
+    return Status(_counts(snapshot), conditions, snapshot.shim.generation, _digest(snapshot))
+
+
+def own_conditions(snapshot: Snapshot) -> tuple[Condition, ...]:
+    """Return the conditions that the summary follows from, without times and with complete messages."""
+    if keeps_off_all(snapshot.other):
+        return _other_controller(snapshot)
     counts = _counts(snapshot)
     own = (_available(snapshot, counts), _progressing(snapshot, counts), _degraded(snapshot))
-    conditions = _with_summary(snapshot, (*own, *_nodes_skipped(snapshot), *_other_controller(snapshot)))
-    return Status(counts, conditions, snapshot.shim.generation, _digest(snapshot))
+    return (*own, *_nodes_skipped(snapshot), *_other_controller(snapshot))
 
 
 def health_of(conditions: Iterable[Condition]) -> Health:
@@ -191,14 +196,16 @@ def _degraded(snapshot: Snapshot) -> Condition:
     if conflict := _conflict(snapshot):
         return conflict
     if snapshot.class_refused:
-        message = f"the API server refuses RuntimeClass {shim.runtime_class!r}: {snapshot.class_refused}"
+        context = f"; the API server refuses RuntimeClass {shim.runtime_class!r}"
+        message = with_context(cause_of_refusal(snapshot.class_refused), context)
         return Condition(kind, "True", Reason.RUNTIME_CLASS_REFUSED.value, message)
     if snapshot.ledger_refused and not shim.paused:
-        message = f"the API server refuses the rollout ledger, so no node is started: {snapshot.ledger_refused}"
+        context = "; the API server refuses the rollout ledger, so no node is started"
+        message = with_context(cause_of_refusal(snapshot.ledger_refused), context)
         return Condition(kind, "True", Reason.LEDGER_REFUSED.value, message)
     if snapshot.refused:
         node, reason, text = snapshot.refused[-1]
-        message = f"node {node.name}: {text}{_also(node, (item for item, _, _ in snapshot.refused))}"
+        message = with_context(cause_of_refusal(text), f" ({_first(node, len(snapshot.refused))})")
         return Condition(kind, "True", reason, message)
     if snapshot.paused_nodes:
         return Condition(kind, "True", Reason.MASS_DELETION.value, _paused_text(snapshot))
@@ -208,8 +215,8 @@ def _degraded(snapshot: Snapshot) -> Condition:
         return stopped
     if snapshot.in_use:
         node, cause = min(snapshot.in_use, key=lambda pair: pair[0].name)
-        also = _also(node, (item for item, _ in snapshot.in_use))
-        message = f"the shim cannot be removed from node {node.name}: {cause}{also}"
+        context = f" (the shim cannot be removed from {_first(node, len(snapshot.in_use))})"
+        message = with_context(cause, context)
         return Condition(kind, "True", Reason.IN_USE.value, message)
     return Condition(kind, "False", Reason.HEALTHY.value, "")
 
@@ -218,7 +225,7 @@ def _failing(snapshot: Snapshot) -> Condition | None:
     if not (failing := snapshot.failing):
         return None
     first, cause = failing[0]
-    message = f"the last attempt on node {first.name} failed: {cause}{_also(first, (node for node, _ in failing))}"
+    message = with_context(cause, f" ({_first(first, len(failing))})")
     return Condition("Degraded", "True", Reason.FAILING.value, message)
 
 
@@ -230,8 +237,8 @@ def _stopped_by_pods(snapshot: Snapshot) -> Condition | None:
         return Condition(kind, "True", found.reason, found.message)
     if snapshot.drain_blocked:
         node, cause = min(snapshot.drain_blocked, key=lambda pair: pair[0].name)
-        also = _also(node, (item for item, _ in snapshot.drain_blocked))
-        message = f"pods are not evicted from node {node.name}: {cause}{also}"
+        context = f" (pods are not evicted from {_first(node, len(snapshot.drain_blocked))})"
+        message = with_context(cause, context)
         return Condition(kind, "True", Reason.DRAIN_BLOCKED.value, message)
     return None
 
@@ -241,15 +248,15 @@ def _conflict(snapshot: Snapshot) -> Condition | None:
     shim, kind = snapshot.shim, "Degraded"
     if nodes := snapshot.nodes.refused.get(Refusal.HANDLER_CONFLICT):
         message = (
-            f"Shim {', '.join(snapshot.nodes.rivals)} has handler {shim.handler!r}, too, so {shim.name} is not "
-            f"installed on {listed(nodes)}: select other nodes, or create a Shim with another handler"
+            f"Shim {', '.join(snapshot.nodes.rivals)} has handler {shim.handler!r}, too: select other nodes, or create "
+            f"{shim.name} with another handler; not installed on {listed(nodes)}"
         )
         return Condition(kind, "True", Refusal.HANDLER_CONFLICT.value, message)
     if nodes := snapshot.nodes.refused.get(Refusal.LABEL_CONFLICT):
         message = (
             f"Shim {', '.join(snapshot.nodes.rivals)} selects nodes by the label {names.shim_label(shim.name)!r}, "
-            f"which {shim.name} would set to {names.SHIM_PROVISIONED!r}, so {shim.name} is not installed on "
-            f"{listed(nodes)}: create a Shim with another name"
+            f"which {shim.name} would set to {names.SHIM_PROVISIONED!r}: create it with another name; not installed on "
+            f"{listed(nodes)}"
         )
         return Condition(kind, "True", Refusal.LABEL_CONFLICT.value, message)
     if conflict := conflict_of(snapshot):
@@ -260,10 +267,8 @@ def _conflict(snapshot: Snapshot) -> Condition | None:
 def _paused_text(snapshot: Snapshot) -> str:
     nodes = snapshot.paused_nodes
     return (
-        f"the circuit breaker pauses this mass deletion on {len(nodes)} nodes. "
-        "To confirm it: trellis circuit-breaker close node-watcher. "
-        f"To keep the shim: remove the finalizer {names.FINALIZER} from the Shim and re-create the Shim. "
-        f"Nodes: {listed(nodes)}"
+        f"the circuit breaker paused this mass deletion on {len(nodes)} nodes: `trellis circuit-breaker close "
+        f"node-watcher` confirms it; to keep the shim, remove finalizer {names.FINALIZER} and re-create the Shim"
     )
 
 
@@ -272,14 +277,14 @@ def _refused(snapshot: Snapshot) -> Condition | None:
     refused, kind = snapshot.nodes.refused, "Degraded"
     if nodes := refused.get(Refusal.CHECKSUM_MISSING):
         message = (
-            f"the source has no sha256, or the image no digest, so the shim is not installed on {listed(nodes)}: "
-            "add it, or allow missing checksums with TRELLIS_REQUIRE_CHECKSUM=false"
+            "the source has no sha256, or the image no digest: add it, or allow missing checksums with "
+            f"TRELLIS_REQUIRE_CHECKSUM=false; not installed on {listed(nodes)}"
         )
         return Condition(kind, "True", Refusal.CHECKSUM_MISSING.value, message)
     if nodes := refused.get(Refusal.UNSIGNED):
         message = (
-            f"no key of TRELLIS_SHIM_KEYS signed the source, so the shim is not installed on {listed(nodes)}: "
-            "sign it by `cosign sign-blob` (an image by `cosign sign`) and set signature"
+            "no key of TRELLIS_SHIM_KEYS signed the source: sign it by `cosign sign-blob` (an image by `cosign sign`) "
+            f"and set signature; not installed on {listed(nodes)}"
         )
         return Condition(kind, "True", Refusal.UNSIGNED.value, message)
     if nodes := refused.get(Refusal.NO_SOURCE):
@@ -289,10 +294,9 @@ def _refused(snapshot: Snapshot) -> Condition | None:
     return None
 
 
-def _also(first: NodeView, nodes: Iterable[NodeView]) -> str:
-    """Return the nodes besides the first as the end of a message: its beginning, the cause, is never cut off."""
-    rest = [node for node in nodes if node.uid != first.uid]
-    return f"; also: {listed(rest)}" if rest else ""
+def _first(node: NodeView, count: int) -> str:
+    """Return the name of one of ``count`` nodes, and how many more there are."""
+    return f"node {node.name}" + (f" and {count - 1} more" if count > 1 else "")
 
 
 def listed(nodes: Iterable[NodeView]) -> str:
@@ -303,10 +307,11 @@ def listed(nodes: Iterable[NodeView]) -> str:
 
 
 def _dated(condition: Condition, former: Condition | None, snapshot: Snapshot) -> Condition:
-    """Return the condition with the time of its last change of status, as the API conventions define it."""
+    """Return the condition as written: with the time of its last change of status, and a limited message."""
     same = former is not None and former.status == condition.status and bool(former.since)
     since = former.since if same and former else snapshot.now
-    return replace(condition, since=since, observed_generation=snapshot.shim.generation)
+    message = shortened(condition.message)
+    return replace(condition, message=message, since=since, observed_generation=snapshot.shim.generation)
 
 
 def conflict_of(snapshot: Snapshot) -> str:

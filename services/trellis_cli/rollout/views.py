@@ -17,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from trellis.crds.conditions import shortened
 from trellis.read_model.tables.rollout import NodeStage, Phase, RolloutSnapshot, ShimNode, Standing, document
 from trellis_cli.common.output import Format, console, make_table, one_line, print_document, print_text
 
@@ -71,7 +72,7 @@ def _table(nodes: tuple[ShimNode, ...]) -> Table:
             Text(node.name),
             Text(node.stage.value, style=_STYLES[node.stage]),
             str(node.attempt) if node.attempt else _NONE,
-            Text(one_line(node.message)[:_MESSAGE_MAX]),
+            Text(shortened(one_line(node.message), _MESSAGE_MAX)),
         )
     return table
 
@@ -96,7 +97,7 @@ class Lines:
         at = f"{time.monotonic() - self._began:6.1f} s  "
         for node in standing.nodes:
             if node.stage is NodeStage.FAILED and node not in known:
-                print_text(f"{at}{node.name} failed: {one_line(node.message)[:_MESSAGE_MAX]}")
+                print_text(f"{at}{node.name} failed: {shortened(one_line(node.message), _MESSAGE_MAX)}")
         print_text(at + summary(standing))
 
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final, Literal
 
+from trellis.crds.conditions import shortened
 from trellis.kube.client import Kube
 from trellis.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, NotLeading
 from trellis.kube.resources import EVENTS, Manifest
@@ -128,16 +129,17 @@ class EventRecorder:
             regarding: the object.
             type: ``Normal`` or ``Warning``.
             reason: CamelCase, at most 128 characters.
-            message: for users; truncated to 1,024 characters.
+            message: for users; shortened to 1,024 characters.
             related: another related object; a repetition replaces it.
             annotations: of the Event, for programs that read it; a repetition replaces them.
         """
         occurrence = _Occurrence(
-            regarding, type, reason, message[:_MESSAGE_MAX], self._component, related, annotations or {}
+            regarding, type, reason, shortened(message, _MESSAGE_MAX), self._component, related, annotations or {}
         )
         now = self._clock()
         if self._similar.too_many((regarding.uid, type, reason), occurrence.name, now):
-            occurrence = replace(occurrence, message=f"{_COMBINED}{message}"[:_MESSAGE_MAX], combined=True)
+            combined = shortened(f"{_COMBINED}{message}", _MESSAGE_MAX)
+            occurrence = replace(occurrence, message=combined, combined=True)
         if self._is_repeat(occurrence.identity, now):
             return
         if not self._similar.may_write(regarding.uid, now):

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Generic, Protocol, TypeVar
 
+from trellis.crds.conditions import cause_of_refusal
 from trellis.kube.errors import Forbidden, Invalid, KubeError, Unavailable
 from trellis.kube.timings import RefusalTimings
 from trellis.telemetry import TraceContext
@@ -43,6 +44,11 @@ def is_refused(error: Exception) -> bool:
     if isinstance(error, Unavailable):
         return "webhook" in error.message
     return isinstance(error, Invalid | Forbidden)
+
+
+def cause_of(error: KubeError) -> str:
+    """Return the cause of a refusal, then the request, for conditions and Events."""
+    return f"{cause_of_refusal(error.message)}; request: {error.call}"
 
 
 def is_terminating(error: KubeError) -> bool:

@@ -63,9 +63,8 @@ class Controller:
     def advice(self) -> str:
         """The message for users with both solutions."""
         return (
-            f"{self.place} runs {self.peer.value}, which manages the same objects: no work is started. Remove it "
-            f"(kubectl -n {self.namespace} delete deployment {self.name}), or run "
-            f"`{COMMANDS[self.peer]} --take-over`"
+            f"{self.peer.value} ({self.place}) manages the same objects, so no work is started: run "
+            f"`{COMMANDS[self.peer]} --take-over`, or delete the Deployment"
         )
 
 

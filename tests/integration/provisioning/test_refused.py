@@ -79,7 +79,7 @@ async def test_a_pod_that_is_refused_is_reported_at_once_and_retried_within_seco
         shim.apply(max_update="100%")
         await reported(fleet, shim, nodes, Reason.INSTALLER_REFUSED.value, expected_text)
         await eventually(lambda: unready(running, expected_text), "not ready, with the API server's words")
-        await eventually(lambda: all(node in shim.message("Degraded") for node in nodes), "each is named")
+        await eventually(lambda: f"{len(nodes) - 1} more" in shim.message("Degraded"), "each is counted")
         before = shim.message("Degraded")
         await tried_again(fleet, 2 * len(nodes))
         assert shim.message("Degraded") == before, "one refusal has the same words each time"

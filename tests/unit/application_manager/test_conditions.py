@@ -20,6 +20,7 @@ from application_manager.domain.views import view_application
 from support.suite.naming import lacking
 from support.wadm.application_objects import seen_of, stored
 from trellis.crds.application import Application
+from trellis.crds.conditions import MESSAGE_MAX, shortened
 from trellis.lattice.domain.replies import (
     Refusal,
     Scaler,
@@ -191,7 +192,8 @@ def test_every_recorded_refusal_is_reported_in_wadms_own_words() -> None:
         assert found["Rejected"] == ("True", error.refusal.value)
         assert found["Synced"] == ("False", error.refusal.value)
         assert found["Ready"][0] == "False"
-        assert message(status, "Rejected") == found_text.partition("\n\nStack backtrace:")[0].strip()[:1024]
+        complete = found_text.partition("\n\nStack backtrace:")[0].strip()[:1024]
+        assert message(status, "Rejected") == shortened(complete)
 
 
 def test_a_failure_of_wadm_itself_is_retried_and_not_stalled() -> None:
@@ -208,9 +210,10 @@ def test_an_unreadable_manifest_is_reported() -> None:
 
 def test_fields_that_wadm_does_not_know_are_named_up_to_a_number() -> None:
     view = replace(VIEW, object=replace(VIEW.object, base=BASE), ignored=tuple(f"spec.x{n}" for n in range(30)))
-    found_text = message(status_of(seen(view=view)), "FieldsIgnored")
-    assert "spec.x0" in found_text
-    assert "and 10 more" in found_text
+    reported = seen(view=view)
+    status = status_of(reported)
+    assert lacking(message(status, "FieldsIgnored"), "30", "spec.x0") == []
+    assert lacking(dict(condition_events(reported, status))["FieldsIgnored"], "30", "spec.x0", "and 10 more") == []
 
 
 def test_a_message_is_cut_where_names_of_fields_have_no_end() -> None:
@@ -219,7 +222,7 @@ def test_a_message_is_cut_where_names_of_fields_have_no_end() -> None:
     assert conditions_of(status)["FieldsIgnored"] == ("True", "UnknownToWadm")
     found_text = message(status, "FieldsIgnored")
     assert re.search(r"\bspec\.xxx", found_text)
-    assert (len(found_text), found_text[-1]) == (4096, "…")
+    assert (len(found_text), found_text[-1]) == (MESSAGE_MAX, "…")
 
 
 def test_recording_writes_the_synced_version_the_winner_and_the_lost_change() -> None:
@@ -268,9 +271,13 @@ def test_reconciling_states_the_action_in_progress() -> None:
 
 
 def test_a_refusal_is_published_once_as_an_event() -> None:
-    refused = status_of(seen(refused=Refused(DIGEST, False, Refusal.REJECTED, "no")))
-    assert dict(condition_events({}, refused)) == {"Rejected": "no"}
-    assert dict(condition_events(refused, refused)) == {}
+    complete = "no " * 300
+    refused = seen(refused=Refused(DIGEST, False, Refusal.REJECTED, complete))
+    status = status_of(refused)
+    assert dict(condition_events(refused, status)) == {"Rejected": complete}
+    assert len(message(status, "Rejected")) <= MESSAGE_MAX
+    again = replace(refused, view=replace(refused.view, status=json.dumps(status)))
+    assert dict(condition_events(again, status)) == {}
 
 
 WAITS = [Decision(waits=Because(reason, "for a reason"), again=60.0) for reason in Reason]

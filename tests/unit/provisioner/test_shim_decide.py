@@ -317,7 +317,7 @@ def test_the_reason_why_a_shim_stays_on_a_node_is_reported() -> None:
 def test_a_runtime_class_that_is_refused_is_reported() -> None:
     found = degraded(deciding(a_node("node-1"), class_refused="422 Invalid: metadata.name"))
     assert (found.status, found.reason) == ("True", "RuntimeClassRefused")
-    assert "'spin': 422 Invalid: metadata.name" in found.message
+    assert lacking(found.message, "'spin'", "422 Invalid: metadata.name") == []
 
 
 def test_a_shim_that_cannot_be_read_keeps_the_counts_of_the_nodes_that_have_it() -> None:
@@ -535,7 +535,6 @@ def test_while_runtime_class_manager_runs_nothing_but_that_is_written(changes: d
     assert condition(actions, OTHER_CONTROLLER) == ("True", "RuntimeClassManagerRuns")
     message = status.conditions[1].message
     assert "Deployment rcm/rcm" in message
-    assert "kubectl -n rcm delete deployment rcm" in message
     assert "trellis migrate rcm --take-over" in message
     assert deciding(a_node(), shim=shim, status=status, other=RCM) == []
 

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from trellis.crds.conditions import MESSAGE_MAX
 from trellis.provisioning.ledger import Entry, Ledger
 from trellis.provisioning.views import JobState, JobView, NodeView, OptIn
-from trellis.read_model.tables.nodes import MESSAGE_MAX, NodeRow, NodeState, row_of, rows_of, summary, tally
+from trellis.read_model.tables.nodes import NodeRow, NodeState, row_of, rows_of, summary, tally
 from trellis_dev.testing.builders import DIGEST, OTHER_DIGEST, a_job, a_node, failed, opted_in, proved
 
 IN = opted_in(a_node())

@@ -67,9 +67,9 @@ GROUPS: dict[str, tuple[Manifest, str, list[str]]] = {
         ["exceeded quota: small", "ResourceQuota small", "namespace team"],
     ),
     "a crash": (
-        group(condition("Degraded", "True", "CrashLoopBackOff", "pod a-1, container host: back-off; it said last: no")),
+        group(condition("Degraded", "True", "CrashLoopBackOff", "back-off; last log line: no (pod a-1, container host)")),
         "degraded",
-        ["CrashLoopBackOff: pod a-1, container host: back-off; it said last: no", "kubectl logs -n team a-1"],
+        ["CrashLoopBackOff: back-off; last log line: no (pod a-1, container host)", "kubectl logs -n team a-1"],
     ),
     "credentials are refused": (
         group(

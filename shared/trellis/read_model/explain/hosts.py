@@ -102,11 +102,11 @@ def _degraded(namespace: str, degraded: Manifest) -> Line:
         text = f"the image of its hosts cannot be pulled: {text}"
         do = "check spec.image, spec.natsLeafImage and spec.imagePullSecrets, and that the registry is reachable"
     elif reason in _CRASH:
-        pod = message.removeprefix("pod ").partition(",")[0]
+        pod = message.rpartition("(pod ")[2].partition(",")[0]
         do = f"`kubectl logs -n {namespace} {pod} --all-containers --previous` shows the error"
     elif "exceeded quota: " in message:
         quota = message.partition("exceeded quota: ")[2].partition(",")[0]
-        text = f"the API server rejects its pods: {message.partition(' is forbidden: ')[2] or message}"
+        text = f"the API server rejects its pods: {message}"
         do = f"increase ResourceQuota {quota} of namespace {namespace}, or reduce the number of hosts"
     return Line("degraded", text, False, do, Rank.CAUSE, reason)
 

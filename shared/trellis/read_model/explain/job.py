@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from trellis import names
+from trellis.crds.conditions import cause_of_refusal
 from trellis.installer_api.result import FailureReason
 from trellis.provisioning.installer_pods import SUSPENDED, installer_state, refused_pod
 from trellis.provisioning.nodes_and_jobs import view_job
@@ -96,7 +97,7 @@ def _no_pod(namespace: str, message: str) -> Line:
 
 def _refusal(message: str) -> str:
     """Return the rejection without the words that all have in common, and without the resolution."""
-    return (message.partition(" is forbidden: ")[2] or message).removesuffix(f"; {APPLY_AGAIN}")
+    return cause_of_refusal(message).removesuffix(f"; {APPLY_AGAIN}")
 
 
 def refusal_advice(message: str, namespace: str) -> str:

@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Final
 
 from trellis import names
+from trellis.crds.conditions import shortened
 from trellis.provisioning.ledger import Entry, Ledger
 from trellis.provisioning.reasons import Reason
 from trellis.provisioning.shim_status import Reason as ShimReason
@@ -37,8 +38,6 @@ from trellis.read_model.tables.rollout import NodeStage, ShimNode, stages_of
 
 KUBELET_NOT_READY: Final = "its kubelet does not report it as ready, so nothing is installed on it"
 NODE_NOT_READY: Final = "NodeNotReady"
-MESSAGE_MAX: Final = 200
-"""Longest message of a row, in characters: the Node has the whole text."""
 
 
 class NodeState(StrEnum):
@@ -306,5 +305,4 @@ def _verdict(job: JobView | None) -> str | None:
 
 
 def _one_line(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= MESSAGE_MAX else f"{line[: MESSAGE_MAX - 1]}…"
+    return shortened(" ".join(text.split()))  # the Node has the whole text
