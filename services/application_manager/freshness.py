@@ -48,7 +48,7 @@ def verdict_of(store: ModelStore | None, owner: str | None, *, owned: bool) -> V
     if not owned:
         return Verdict("True", "ReadOnly", f"cluster {owner} owns the lattice's applications; they are shown here")
     if store.reason:
-        return Verdict("True", "DeletionsNotProved", store.reason)
+        return Verdict("True", "DeletionsNotDetected", store.reason)
     return Verdict("True", "Synced", "changes in wadm are shown as they occur")
 
 

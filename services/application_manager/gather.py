@@ -19,10 +19,14 @@ from application_manager.domain.snapshot import Duty, Snapshot
 from application_manager.timings import Timings
 from application_manager.tombstones import Tombstones
 from trellis.kube.client import Kube
-from trellis.lattice.domain.store import ModelStore, Proof
+from trellis.lattice.domain.store import AbsenceReason, ModelStore
 
-_ABSENCES: Final = {Proof.DELETED: Absence.DELETED, Proof.LOST: Absence.LOST, Proof.UNKNOWN: Absence.LOST}
-"""A model without proof of its deletion counts as lost, and is stored in wadm again."""
+_ABSENCES: Final = {
+    AbsenceReason.DELETED: Absence.DELETED,
+    AbsenceReason.LOST: Absence.LOST,
+    AbsenceReason.UNKNOWN: Absence.LOST,
+}
+"""A model whose deletion is not in the storage counts as lost, and is stored in wadm again."""
 _BEFORE_TOMBSTONES: Final = (State.FINALIZER_REMOVED, State.AWAITED)
 """States in which no object is created, so that tombstones are irrelevant."""
 

@@ -22,7 +22,7 @@ class Side(StrEnum):
 
 
 class Absence(StrEnum):
-    """The reason for a missing model. ``DELETED``: its deletion is proved by wadm's storage; ``LOST``: the storage is
+    """The reason for a missing model. ``DELETED``: its deletion is in wadm's storage; ``LOST``: the storage is
     new.
     """
 

@@ -24,7 +24,7 @@ from support.wadm.application_behaviour import ApplicationBehaviour, models
 from support.wadm.application_world import ApplicationWorld, application_world
 from support.wadm.store_behaviour import followed, manifest, until
 from trellis.lattice.connection.address import LatticeAddress, NatsAddress
-from trellis.lattice.domain.store import Proof
+from trellis.lattice.domain.store import AbsenceReason
 from trellis.lattice.follow.lattice_watches import LatticeWatches, Part
 from trellis.lattice.timings import LatticeTimings, ListingTimings
 
@@ -121,7 +121,7 @@ async def test_tenants_whose_lattices_have_one_name_do_not_see_each_others_appli
         await theirs.shows("web", "v2")
         await theirs.shows("api", "v1")
         await theirs.wadm.delete("web")
-        await theirs.lacks("web", Proof.DELETED)
+        await theirs.lacks("web", AbsenceReason.DELETED)
         await ours.shows("web", "v1")
         assert list(ours.store.names()) == ["web"]
         async with Wadm.of(url_of(tenant_lattice.nats.port, WEST), lattice) as wash:

@@ -37,7 +37,7 @@ from trellis.lattice.domain.replies import (
     read_status,
     read_versions,
 )
-from trellis.lattice.domain.store import Proof
+from trellis.lattice.domain.store import AbsenceReason
 from trellis.lattice.domain.subjects import SubjectError
 from trellis.lattice.follow.forwarder import event_in
 from trellis.lattice.wadm.configurations import read_configuration, read_host_configuration
@@ -163,9 +163,9 @@ def _judge_entries(entries: list[Entry]) -> str:
         name = key.removeprefix("default-")
         if key == "default" or not isinstance(value, dict):
             if key != "default" and deleted and isinstance(listed, list) and name not in listed:
-                assert stored.absence(name) is Proof.DELETED
+                assert stored.absence(name) is AbsenceReason.DELETED
             elif key != "default":
-                assert stored.absence(name) is not Proof.DELETED
+                assert stored.absence(name) is not AbsenceReason.DELETED
             continue
         parsed = list(value["manifests"].values())[-1]["metadata"]["name"]
         if parsed == name:
@@ -174,7 +174,7 @@ def _judge_entries(entries: list[Entry]) -> str:
             assert model is not None
             assert model.deployed == (value.get("deployed_version") or "")
             assert {version: manifest.read() for version, manifest in model.versions} == value["manifests"]
-        assert stored.absence(name) is not Proof.DELETED
+        assert stored.absence(name) is not AbsenceReason.DELETED
     assert set(stored.names()) == there
     return outcome
 

@@ -79,7 +79,7 @@ class TestFromATenantsAccount(OfATenant):
             def condition() -> tuple[str, str, str]:
                 return apps.hosts.condition("group", names.CONDITION_APPLICATIONS_SYNCED)
 
-            await eventually(lambda: condition()[:2] == ("True", "DeletionsNotProved"), "told", seconds=PATIENCE)
+            await eventually(lambda: condition()[:2] == ("True", "DeletionsNotDetected"), "told", seconds=PATIENCE)
             assert STREAM_MODELS in condition()[2]
 
 

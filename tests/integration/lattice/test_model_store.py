@@ -18,7 +18,7 @@ from support.wadm.store_behaviour import Followed, StoreBehaviour, World, follow
 from support.wadm.wadm_stand_in import BUCKET, WadmStandIn
 from trellis.lattice.connection.address import LatticeAddress, NatsAddress
 from trellis.lattice.domain.replies import Scaler, Status
-from trellis.lattice.domain.store import Proof
+from trellis.lattice.domain.store import AbsenceReason
 from trellis.lattice.domain.subjects import STREAM_MODELS
 from trellis.lattice.timings import BucketTimings, ConnectionTimings, LatticeTimings, ListingTimings
 from trellis_dev.localcluster.nats import NatsServer
@@ -90,7 +90,7 @@ async def test_a_restart_of_nats_loses_nothing(origin_server: NatsServer, world:
             await put(seen, f"after-{turn}")
             await seen.shows(f"after-{turn}", "v1")
         await seen.wadm.delete("goes")
-        await seen.lacks("goes", Proof.DELETED)
+        await seen.lacks("goes", AbsenceReason.DELETED)
 
 
 async def test_a_frozen_server_makes_the_known_state_old(origin_server: NatsServer, world: World) -> None:
@@ -156,7 +156,7 @@ async def test_all_is_read_again_now_and_then(world: World, wadm: WadmStandIn) -
         await seen.wadm.put(manifest("api", "v1"))
         await seen.shows("api", "v1")
         await wadm.client.jetstream().purge_stream(STREAM_MODELS, subject=f"$KV.{BUCKET}.{wadm.lattice}-web")
-        await seen.lacks("web", Proof.UNKNOWN)
+        await seen.lacks("web", AbsenceReason.UNKNOWN)
         await seen.shows("api", "v1")
 
 
@@ -245,7 +245,7 @@ async def test_the_documented_permissions_are_sufficient(users_server: NatsServe
         await seen.wadm.put(manifest("web", "v1"))
         await seen.shows("web", "v1")
         await seen.wadm.delete("web")
-        await seen.lacks("web", Proof.DELETED)
+        await seen.lacks("web", AbsenceReason.DELETED)
         await until(lambda: seen.followers.owner(seen.lattice_id) == "one")
         assert seen.store.reason == ""
 
@@ -267,7 +267,7 @@ async def test_without_permission_for_the_bucket_wadm_is_queried_and_no_deletion
         await until(lambda: guarded.requested.count("list") >= 2)
         assert "get" not in guarded.requested, "what is known is not asked for again"
         await seen.wadm.delete("web")
-        await seen.lacks("web", Proof.UNKNOWN)
+        await seen.lacks("web", AbsenceReason.UNKNOWN)
         await seen.shows("api", "v1")
         # It may not claim the lattice either: then it is this cluster's.
         await until(lambda: seen.followers.owns(seen.lattice_id))
@@ -335,7 +335,7 @@ async def test_a_lattice_that_is_not_needed_any_more_takes_nothing_from_the_othe
         await beside.wadm.put(manifest("web", "v1"))
         await beside.shows("web", "v1")
         await beside.wadm.delete("web")
-        await beside.lacks("web", Proof.DELETED)
+        await beside.lacks("web", AbsenceReason.DELETED)
 
 
 async def test_a_lattice_with_more_than_is_kept_takes_nothing_from_the_others(

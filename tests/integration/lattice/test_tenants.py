@@ -26,7 +26,7 @@ from support.wadm.wadm_stand_in import WadmStandIn
 from trellis.lattice.connection.address import LatticeAddress, NatsAddress
 from trellis.lattice.connection.lattice_connection import LatticeConnection
 from trellis.lattice.domain.replies import Status
-from trellis.lattice.domain.store import Proof
+from trellis.lattice.domain.store import AbsenceReason
 from trellis.lattice.domain.subjects import STREAM_WADM
 from trellis.lattice.follow.comparison import Comparison
 from trellis.lattice.follow.forwarder import Forwarder, LatticeEvent
@@ -102,7 +102,7 @@ async def test_tenants_whose_lattices_have_one_name_see_their_own_applications(
         await west.shows("web", "v2")
         await west.shows("api", "v1")
         await west.wadm.delete("web")
-        await west.lacks("web", Proof.DELETED if place is from_wadms else Proof.UNKNOWN)
+        await west.lacks("web", AbsenceReason.DELETED if place is from_wadms else AbsenceReason.UNKNOWN)
         await east.shows("web", "v1")
         assert list(east.store.names()) == ["web"]
         assert [model.name for model in await east.wadm.models()] == ["web"]
@@ -312,7 +312,7 @@ async def test_the_documented_permissions_are_sufficient(server: NatsServer, lat
         await seen.wadm.put(manifest("web", "v1"))
         await seen.shows("web", "v1")
         await seen.wadm.delete("web")
-        await seen.lacks("web", Proof.DELETED)
+        await seen.lacks("web", AbsenceReason.DELETED)
         await until(lambda: seen.followers.owner(seen.lattice_id) == "one")
         assert seen.store.reason == ""
         host.add("N1")

@@ -97,7 +97,7 @@ class OutageBehaviour:
         def condition() -> tuple[str, str]:
             return apps.hosts.condition("group", names.CONDITION_APPLICATIONS_SYNCED)[:2]
 
-        there = ("True", "Synced" if self.proves else "DeletionsNotProved")
+        there = ("True", "Synced" if self.proves else "DeletionsNotDetected")
         apps.group()
         async with apps.hosts.service(), apps.manager():
             await wadm.put(application("web", wasm_component("echo", "file:///none-1.wasm"), version="w1"))

@@ -18,7 +18,7 @@ from support.nats.buses import eventually
 from trellis.lattice.connection.address import LatticeAddress, NatsAddress
 from trellis.lattice.domain.projection import project
 from trellis.lattice.domain.replies import Status
-from trellis.lattice.domain.store import ModelStore, Proof
+from trellis.lattice.domain.store import AbsenceReason, ModelStore
 from trellis.lattice.domain.subjects import CONTROL_PREFIX
 from trellis.lattice.timings import LatticeTimings
 from trellis.lattice.wadm.client import Wadm
@@ -87,7 +87,7 @@ class Followed:
 
         await until(there)
 
-    async def lacks(self, name: str, proof: Proof) -> None:
+    async def lacks(self, name: str, proof: AbsenceReason) -> None:
         """Wait until an application is not there, and it is known why."""
         await until(
             lambda: (
@@ -149,7 +149,7 @@ class StoreBehaviour:
             assert found is not None
             assert project(found.versions[0][1].read()).digest == project(manifest("web", "v1")).digest
             await seen.wadm.delete("web")
-            await seen.lacks("web", Proof.DELETED)
+            await seen.lacks("web", AbsenceReason.DELETED)
             assert ("web",) in seen.notified
             await seen.wadm.put(manifest("web", "v1"))
             await seen.shows("web", "v1")
@@ -189,8 +189,8 @@ class StoreBehaviour:
             await seen.synced()
             await seen.shows("stays", "v1", deployed="v1")
             await seen.shows("comes-back", "v2")
-            await seen.lacks("goes", Proof.DELETED)
-            await seen.lacks("never", Proof.UNKNOWN)
+            await seen.lacks("goes", AbsenceReason.DELETED)
+            await seen.lacks("never", AbsenceReason.UNKNOWN)
             assert seen.store.reason == ""
 
     async def test_an_entry_that_a_person_purged_was_not_deleted(self, world: World) -> None:
@@ -199,7 +199,7 @@ class StoreBehaviour:
             await seen.wadm.put(manifest("web", "v1"))
             await seen.shows("web", "v1")
             await (await world.kv()).purge(f"{world.key}-web")
-            await seen.lacks("web", Proof.UNKNOWN)
+            await seen.lacks("web", AbsenceReason.UNKNOWN)
             await seen.wadm.put(manifest("web", "v1"))
             await seen.shows("web", "v1")
 
@@ -212,7 +212,7 @@ class StoreBehaviour:
             other = await others.enter_async_context(followed(replace(world.address, lattice=f"{world.lattice}-b")))
             await other.synced()
             assert list(other.store.names()) == []
-            assert other.store.absence("c") is Proof.LOST, "its list's key has an application of the other"
+            assert other.store.absence("c") is AbsenceReason.LOST, "its list's key has an application of the other"
 
     async def test_a_lost_bucket_deletes_nothing(self, world: World) -> None:
         async with followed(world.address) as seen:
@@ -226,11 +226,11 @@ class StoreBehaviour:
             assert seen.store.find("web") is not None
             assert seen.store.reason
             await world.renew_bucket()
-            await seen.lacks("web", Proof.LOST)
+            await seen.lacks("web", AbsenceReason.LOST)
             assert seen.store.bucket != bucket
             assert None in seen.notified
             await seen.wadm.put(manifest("web", "v1"))
             await seen.shows("web", "v1")
-            await seen.lacks("api", Proof.LOST)
+            await seen.lacks("api", AbsenceReason.LOST)
             await seen.wadm.delete("web")
-            await seen.lacks("web", Proof.DELETED)
+            await seen.lacks("web", AbsenceReason.DELETED)

@@ -20,7 +20,7 @@ from trellis.kube.informer import Change, ChangeKind
 from trellis.kube.permissions import MissingPermissions
 from trellis.kube.resources import HOST_CONFIGS
 from trellis.lattice.domain.group_views import view_group
-from trellis.lattice.domain.store import ModelStore, Proof, StoredModel
+from trellis.lattice.domain.store import AbsenceReason, ModelStore, StoredModel
 from trellis.telemetry.health import Health
 from trellis_dev.fakes.fake import FakeKube, status_reply
 
@@ -42,7 +42,7 @@ class Store:
     def listed(self, name: str) -> bool:
         raise AssertionError(name)
 
-    def absence(self, name: str) -> Proof:
+    def absence(self, name: str) -> AbsenceReason:
         raise AssertionError(name)
 
     def names(self) -> list[str]:
@@ -65,7 +65,7 @@ SILENT = Store(1.0, silent="nobody answers")
         (SILENT, "here", True, ("Unknown", "WadmUnavailable")),
         (THERE, None, False, ("Unknown", "OwnerUnknown")),
         (THERE, "there", False, ("True", "ReadOnly")),
-        (POOR, "here", True, ("True", "DeletionsNotProved")),
+        (POOR, "here", True, ("True", "DeletionsNotDetected")),
         (THERE, "here", True, ("True", "Synced")),
     ],
 )

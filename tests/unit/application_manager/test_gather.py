@@ -25,7 +25,7 @@ from support.wadm.application_objects import stored
 from trellis.kube.informer import Change, ChangeKind
 from trellis.lattice.domain.group_views import GroupView
 from trellis.lattice.domain.replies import Status
-from trellis.lattice.domain.store import Proof, StoredManifest, StoredModel
+from trellis.lattice.domain.store import AbsenceReason, StoredManifest, StoredModel
 from trellis.provisioning.other_controllers import Controller, Peer
 from trellis_dev.fakes.fake import FakeKube
 
@@ -43,7 +43,7 @@ class Store:
     models: dict[str, StoredModel] = field(default_factory=dict)
     bucket: str = "b"
     synced_at: float | None = 1.0
-    proof: Proof = Proof.UNKNOWN
+    proof: AbsenceReason = AbsenceReason.UNKNOWN
     lattice: str = "red"
     reason: str = "because"
     silent: str = ""
@@ -55,7 +55,7 @@ class Store:
     def listed(self, _name: str) -> bool:
         return not self.unlisted
 
-    def absence(self, _name: str) -> Proof:
+    def absence(self, _name: str) -> AbsenceReason:
         return self.proof
 
     def names(self) -> list[str]:
@@ -185,9 +185,14 @@ async def test_an_object_of_another_clusters_lattice_loses_its_finalizer_without
 
 
 @pytest.mark.parametrize(
-    ("proof", "absence"), [(Proof.DELETED, Absence.DELETED), (Proof.LOST, Absence.LOST), (Proof.UNKNOWN, Absence.LOST)]
+    ("proof", "absence"),
+    [
+        (AbsenceReason.DELETED, Absence.DELETED),
+        (AbsenceReason.LOST, Absence.LOST),
+        (AbsenceReason.UNKNOWN, Absence.LOST),
+    ],
 )
-async def test_only_verified_deletions_count(proof: Proof, absence: Absence) -> None:
+async def test_only_verified_deletions_count(proof: AbsenceReason, absence: Absence) -> None:
     assert (await world(Lattice(Store(proof=proof))).run()).wadm is absence
 
 

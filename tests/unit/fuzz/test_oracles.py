@@ -16,7 +16,7 @@ from application_manager.domain.sides import Side, Win
 from fuzz.catalogue import TARGETS
 from fuzz.limits import TooLong
 from trellis.config.nats_credentials import Kind
-from trellis.lattice.domain.store import Proof
+from trellis.lattice.domain.store import AbsenceReason
 from trellis.telemetry import TraceContext
 
 CASES = 3_000
@@ -42,7 +42,7 @@ BROKEN: dict[str, tuple[str, Breaking]] = {
     "wadm-replies": ("trellis.lattice.domain.replies:_answer", instead(lambda payload, *expected: json.loads(payload))),
     "wadm-bucket": (
         "trellis.lattice.domain.bucket_entries:BucketEntries.absence",
-        instead(lambda self, name: Proof.DELETED),
+        instead(lambda self, name: AbsenceReason.DELETED),
     ),
     "lattice-events": (
         "trellis.lattice.follow.forwarder:copied_event",

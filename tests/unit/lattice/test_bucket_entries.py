@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from trellis.lattice.domain.bucket_entries import VERSIONS_KEPT, BucketEntries, Entry, TooManyError
 from trellis.lattice.domain.digests import Digests, digest_of
 from trellis.lattice.domain.reading import LatticeDataError
-from trellis.lattice.domain.store import Proof, StoredManifest, StoredModel
+from trellis.lattice.domain.store import AbsenceReason, StoredManifest, StoredModel
 
 
 def model(name: str, *versions: str, deployed: str | None = None) -> bytes:
@@ -82,7 +82,7 @@ def test_a_deletion_by_wadm_is_verified() -> None:
     assert bucket.stored.find("web") is not None
     assert bucket.take("l-web", None) == {"web"}
     assert bucket.stored.find("web") is None
-    assert bucket.stored.absence("web") is Proof.DELETED
+    assert bucket.stored.absence("web") is AbsenceReason.DELETED
 
 
 def test_an_application_whose_name_did_not_reach_the_list_is_not_listed() -> None:
@@ -97,16 +97,16 @@ def test_an_application_whose_name_did_not_reach_the_list_is_not_listed() -> Non
     assert bucket.stored.listed("web"), "wadm could not write its list, whatever is put"
 
 
-PROVES_NOTHING: dict[str, tuple[list[tuple[str, bytes | None]], Proof]] = {
-    "purged by hand, and still listed": ([("l", names("web")), ("l-web", None)], Proof.UNKNOWN),
-    "purged, and the list too": ([("l", names("web")), ("l-web", None), ("l", None)], Proof.LOST),
-    "purged, and never a list": ([("l-web", None)], Proof.LOST),
-    "no entry, and not listed": ([("l", names("other"))], Proof.UNKNOWN),
-    "no entry, and listed": ([("l", names("web"))], Proof.UNKNOWN),
-    "nothing at all": ([], Proof.LOST),
-    "another lattice's list is purged": ([("l", names()), ("l-w", None)], Proof.UNKNOWN),
-    "another lattice has the key": ([("l", names()), ("l-web", model("b"))], Proof.UNKNOWN),
-    "another lattice has the list's key": ([("l", model("l")), ("l-web", None)], Proof.LOST),
+PROVES_NOTHING: dict[str, tuple[list[tuple[str, bytes | None]], AbsenceReason]] = {
+    "purged by hand, and still listed": ([("l", names("web")), ("l-web", None)], AbsenceReason.UNKNOWN),
+    "purged, and the list too": ([("l", names("web")), ("l-web", None), ("l", None)], AbsenceReason.LOST),
+    "purged, and never a list": ([("l-web", None)], AbsenceReason.LOST),
+    "no entry, and not listed": ([("l", names("other"))], AbsenceReason.UNKNOWN),
+    "no entry, and listed": ([("l", names("web"))], AbsenceReason.UNKNOWN),
+    "nothing at all": ([], AbsenceReason.LOST),
+    "another lattice's list is purged": ([("l", names()), ("l-w", None)], AbsenceReason.UNKNOWN),
+    "another lattice has the key": ([("l", names()), ("l-web", model("b"))], AbsenceReason.UNKNOWN),
+    "another lattice has the list's key": ([("l", model("l")), ("l-web", None)], AbsenceReason.LOST),
 }
 
 
@@ -141,7 +141,7 @@ def test_a_deletion_in_another_lattice_of_the_same_key_proves_nothing() -> None:
     assert bucket.stored.find("b-c") is None
     bucket.take("a-b", names())
     bucket.take("a-b-c", None)
-    assert bucket.stored.absence("b-c") is Proof.UNKNOWN
+    assert bucket.stored.absence("b-c") is AbsenceReason.UNKNOWN
 
 
 def test_a_recreated_bucket_lost_the_content_of_the_former() -> None:
@@ -150,12 +150,12 @@ def test_a_recreated_bucket_lost_the_content_of_the_former() -> None:
     bucket.take("l", names("web"))
     bucket.stored.complete()
     bucket.again("second", ("l-other", model("other")), ("l", names("other")))
-    assert bucket.stored.absence("web") is Proof.LOST
-    assert bucket.stored.absence("never") is Proof.UNKNOWN
+    assert bucket.stored.absence("web") is AbsenceReason.LOST
+    assert bucket.stored.absence("never") is AbsenceReason.UNKNOWN
     bucket.take("l-web", model("web"))
     bucket.take("l", names("other"))
     bucket.take("l-web", None)
-    assert bucket.stored.absence("web") is Proof.DELETED
+    assert bucket.stored.absence("web") is AbsenceReason.DELETED
 
 
 def test_entries_that_a_new_reading_lacks_are_forgotten_at_its_end() -> None:
@@ -170,7 +170,7 @@ def test_entries_that_a_new_reading_lacks_are_forgotten_at_its_end() -> None:
     assert bucket.stored.complete() == {"web", "api"}
     assert bucket.stored.find("web") is None
     assert bucket.stored.find("api") is not None
-    assert bucket.stored.absence("web") is Proof.LOST
+    assert bucket.stored.absence("web") is AbsenceReason.LOST
 
 
 def test_an_entry_that_is_read_again_is_no_change() -> None:
@@ -205,7 +205,7 @@ def test_a_list_that_is_none_changes_nothing(value: bytes) -> None:
     bucket.take("l-web", None)
     with pytest.raises(LatticeDataError):
         bucket.take("l", value)
-    assert bucket.stored.absence("web") is Proof.DELETED
+    assert bucket.stored.absence("web") is AbsenceReason.DELETED
 
 
 def test_of_too_many_versions_the_newest_are_kept_and_the_deployed_one() -> None:
@@ -268,7 +268,9 @@ def test_an_application_listed_by_wadm_is_never_deleted(deeds: list[tuple[str, s
     for deed, lattice, name in deeds:
         getattr(wadm, deed)(lattice, name)
         for of, read in wadm.reads.items():
-            deleted = {name for name in NAMES if read.find(name) is None and read.absence(name) is Proof.DELETED}
+            deleted = {
+                name for name in NAMES if read.find(name) is None and read.absence(name) is AbsenceReason.DELETED
+            }
             assert not deleted & wadm.lists.get(of, set())
 
 

@@ -14,7 +14,7 @@ from trellis.lattice.domain.bucket_entries import BucketEntries, Entry
 from trellis.lattice.domain.models import read_statuses
 from trellis.lattice.domain.reading import LatticeDataError
 from trellis.lattice.domain.replies import UNDEPLOYED, Scaler, Status
-from trellis.lattice.domain.store import Proof
+from trellis.lattice.domain.store import AbsenceReason
 from trellis.lattice.domain.subjects import (
     account_of,
     configuration_ask_subject,
@@ -161,7 +161,7 @@ def test_a_deletion_is_verified_by_the_tenants_own_entries(mine: str, theirs: st
     reads.take(entry(ours, 5, []))
     reads.take(entry(f"{ours}-{name}", 6, None))
     assert reads.find(name) is None
-    assert reads.absence(name) is Proof.DELETED
+    assert reads.absence(name) is AbsenceReason.DELETED
 
 
 def listed(*items: object) -> bytes:

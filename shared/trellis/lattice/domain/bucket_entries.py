@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from trellis.lattice.domain.models import MODELS_MOST
 from trellis.lattice.domain.reading import LatticeDataError, decoded, require_shallow, text
-from trellis.lattice.domain.store import Proof, StoredManifest, StoredModel
+from trellis.lattice.domain.store import AbsenceReason, StoredManifest, StoredModel
 
 VERSIONS_KEPT: Final = 1000
 KEYS_MOST: Final = 10 * MODELS_MOST
@@ -109,7 +109,7 @@ class BucketEntries:
         kept = self._kept.get(self._prefix + name)
         return kept.model if kept is not None and kept.model is not None and kept.model.name == name else None
 
-    def absence(self, name: str) -> Proof:
+    def absence(self, name: str) -> AbsenceReason:
         """Return the reason of a missing application.
 
         The list may be older than the purge, because wadm writes the list first. Both are in one stream and are read in
@@ -117,8 +117,8 @@ class BucketEntries:
         """
         kept = self._kept.get(self._prefix + name)
         if kept is not None and kept.purged and self._listed is not None and name not in self._listed:
-            return Proof.DELETED
-        return Proof.LOST if self._listed is None or name in self._former else Proof.UNKNOWN
+            return AbsenceReason.DELETED
+        return AbsenceReason.LOST if self._listed is None or name in self._former else AbsenceReason.UNKNOWN
 
     def listed(self, name: str) -> bool:
         """Return whether the list of names contains an application; True if another lattice uses the key of the list.

@@ -2,7 +2,7 @@
 
 Pure. Implemented by ``bucket`` and ``listing``. Out: a model by name, the reason why a name is missing, and the age of
 the data. Called by services that manage applications. Invariants: a lost connection removes nothing; only
-``Proof.DELETED`` means that an application was deleted (ADR 0041, rule 2).
+``AbsenceReason.DELETED`` means that an application was deleted (ADR 0041, rule 2).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from trellis.compact import compact
 from trellis.lattice.domain.replies import Status
 
 
-class Proof(StrEnum):
+class AbsenceReason(StrEnum):
     """Reason of a name without a model.
 
-    ``DELETED``: it was deleted, and the storage proves it. ``LOST``: the storage was replaced, or lost its list of
-    names. ``UNKNOWN``: it never existed, its entry was lost, or the NATS user has no permission to read the proof.
+    ``DELETED``: the storage of wadm has its deletion. ``LOST``: the storage was replaced, or lost its list of
+    names. ``UNKNOWN``: it never existed, its entry was lost, or the NATS user has no permission to read the storage.
     """
 
     DELETED = "Deleted"
@@ -87,7 +87,7 @@ class ModelStore(Protocol):
 
     @property
     def reason(self) -> str:
-        """The reason why the data is incomplete, or deletions cannot be proved, for users; "" if neither applies."""
+        """The reason why the data is incomplete, or deletions cannot be detected, for users; "" if neither applies."""
 
     @property
     def silent(self) -> str:
@@ -96,7 +96,7 @@ class ModelStore(Protocol):
     def find(self, name: str) -> StoredModel | None:
         """Return an application by name, None if it does not exist."""
 
-    def absence(self, name: str) -> Proof:
+    def absence(self, name: str) -> AbsenceReason:
         """Return the reason of a missing application."""
 
     def listed(self, name: str) -> bool:

@@ -3,7 +3,7 @@
 In: the address and connection of a lattice. Out: a :class:`trellis.lattice.domain.store.ModelStore`, and notifications
 of changes. Called by services that manage applications, for each lattice of a connection. Invariants: no caller waits
 for a lattice; the state of an unreachable lattice stays, and ``synced_at`` shows its age; without the storage no
-deletion is proved.
+deletion is detected.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 from trellis.lattice.connection.address import LatticeAddress
 from trellis.lattice.connection.lattice_connection import LatticeConnection
 from trellis.lattice.domain.replies import Status
-from trellis.lattice.domain.store import Proof, StoredModel
+from trellis.lattice.domain.store import AbsenceReason, StoredModel
 from trellis.lattice.storage.bucket import Bucket
 from trellis.lattice.storage.portion import Portion
 from trellis.lattice.timings import LatticeTimings
@@ -72,7 +72,7 @@ class LatticeStore:
 
     @property
     def reason(self) -> str:
-        """The reason why the data is incomplete, or deletions cannot be proved, for users; "" if neither applies."""
+        """The reason why the data is incomplete, or deletions cannot be detected, for users; "" if neither applies."""
         if self._connection.since is None:
             return self._connection.reason
         if self._portion.unreadable.is_set() and self._listing.reason:
@@ -90,9 +90,9 @@ class LatticeStore:
         """Return an application by name, None if it does not exist."""
         return self._listing.find(name) if self._listed else self._portion.stored.find(name)
 
-    def absence(self, name: str) -> Proof:
+    def absence(self, name: str) -> AbsenceReason:
         """Return the reason of a missing application; must not be called while ``synced_at`` is None."""
-        return Proof.UNKNOWN if self._listed else self._portion.stored.absence(name)
+        return AbsenceReason.UNKNOWN if self._listed else self._portion.stored.absence(name)
 
     def listed(self, name: str) -> bool:
         """Return whether wadm lists an application; always True for applications from its answers."""
