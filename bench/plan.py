@@ -25,7 +25,7 @@ from trellis.provisioning.ledger import Entry, Ledger
 from trellis.provisioning.shims import ShimView
 from trellis.provisioning.targets import target_of
 from trellis.provisioning.views import JobView, NodeView, Target, encode_digests
-from trellis_dev.testing.builders import a_job, a_node, a_shim, opted_in, proved
+from trellis_dev.testing.builders import a_job, a_node, a_shim, opted_in, verified_node
 
 ROUNDS: Final = 9
 SPIN: Final = a_shim()
@@ -46,7 +46,7 @@ WANTED: Final = target(a_node(), (SPIN,)) or Target(())
 
 def done(name: str) -> NodeView:
     """Return a node that has what it is to have."""
-    return proved(opted_in(a_node(name, shims=encode_digests(dict(WANTED.shims)))), WANTED.digest, "handler")
+    return verified_node(opted_in(a_node(name, shims=encode_digests(dict(WANTED.shims)))), WANTED.digest, "handler")
 
 
 @dataclass(frozen=True)

@@ -129,7 +129,7 @@ def _install(session: Session, node: Node, spec: InstallSpec) -> InstallResult:
 
     def check() -> None:
         nonlocal results
-        results = _proved(session, node, spec)
+        results = _verified(session, node, spec)
         _check_verified(results)
 
     with _locked(session, node.disk):
@@ -181,7 +181,7 @@ def _uninstall(session: Session, node: Node, spec: InstallSpec | None) -> Instal
 
 
 def _verify(session: Session, node: Node, spec: InstallSpec | None) -> InstallResult:
-    results = _proved(session, node, spec)
+    results = _verified(session, node, spec)
     _check_verified(results)
     names = ", ".join(shim.handler for shim in results) or "no shim is installed"
     return InstallResult("verify", Outcome.VERIFIED, None, names, shims=results)
@@ -221,7 +221,7 @@ def _executor(session: Session, node: Node) -> Executor:
     return Executor(effects, step, session.interruption)
 
 
-def _proved(session: Session, node: Node, spec: InstallSpec | None) -> tuple[ShimResult, ...]:
+def _verified(session: Session, node: Node, spec: InstallSpec | None) -> tuple[ShimResult, ...]:
     with session.tracer.span("Verify"):
         return verify(_inspect(session, node), spec, node.run)
 

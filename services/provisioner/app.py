@@ -12,7 +12,7 @@ from typing import Final
 
 from provisioner.apply import Effects
 from provisioner.cache import Cache
-from provisioner.canary_apply import ProofEffects
+from provisioner.canary_apply import VerificationEffects
 from provisioner.domain import decide as deciding
 from provisioner.domain.canary import CanaryPod
 from provisioner.domain.canary_resources import CANARY_PODS, view_canary
@@ -175,9 +175,9 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
     running = {deciding.JOBS: cache.jobs.running}
     scope = Scope(PROVISIONER, settings.namespace, running, {deciding.JOBS: lambda: named(jobs)})
     breaker = Breaker(kube, recorder, scope, queues.list_all)
-    proof = ProofEffects(kube, cache, telemetry)
+    verification = VerificationEffects(kube, cache, telemetry)
     show = partial(jobs.wrote, former=None)
-    effects = Effects(kube, bus, recorder, cache, telemetry, breaker, proof, show, queues.plan_soon)
+    effects = Effects(kube, bus, recorder, cache, telemetry, breaker, verification, show, queues.plan_soon)
     rollout = RolloutEffects(kube, bus, recorder, cache)
     pods = RolloutPods(kube, timings.rollout_pods)
     planner = FleetReconciler(kube, cache, rollout, telemetry, queues.nodes, pods, queues.status_soon)

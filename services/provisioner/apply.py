@@ -13,7 +13,7 @@ from typing import assert_never
 
 from provisioner.admission_changes import JobUnusable, create_job, delete_unusable, is_usable
 from provisioner.cache import Cache
-from provisioner.canary_apply import ProofEffects
+from provisioner.canary_apply import VerificationEffects
 from provisioner.domain.actions import (
     Action,
     ClearRefusal,
@@ -28,10 +28,10 @@ from provisioner.domain.actions import (
     GuardedDeletion,
     JudgeFailed,
     LookAgain,
-    ProveJob,
     Publish,
     ReportRefusal,
     Step,
+    VerifyJob,
     WarnNode,
 )
 from provisioner.domain.resources import make_installer_job
@@ -61,7 +61,7 @@ class Effects:
     cache: Cache
     telemetry: Telemetry
     breaker: Breaker
-    proof: ProofEffects
+    verification: VerificationEffects
     show: Callable[[Manifest], None]
     """Receives a Job that the API server returned, which the watch may not report yet."""
     plan_soon: Callable[[], None]
@@ -144,8 +144,8 @@ class Effects:
                 await self._refusal(action)
             case EvictPod():
                 await self._evict(action)
-            case CreateCanary() | DeleteCanary() | ProveJob() | CreateUndo():
-                return await self.proof.apply(action)
+            case CreateCanary() | DeleteCanary() | VerifyJob() | CreateUndo():
+                return await self.verification.apply(action)
             case _:
                 assert_never(action)
         return None

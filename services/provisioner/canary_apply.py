@@ -12,7 +12,7 @@ from typing import assert_never
 
 from provisioner.admission_changes import create_job
 from provisioner.cache import Cache
-from provisioner.domain.actions import CreateCanary, CreateUndo, DeleteCanary, ProveJob
+from provisioner.domain.actions import CreateCanary, CreateUndo, DeleteCanary, VerifyJob
 from provisioner.domain.canary import Canary, class_of
 from provisioner.domain.canary_resources import make_canary_class, make_canary_pod
 from provisioner.domain.resources import make_installer_job
@@ -26,14 +26,14 @@ _log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class ProofEffects:
+class VerificationEffects:
     """The targets of the actions of a verification."""
 
     kube: Kube
     cache: Cache
     telemetry: Telemetry
 
-    async def apply(self, action: CreateCanary | DeleteCanary | ProveJob | CreateUndo) -> float | None:
+    async def apply(self, action: CreateCanary | DeleteCanary | VerifyJob | CreateUndo) -> float | None:
         """Apply one action; return the seconds until its retry, None if it is done.
 
         Raises:
@@ -44,8 +44,8 @@ class ProofEffects:
                 await self._begin(action)
             case DeleteCanary():
                 await self._end(action)
-            case ProveJob():
-                await self._prove(action)
+            case VerifyJob():
+                await self._verify(action)
             case CreateUndo():
                 return await self._take_back(action)
             case _:
@@ -70,13 +70,13 @@ class ProofEffects:
             await self.kube.delete(PODS, pod.name, pod.namespace, uid=pod.uid, resource_version=pod.resource_version)
         _log.info("canary pod deleted", node=pod.node, shim=pod.shim, pod=pod.name, reason=action.reason.value)
 
-    async def _prove(self, action: ProveJob) -> None:
+    async def _verify(self, action: VerifyJob) -> None:
         """Write the verification by canaries to the Job."""
         job = action.job
         read = {"uid": job.uid, "resourceVersion": job.resource_version}
-        patch = {"metadata": read | {"annotations": {names.ANNOTATION_VERIFIED: action.proof.value}}}
+        patch = {"metadata": read | {"annotations": {names.ANNOTATION_VERIFIED: action.verified_by.value}}}
         await self.kube.merge_patch(JOBS, job.name, patch, job.namespace, field_manager=names.FIELD_MANAGER_PROVISIONER)
-        _log.info("installer job verified", node=job.node, job=job.name, verified=action.proof.value)
+        _log.info("installer job verified", node=job.node, job=job.name, verified=action.verified_by.value)
 
     async def _take_back(self, action: CreateUndo) -> float | None:
         """Create the Job that rolls back another Job."""

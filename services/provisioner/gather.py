@@ -29,7 +29,7 @@ from trellis.provisioning.drain import drained_on
 from trellis.provisioning.ledger import Entry, target_of_slot
 from trellis.provisioning.leftovers import fulfilled
 from trellis.provisioning.revisions import label_selector, revisions_of
-from trellis.provisioning.views import JobView, NodeView, Target, newest, proof_of
+from trellis.provisioning.views import JobView, NodeView, Target, newest, verification_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ class Gather:
 
     async def _update_refused(self, node: NodeView | None, job: JobView | None, done_for: float) -> str:
         """Return why node_watcher does not label a verified Node, "" if it may be about to."""
-        if node is None or job is None or proof_of(job, node) is None or fulfilled(job, node):
+        if node is None or job is None or verification_of(job, node) is None or fulfilled(job, node):
             return ""
         return await Pods(self.kube).update_refused(node, job) if done_for >= self.cache.timings.nodes.record else ""
 

@@ -30,7 +30,7 @@ def opted_in(node: NodeView) -> NodeView:
     return replace(node, opt_in="true")
 
 
-def proved(node: NodeView, digest: str = DIGEST, verified: str = "job") -> NodeView:
+def verified_node(node: NodeView, digest: str = DIGEST, verified: str = "job") -> NodeView:
     """Return the node with the labels and annotations of a verified runtime."""
     return replace(
         node,

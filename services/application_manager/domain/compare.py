@@ -33,7 +33,7 @@ from application_manager.domain.sides import Absence, Base, Model, Object, Side,
 from application_manager.domain.snapshot import Snapshot
 from application_manager.domain.versions import overridden_version, spare_version, version_of
 
-NOT_PROVED: Final = "wadm does not have it any more, and its deletion is not confirmed: delete this object to do so"
+NOT_CONFIRMED: Final = "wadm does not have it any more, and its deletion is not confirmed: delete this object to do so"
 OLDER: Final = "wadm's storage was restored from a backup, and has an older state of it"
 NOT_LISTED: Final = "wadm stores it and does not list it: a further version makes wadm list it"
 _CONTEST: Final = 3
@@ -177,7 +177,7 @@ def _list_again(found: Object, model: Model) -> Decision:
     return Decision((Put(Announcement(Reason.RESTORED, NOT_LISTED), spare_version(found.digest, model)),))
 
 
-def _push(found: Object, model: Model | None, changed: bool, lost: str = NOT_PROVED) -> Decision:
+def _push(found: Object, model: Model | None, changed: bool, lost: str = NOT_CONFIRMED) -> Decision:
     """Give wadm the state of Kubernetes; ``changed``: a user changed it there; False: wadm lost it."""
     version = version_of(found.version, found.digest, model)
     reason = Reason.APPLIED if changed else Reason.RESTORED

@@ -216,8 +216,8 @@ def _put_shims(found: Inspection, spec: InstallSpec, staged: Mapping[str, Staged
             location = source.location if source else ""
             actions.append(PutShim(path, wanted.handler, fetched.path, reason, message, location))
         # Also for an unchanged file: a run may have been killed between its installation and its test.
-        proof = f"the shim of {wanted.handler!r} must run here before it is added to containerd's configuration"
-        actions.append(ProbeShim(path, wanted.handler, Reason.VERIFICATION_PENDING, proof))
+        text = f"the shim of {wanted.handler!r} must run here before it is added to containerd's configuration"
+        actions.append(ProbeShim(path, wanted.handler, Reason.VERIFICATION_PENDING, text))
     return actions
 
 

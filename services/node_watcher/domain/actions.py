@@ -20,7 +20,7 @@ from trellis.provisioning.views import JobView, NodeView
 class Reason(StrEnum):
     """Reason of an action and of its Event on the Node."""
 
-    PROVED = "ProvisionSucceeded"
+    PROVISION_SUCCEEDED = "ProvisionSucceeded"
     LABELS_RESTORED = "LabelsRestored"
     DRAINED = "LabelRemovedForDrain"
     FAILED = "ProvisionFailed"

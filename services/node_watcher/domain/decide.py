@@ -25,13 +25,13 @@ from node_watcher.domain.node_patch import (
     VerifiedState,
     no_failure,
     patch_of,
-    proof_annotations,
-    proof_labels,
     remove_metadata,
     takes_label,
+    verified_annotations,
+    verified_labels,
     verified_state_of,
 )
-from node_watcher.domain.shims import proof_by_now, removable_startup_taints, vanished
+from node_watcher.domain.shims import removable_startup_taints, vanished, verification_by_now
 from trellis import names
 from trellis.events.node import NodeGone, NodeOptedIn, NodeOptedOut, NodeReady, NodeReplaced
 from trellis.limits.breaker import Deletion
@@ -43,12 +43,12 @@ from trellis.provisioning.views import (
     NodeTaint,
     NodeView,
     OptIn,
-    Proof,
+    VerifiedBy,
     decode_digests,
     encode_digests,
     opt_in_of,
-    proof_of,
-    proved_of,
+    verification_of,
+    verified_digests,
 )
 
 NODES = "nodes"
@@ -109,17 +109,17 @@ def _opted_in(node: NodeView, published: PublishedState | None, snapshot: Snapsh
     if snapshot.missing - published.missing:
         published = replace(published, missing=snapshot.missing)
         actions.append(RecordEvent(node.uid, True, Reason.SHIM_MISSING, _missing(snapshot), published))
-    proof = proof_of(job, node) if job else None
-    if job and proof and node.installed != job.shims:
-        return [*actions, *_record(node, job, proof, snapshot)]
+    verified_by = verification_of(job, node) if job else None
+    if job and verified_by and node.installed != job.shims:
+        return [*actions, *_record(node, job, verified_by, snapshot)]
     if left := unwanted_left(job, node, wanted):
         return [*actions, *_record_left(node, left, wanted)]
     if lost := vanished(node, job, wanted, snapshot.handlers):
         return [*actions, *_withdraw(node, published, lost, snapshot)]
-    if node.marked_digest and (by_now := proof_by_now(node, snapshot.shims)):
+    if node.marked_digest and (by_now := verification_by_now(node, snapshot.shims)):
         if repair := _restore(node, VerifiedState(node.marked_digest, by_now, node.installed), snapshot):
             return [*actions, *repair]
-        if published.ready != node.marked_digest and proved_of(node.installed):
+        if published.ready != node.marked_digest and verified_digests(node.installed):
             actions.append(_ready(node, published))
     if job and job.failure and job.node_uid == node.uid and node.marked_digest != job.digest:
         actions += _failed(node, job, wanted)
@@ -146,8 +146,8 @@ def _withdraw(node: NodeView, published: PublishedState, lost: tuple[str, ...], 
     ops = remove_metadata(node)
     if shims:
         state = verified_state_of(node, shims)
-        labels = proof_labels(node, state, snapshot.wanted, snapshot.drained)
-        ops = patch_of(node, labels, proof_annotations(node, state))
+        labels = verified_labels(node, state, snapshot.wanted, snapshot.drained)
+        ops = patch_of(node, labels, verified_annotations(node, state))
     event = RecordEvent(node.uid, True, Reason.HANDLER_VANISHED, message, replace(published, ready=None))
     return _unmark(node, PatchNode(node, ops, Reason.HANDLER_VANISHED, message), event)
 
@@ -177,7 +177,7 @@ def _ready(node: NodeView, published: PublishedState) -> Publish:
     return Publish(event, f"{node.uid}.{node.resource_version}.ready", replace(published, ready=digest))
 
 
-def _record(node: NodeView, job: JobView, proof: Proof, snapshot: Snapshot) -> list[Action]:
+def _record(node: NodeView, job: JobView, verified_by: VerifiedBy, snapshot: Snapshot) -> list[Action]:
     """Record the verified state on the Node, and remove the record of failures.
 
     An unwanted Shim that stays keeps its label for now: the label is removed under the circuit breaker. The drain of a
@@ -188,18 +188,18 @@ def _record(node: NodeView, job: JobView, proof: Proof, snapshot: Snapshot) -> l
         message = f"Job {job.namespace}/{job.name} removed every runtime that Trellis had installed"
         event = RecordEvent(node.uid, False, Reason.REMOVED, message)
         return [PatchNode(node, remove_metadata(node), Reason.REMOVED, message), event]
-    state = VerifiedState(job.digest, proof, job.shims)
+    state = VerifiedState(job.digest, verified_by, job.shims)
     # A Shim that this attempt left out, because an earlier attempt failed on it, remains failed.
     still = any(name in wanted and not _changes(node, job, name) for name in node.blamed)
-    annotations = {**proof_annotations(node, state), **({} if still else no_failure(node))}
-    what = ", ".join(sorted(proved_of(job.shims))) if job.installs is not None else "Wasm runtime"
-    message = f"{what} {job.digest} is provisioned (verified: {proof.value})"
+    annotations = {**verified_annotations(node, state), **({} if still else no_failure(node))}
+    what = ", ".join(sorted(verified_digests(job.shims))) if job.installs is not None else "Wasm runtime"
+    message = f"{what} {job.digest} is provisioned (verified: {verified_by.value})"
     removed_taints = removable_startup_taints(node, snapshot.shims, state.ready)
     stay = {name for name in node.installed if name != KWASM and _labelled(node, name)}
     drained = frozenset(name for name in snapshot.drained if not _changes(node, job, name))
-    ops = patch_of(node, proof_labels(node, state, wanted | stay, drained), annotations, removed_taints)
-    event = RecordEvent(node.uid, False, Reason.PROVED, f"{message} by Job {job.namespace}/{job.name}")
-    return [PatchNode(node, ops, Reason.PROVED, f"{message}{_without(removed_taints)}"), event]
+    ops = patch_of(node, verified_labels(node, state, wanted | stay, drained), annotations, removed_taints)
+    event = RecordEvent(node.uid, False, Reason.PROVISION_SUCCEEDED, f"{message} by Job {job.namespace}/{job.name}")
+    return [PatchNode(node, ops, Reason.PROVISION_SUCCEEDED, f"{message}{_without(removed_taints)}"), event]
 
 
 def _record_left(node: NodeView, left: Mapping[str, str], wanted: frozenset[str]) -> list[Action]:
@@ -208,7 +208,7 @@ def _record_left(node: NodeView, left: Mapping[str, str], wanted: frozenset[str]
     These Shims are not verified; a node that is marked already keeps its verification.
     """
     state = verified_state_of(node, {**node.installed, **left})
-    ops = patch_of(node, proof_labels(node, state, wanted), proof_annotations(node, state))
+    ops = patch_of(node, verified_labels(node, state, wanted), verified_annotations(node, state))
     message = f"{', '.join(sorted(left))} is on the node but no longer wanted: uninstallation follows"
     return _unmark(node, PatchNode(node, ops, Reason.OPTED_OUT, message))
 
@@ -222,7 +222,7 @@ def _restore(node: NodeView, state: VerifiedState, snapshot: Snapshot) -> list[A
     """
     wanted = snapshot.wanted
     removed_taints = removable_startup_taints(node, snapshot.shims, state.ready)
-    labels, annotations = proof_labels(node, state, wanted, snapshot.drained), proof_annotations(node, state)
+    labels, annotations = verified_labels(node, state, wanted, snapshot.drained), verified_annotations(node, state)
     ops = patch_of(node, labels, annotations, removed_taints)
     if not ops:
         return []
@@ -236,9 +236,11 @@ def _restore(node: NodeView, state: VerifiedState, snapshot: Snapshot) -> list[A
         message = f"{', '.join(drained)} is drained for its change: label removed until the node records the outcome"
         event = RecordEvent(node.uid, False, Reason.DRAINED, message)
         return [PatchNode(node, ops, Reason.DRAINED, message), event]
-    if state.proof is not node.proof:
-        message = f"{', '.join(sorted(state.shims))}: the kubelet lists the handlers (verified: {state.proof.value})"
-        return [PatchNode(node, ops, Reason.PROVED, f"{message}{_without(removed_taints)}")]
+    if state.verified_by is not node.verified_by:
+        message = (
+            f"{', '.join(sorted(state.shims))}: the kubelet lists the handlers (verified: {state.verified_by.value})"
+        )
+        return [PatchNode(node, ops, Reason.PROVISION_SUCCEEDED, f"{message}{_without(removed_taints)}")]
     if not patch_of(node, labels, annotations):
         message = f"Wasm runtime {state.digest} is ready{_without(removed_taints)}"
         return [PatchNode(node, ops, Reason.STARTUP_TAINT_REMOVED, message)]
@@ -286,7 +288,7 @@ def _failed(node: NodeView, job: JobView, wanted: frozenset[str]) -> list[Action
     labels: Changes = {}
     if (left := marks_after(job, node)) != node.installed:
         state = verified_state_of(node, left)
-        labels, annotations = proof_labels(node, state, wanted), {**proof_annotations(node, state), **annotations}
+        labels, annotations = verified_labels(node, state, wanted), {**verified_annotations(node, state), **annotations}
     patch = PatchNode(node, patch_of(node, labels, annotations), Reason.FAILED, failure)
     event = RecordEvent(node.uid, True, Reason.FAILED, f"{failure} (Job {job.namespace}/{job.name}; retried later)")
     return _unmark(node, patch, event)
@@ -308,8 +310,8 @@ def _opted_out(node: NodeView, published: PublishedState | None, snapshot: Snaps
     if not node.bears_marks:
         return actions
     shims = node.installed
-    if node.proof and node.marked_digest and shims.keys() - {KWASM}:
-        return [*actions, *_removing(node, VerifiedState(node.marked_digest, node.proof, shims), snapshot)]
+    if node.verified_by and node.marked_digest and shims.keys() - {KWASM}:
+        return [*actions, *_removing(node, VerifiedState(node.marked_digest, node.verified_by, shims), snapshot)]
     steps: list[PatchNode | RecordEvent] = []
     if node.marked_digest:
         steps.append(RecordEvent(node.uid, False, Reason.RUNTIME_LEFT, _left_in_place(node)))
@@ -320,9 +322,9 @@ def _opted_out(node: NodeView, published: PublishedState | None, snapshot: Snaps
 def _removing(node: NodeView, state: VerifiedState, snapshot: Snapshot) -> list[Action]:
     """Return the actions on a node with Shims but without opt-in: labels first, then the outcome of the removal."""
     nothing, job = frozenset[str](), snapshot.job
-    proof = proof_of(job, node) if job else None
-    if job and proof and state.shims != job.shims and set(job.shims) < set(state.shims):
-        return _record(node, job, proof, snapshot)
+    verified_by = verification_of(job, node) if job else None
+    if job and verified_by and state.shims != job.shims and set(job.shims) < set(state.shims):
+        return _record(node, job, verified_by, snapshot)
     if unlabel := _restore(node, state, snapshot):
         return unlabel
     return _failed(node, job, nothing) if job and job.failure and job.node_uid == node.uid else []

@@ -17,10 +17,10 @@ from trellis.provisioning.views import (
     KWASM,
     NodeTaint,
     NodeView,
-    Proof,
     Target,
+    VerifiedBy,
     encode_digests,
-    proved_of,
+    verified_digests,
 )
 
 PatchOp = dict[str, Any]
@@ -32,32 +32,34 @@ class VerifiedState:
     """Verified state of a node: total digest, kind of verification, digests by Shim name."""
 
     digest: str
-    proof: Proof
+    verified_by: VerifiedBy
     shims: Mapping[str, str]
 
     @property
     def ready(self) -> frozenset[str]:
         """The Shims for which pods may be scheduled; none if only a Job verified them."""
-        return frozenset() if self.proof is Proof.JOB else frozenset(proved_of(self.shims))
+        return frozenset() if self.verified_by is VerifiedBy.JOB else frozenset(verified_digests(self.shims))
 
 
 def verified_state_of(node: NodeView, shims: Mapping[str, str]) -> VerifiedState:
     """Return the state with these Shims with the previous verification; nothing new is verified."""
-    return VerifiedState(Target(tuple(sorted(shims.items()))).digest, node.proof or Proof.JOB, shims)
+    return VerifiedState(Target(tuple(sorted(shims.items()))).digest, node.verified_by or VerifiedBy.JOB, shims)
 
 
-def take_over(node: NodeView, shims: Mapping[str, str], proof: Proof, wanted: frozenset[str]) -> tuple[PatchOp, ...]:
+def take_over(
+    node: NodeView, shims: Mapping[str, str], verified_by: VerifiedBy, wanted: frozenset[str]
+) -> tuple[PatchOp, ...]:
     """Return the patch that records on a Node the Shims that another installer left there, digests by Shim name.
 
     () if they are recorded already. For ``trellis migrate``: the result equals that of a Job of Trellis, so that the
     services change nothing.
     """
-    state = VerifiedState(Target(tuple(sorted(shims.items()))).digest, proof, shims)
-    annotations = {**proof_annotations(node, state), **no_failure(node)}
-    return patch_of(node, proof_labels(node, state, wanted), annotations)
+    state = VerifiedState(Target(tuple(sorted(shims.items()))).digest, verified_by, shims)
+    annotations = {**verified_annotations(node, state), **no_failure(node)}
+    return patch_of(node, verified_labels(node, state, wanted), annotations)
 
 
-def proof_labels(
+def verified_labels(
     node: NodeView, state: VerifiedState, wanted: frozenset[str], drained: frozenset[str] = frozenset()
 ) -> Changes:
     """Return the labels of a verified Node, without those of the Shims that are ``drained`` there (ADR 126).
@@ -67,8 +69,8 @@ def proof_labels(
     that is no longer verified has no label.
     """
     has = dict(node.labels)
-    stays = {name for name in proved_of(state.shims) if name in wanted or (name == KWASM and wanted)}
-    ready = names.WASM_READY if stays and state.proof is not Proof.JOB else None
+    stays = {name for name in verified_digests(state.shims) if name in wanted or (name == KWASM and wanted)}
+    ready = names.WASM_READY if stays and state.verified_by is not VerifiedBy.JOB else None
     labels: dict[str, tuple[str | None, str | None]] = {
         names.LABEL_PROVISIONED: (node.provisioned, names.provisioned_label_value(node.name) if stays else None),
         names.LABEL_WASM_READY: (node.wasm, ready),
@@ -79,7 +81,7 @@ def proof_labels(
     return labels
 
 
-def proof_annotations(node: NodeView, state: VerifiedState) -> Changes:
+def verified_annotations(node: NodeView, state: VerifiedState) -> Changes:
     """Return the annotations that record the Shims on a Node and their verification."""
     if not state.shims:
         return _nothing_installed(node)
@@ -89,7 +91,7 @@ def proof_annotations(node: NodeView, state: VerifiedState) -> Changes:
         names.LABEL_PROVISIONED: (node.provisioned_name, node.name if shortened else None),
         names.ANNOTATION_DIGEST: (node.digest, state.digest),
         names.ANNOTATION_SHIMS: (node.shims, shims),
-        names.ANNOTATION_VERIFIED: (node.verified, state.proof.value),
+        names.ANNOTATION_VERIFIED: (node.verified, state.verified_by.value),
         names.ANNOTATION_NODE_UID: (node.marked_uid, node.uid),
     }
 

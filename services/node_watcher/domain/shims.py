@@ -11,20 +11,20 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from trellis.provisioning.shims import ShimView, Taint
-from trellis.provisioning.views import KWASM, JobState, JobView, NodeTaint, NodeView, Proof, proved_of
+from trellis.provisioning.views import KWASM, JobState, JobView, NodeTaint, NodeView, VerifiedBy, verified_digests
 
 PatchOp = dict[str, Any]
 
 
 def removable_startup_taints(
-    node: NodeView, shims: Iterable[ShimView], proved: Collection[str]
+    node: NodeView, shims: Iterable[ShimView], verified: Collection[str]
 ) -> tuple[NodeTaint, ...]:
-    """Return the startup taints to remove: those of which every Shim that names them is in ``proved`` (names)."""
+    """Return the startup taints to remove: those of which every Shim that names them is in ``verified`` (names)."""
     named = [(shim.name, shim.startup_taint) for shim in shims if shim.startup_taint is not None]
 
     def over(found: NodeTaint) -> bool:
         waits = [name for name, taint in named if _is(found, taint)]
-        return bool(waits) and all(name in proved for name in waits)
+        return bool(waits) and all(name in verified for name in waits)
 
     return tuple(filter(over, node.taints))
 
@@ -42,18 +42,18 @@ def remove_taints(node: NodeView, removed: Collection[NodeTaint]) -> tuple[Patch
     return (test, {"op": "replace", "path": path, "value": left} if left else {"op": "remove", "path": path})
 
 
-def proof_by_now(node: NodeView, shims: Iterable[ShimView]) -> Proof | None:
+def verification_by_now(node: NodeView, shims: Iterable[ShimView]) -> VerifiedBy | None:
     """Return the verification of a marked node, which may be stronger than the one in its marks.
 
     A node that was taken over while its kubelet listed no handlers is marked as verified by a Job alone. It counts as
     verified by handler once the kubelet lists the handlers of all installed Shims. The handler of a legacy installer
     image is unknown, so its verification does not change.
     """
-    if node.proof is not Proof.JOB:
-        return node.proof
-    handlers, installed = {shim.name: shim.handler for shim in shims}, proved_of(node.installed)
+    if node.verified_by is not VerifiedBy.JOB:
+        return node.verified_by
+    handlers, installed = {shim.name: shim.handler for shim in shims}, verified_digests(node.installed)
     shown = installed and all(name != KWASM and handlers.get(name) in node.handlers for name in installed)
-    return Proof.HANDLER if shown else Proof.JOB
+    return VerifiedBy.HANDLER if shown else VerifiedBy.JOB
 
 
 def vanished(
@@ -69,7 +69,7 @@ def vanished(
     """
     if not node.handlers or (job is not None and (job.deleting or job.state is not JobState.FAILED)):
         return ()
-    marked = sorted(name for name in proved_of(node.installed) if name in wanted and name in handlers)
+    marked = sorted(name for name in verified_digests(node.installed) if name in wanted and name in handlers)
     return tuple(name for name in marked if handlers[name] not in node.handlers)
 
 

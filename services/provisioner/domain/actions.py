@@ -19,7 +19,7 @@ from trellis.provisioning.installer_pods import InstallerState
 from trellis.provisioning.ledger import Entry
 from trellis.provisioning.other_controllers import Controller
 from trellis.provisioning.reasons import Reason
-from trellis.provisioning.views import JobView, NodeView, Proof, Target
+from trellis.provisioning.views import JobView, NodeView, Target, VerifiedBy
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,11 +170,11 @@ class DeleteCanary:
 
 
 @dataclass(frozen=True, slots=True)
-class ProveJob:
+class VerifyJob:
     """Write the verification by canaries to a Job; ``node_watcher`` marks the Node by it."""
 
     job: JobView
-    proof: Proof
+    verified_by: VerifiedBy
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +258,7 @@ Step = (
     | EvictPod
     | CreateCanary
     | DeleteCanary
-    | ProveJob
+    | VerifyJob
     | CreateUndo
     | ReportRefusal
     | ClearRefusal

@@ -16,7 +16,7 @@ from typing import Final
 from trellis.installer_api.spec import WantedShim
 from trellis.provisioning.shims import Refusal, ShimView, is_for
 from trellis.provisioning.targets import label_rival_of, rival_of, stays_on, wanted_shim_on
-from trellis.provisioning.views import VERIFICATION_FAILED, NodeView, last_proved
+from trellis.provisioning.views import VERIFICATION_FAILED, NodeView, last_verified
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ def _marks(member: Member) -> Iterator[_CountKey]:
     node, wanted, has = member.node, member.wanted, member.has
     if has is not None:
         yield _Kind.HOLDING, None
-        yield _Kind.CARRIED, (node.architecture, last_proved(has))
+        yield _Kind.CARRIED, (node.architecture, last_verified(has))
     if isinstance(wanted, WantedShim):
         yield _Kind.DIGEST, wanted.digest
     elif wanted is not None:

@@ -18,7 +18,7 @@ from trellis.installer_api.spec import InstallSpec, WantedShim, removal_of, shim
 from trellis.provisioning.attempts import changes_of
 from trellis.provisioning.revisions import Revision, restored
 from trellis.provisioning.shims import ShimView, view_shim, wanted_shim_for
-from trellis.provisioning.views import KWASM, JobView, NodeView, Target, encode_digests, last_proved, unproved
+from trellis.provisioning.views import KWASM, JobView, NodeView, Target, as_unverified, encode_digests, last_verified
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def kept_version(
 
 def had_of(node: NodeView, shims: Iterable[str]) -> dict[str, str]:
     """Return the last verified versions of these Shims on a node, without those that were never verified."""
-    return {name: digest for name in shims if (digest := last_proved(node.installed.get(name)))}
+    return {name: digest for name in shims if (digest := last_verified(node.installed.get(name)))}
 
 
 def undo_of(node: NodeView, job: JobView, shims: Collection[str], reason: str, former: Former) -> Task:
@@ -123,9 +123,9 @@ def undo_of(node: NodeView, job: JobView, shims: Collection[str], reason: str, f
     if lost:
         reason += f"; the former version of {', '.join(lost)} has no revision, so this one stays without its label"
     after = {name: digest for name, digest in node.installed.items() if name not in unverified}
-    after |= {name: unproved(node.installed.get(name)) for name in lost}
+    after |= {name: as_unverified(node.installed.get(name)) for name in lost}
     after |= {wanted.name: wanted.digest for wanted in back.values()}
-    after |= {name: unproved(None) for name in job.shims if name not in node.installed and name not in unverified}
+    after |= {name: as_unverified(None) for name in job.shims if name not in node.installed and name not in unverified}
     removed, removes = removals_of(unverified, former.shims), bool(unverified) and not back
     removals = InstallSpec(removed, require_checksum=False, allow_http=former.allow_http)
     installs = InstallSpec(tuple(back.values()), require_checksum=False, allow_http=former.allow_http)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from trellis.provisioning.ledger import Entry
-from trellis.provisioning.views import KWASM, JobView, NodeView, Proof, Target, encode_digests, unproved
+from trellis.provisioning.views import KWASM, JobView, NodeView, Target, VerifiedBy, as_unverified, encode_digests
 
 NOTHING: Final = Target(()).digest
 """Target of a node from which all of Trellis is to be removed."""
@@ -34,12 +34,12 @@ def unconfirmed_shims(node: NodeView, entry: Entry, jobs: Iterable[JobView]) -> 
 
 def with_unconfirmed(node: NodeView, shims: Collection[str]) -> NodeView:
     """Return a Node as if its marks named Shims that may be on its disk, without a verification of them."""
-    installed = {name: unproved(None) for name in shims} | node.installed
+    installed = {name: as_unverified(None) for name in shims} | node.installed
     own = node if node.marked_uid == node.uid else replace(node, failed_attempt=None, failed_shims=None)
     return replace(
         own,
         marked_uid=node.uid,
         shims=encode_digests(installed),
         digest=Target(tuple(sorted(installed.items()))).digest,
-        verified=(node.proof or Proof.JOB).value,
+        verified=(node.verified_by or VerifiedBy.JOB).value,
     )

@@ -13,9 +13,9 @@ from provisioner.domain.actions import (
     DeleteCanary,
     DeleteJob,
     LookAgain,
-    ProveJob,
     Publish,
     Snapshot,
+    VerifyJob,
 )
 from provisioner.domain.canary import Trial, proves_all, trial_of
 from provisioner.domain.job_failure import about, blame, judge, unlike
@@ -24,16 +24,16 @@ from provisioner.domain.tasks import undo_of
 from trellis.events.provision import ProvisionSucceeded
 from trellis.provisioning.leftovers import fulfilled
 from trellis.provisioning.reasons import Reason
-from trellis.provisioning.views import PROVISION, JobState, JobView, NodeView, Proof, proof_of
+from trellis.provisioning.views import PROVISION, JobState, JobView, NodeView, VerifiedBy, verification_of
 
 
 def verify(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
     """Return the actions on a Job that succeeded; it counts once the node lists the handler and a pod ran with it."""
-    if proof := proof_of(job, node):
+    if verified_by := verification_of(job, node):
         dedup_id = f"{job.uid}.succeeded"
         actions: list[Action] = []
         if dedup_id not in snapshot.published:
-            actions.append(Publish(ProvisionSucceeded(**about(job), verified=proof.value), dedup_id, job))
+            actions.append(Publish(ProvisionSucceeded(**about(job), verified=verified_by.value), dedup_id, job))
         if fulfilled(job, node):
             actions.append(_delete_verified_job(snapshot, job))
         else:
@@ -41,7 +41,7 @@ def verify(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
         return actions
     if job.failure is not None:
         return []
-    if job.canaries and job.proved is None:
+    if job.canaries and job.verified_by is None:
         return _try_out(snapshot, node, job)  # at once: the kubelet lists a new handler only after seconds
     if (left := _left(snapshot)) > 0:
         return [LookAgain(left)]
@@ -54,9 +54,9 @@ def in_vain(snapshot: Snapshot, node: NodeView, job: JobView) -> tuple[str, ...]
 
     ``gather`` calls it: for a rollback, their former versions must be in the snapshot.
     """
-    if job.deleting or job.state is not JobState.COMPLETE or job.failure is not None or proof_of(job, node):
+    if job.deleting or job.state is not JobState.COMPLETE or job.failure is not None or verification_of(job, node):
         return ()
-    if job.canaries and job.proved is None:
+    if job.canaries and job.verified_by is None:
         return _trial(snapshot, job).failed
     return tried(node, job) if _left(snapshot) <= 0 else ()
 
@@ -74,7 +74,7 @@ def _trial(snapshot: Snapshot, job: JobView) -> Trial:
 def _delete_verified_job(snapshot: Snapshot, job: JobView) -> Action:
     """Delete a verified Job, with a delay: if many installers end at once, deletions must not delay the next nodes."""
     left = snapshot.timings.clear - snapshot.done_for
-    return LookAgain(left) if left > 0 else DeleteJob(job, Reason.PROVED, foreground=False)
+    return LookAgain(left) if left > 0 else DeleteJob(job, Reason.PROVISION_SUCCEEDED, foreground=False)
 
 
 def _try_out(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
@@ -82,7 +82,7 @@ def _try_out(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
     trial = _trial(snapshot, job)
     if trial.passed:
         everything = proves_all(job, snapshot.canaries, tried(node, job))
-        return [ProveJob(job, Proof.CANARY if everything else Proof.HANDLER)]
+        return [VerifyJob(job, VerifiedBy.CANARY if everything else VerifiedBy.HANDLER)]
     if trial.failed:
         clear = [DeleteCanary(pod, Reason.CANARY_FAILED) for pod in snapshot.pods if not pod.deleting]
         return [*clear, *take_back(snapshot, node, job, Reason.CANARY_FAILED, trial.message)]

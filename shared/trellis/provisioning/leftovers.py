@@ -11,7 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from trellis.provisioning.views import PROVISION, UNDO, JobState, JobView, NodeView, Target, decode_digests, unproved
+from trellis.provisioning.views import (
+    PROVISION,
+    UNDO,
+    JobState,
+    JobView,
+    NodeView,
+    Target,
+    as_unverified,
+    decode_digests,
+)
 
 
 def left_by(job: JobView | None, node: NodeView) -> dict[str, str]:
@@ -22,7 +31,7 @@ def left_by(job: JobView | None, node: NodeView) -> dict[str, str]:
     if job is None or job.node_uid != node.uid:
         return {}
     has = node.installed
-    return {name: unproved(None) for name in _there_after(job) if name not in has}
+    return {name: as_unverified(None) for name in _there_after(job) if name not in has}
 
 
 def marks_after(job: JobView, node: NodeView) -> dict[str, str]:
@@ -36,7 +45,7 @@ def marks_after(job: JobView, node: NodeView) -> dict[str, str]:
     blamed = decode_digests(job.blamed)
     if _succeeded(job):
         return {name: digest for name, digest in has.items() if name not in blamed} | job.shims
-    return has | left_by(job, node) | {name: unproved(has.get(name)) for name in blamed}
+    return has | left_by(job, node) | {name: as_unverified(has.get(name)) for name in blamed}
 
 
 def concerned_by(job: JobView) -> frozenset[str]:

@@ -17,8 +17,8 @@ from trellis.installer_api.parse_int import whole
 from trellis.provisioning.excluded_nodes import skip_of
 from trellis.provisioning.views import (
     END_NOW_SECONDS,
-    PROOFS,
     PROVISION,
+    VERIFIED_BY,
     JobState,
     JobView,
     Manifest,
@@ -143,7 +143,7 @@ def view_job(manifest: Manifest) -> JobView:
         ends_now=(manifest.get("spec") or {}).get("activeDeadlineSeconds") == END_NOW_SECONDS,
         disruptive=annotations.get(names.ANNOTATION_DISRUPTIVE) == "true",
         canaries=_names(annotations.get(names.ANNOTATION_CANARIES)),
-        proved=PROOFS.get(annotations.get(names.ANNOTATION_VERIFIED, "")),
+        verified_by=VERIFIED_BY.get(annotations.get(names.ANNOTATION_VERIFIED, "")),
         undoes=annotations.get(names.ANNOTATION_ROLLS_BACK, ""),
         deleting="deletionTimestamp" in metadata,
         has_pods=any(status.get(count) for count in (_MAY_RUN if suspended else _POD_COUNTS)),

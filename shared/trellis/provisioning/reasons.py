@@ -22,7 +22,7 @@ class Reason(StrEnum):
     """Reason of an action, of Events and of failures."""
 
     CLAIMED = "SlotClaimed"
-    PROVED = "ProvisionSucceeded"
+    PROVISION_SUCCEEDED = "ProvisionSucceeded"
     OPTED_OUT = "OptedOut"
     NODE_REPLACED = "NodeReplaced"
     SUPERSEDED = "JobSuperseded"

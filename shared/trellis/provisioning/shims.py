@@ -25,7 +25,7 @@ from trellis.installer_api.spec import ARCHITECTURES, InstallSpec, Source, SpecE
 from trellis.provisioning.int_or_percent import CountOrPercent
 from trellis.provisioning.nodes_and_jobs import unix_seconds
 from trellis.provisioning.placement import ANYWHERE, Placement
-from trellis.provisioning.views import KWASM, SUPPORTED_OS, NodeView, OptIn, opt_in_of, proved_of
+from trellis.provisioning.views import KWASM, SUPPORTED_OS, NodeView, OptIn, opt_in_of, verified_digests
 
 Manifest = dict[str, Any]
 
@@ -270,7 +270,7 @@ def is_for(shim: ShimView, node: NodeView, *, auto_provision: bool) -> bool:
         return not shim.default
     labels = dict(node.labels)
     lacks = {(key, value) for key, value in shim.selector if labels.get(key) != value}
-    own = ((names.shim_label(name), names.SHIM_PROVISIONED) for name in proved_of(node.installed))
+    own = ((names.shim_label(name), names.SHIM_PROVISIONED) for name in verified_digests(node.installed))
     return not lacks or lacks <= {*own}
 
 

@@ -75,7 +75,7 @@ class JobState(StrEnum):
     FAILED = "Failed"
 
 
-class Proof(StrEnum):
+class VerifiedBy(StrEnum):
     """Kind of the verification of a node after an installation."""
 
     CANARY = "canary"
@@ -84,7 +84,7 @@ class Proof(StrEnum):
 
 
 _DISRUPTIVE: Final = "disruptive"
-PROOFS: Final[Mapping[str, Proof]] = {proof.value: proof for proof in Proof}
+VERIFIED_BY: Final[Mapping[str, VerifiedBy]] = {verified_by.value: verified_by for verified_by in VerifiedBy}
 """Verifications by the value in annotations."""
 
 
@@ -160,7 +160,7 @@ class NodeView:
     """Reason why no installer runs on the node, None if one may."""
     has_annotations: bool = True
     has_labels: bool = True
-    proof: Proof | None = field(init=False, repr=False, compare=False)
+    verified_by: VerifiedBy | None = field(init=False, repr=False, compare=False)
     """The verification recorded on the Node; None for an unknown value."""
     marked_digest: str | None = field(init=False, repr=False, compare=False)
     """Digest verified on this Node; None if there is none, or if it is of a former Node of the same name."""
@@ -175,13 +175,13 @@ class NodeView:
 
     def __post_init__(self) -> None:
         """Decode the annotations once, as each plan needs them. Equal values of several Nodes share the result."""
-        own, proof = self.marked_uid == self.uid, PROOFS.get(self.verified or "")
-        recorded, digest = decode_digests(self.shims), self.digest if own and proof else None
+        own, verified_by = self.marked_uid == self.uid, VERIFIED_BY.get(self.verified or "")
+        recorded, digest = decode_digests(self.shims), self.digest if own and verified_by else None
         installed = decode_digests(None)
         if digest is not None:
             installed = recorded if self.shims is not None else _of_legacy(digest)
         decoded = {
-            "proof": proof,
+            "verified_by": verified_by,
             "marked_digest": digest,
             "failed": FailedAttempt.decode(self.failed_attempt) if own else None,
             "blamed": decode_digests(self.failed_shims if own else None),
@@ -238,7 +238,7 @@ class JobView:
     ends_now: bool = False
     disruptive: bool = False
     canaries: frozenset[str] = frozenset()
-    proved: Proof | None = None
+    verified_by: VerifiedBy | None = None
     undoes: str = ""
     deleting: bool = False
     has_pods: bool = False
@@ -288,7 +288,7 @@ def opting_in(former: NodeView | None, node: NodeView) -> str | None:
     return f"{node.uid}/{node.resource_version}"
 
 
-def proof_of(job: JobView, node: NodeView) -> Proof | None:
+def verification_of(job: JobView, node: NodeView) -> VerifiedBy | None:
     """Return how this Job is verified on the node, or None if it is not.
 
     A completed Job with known handlers is not sufficient: the status of the node must list the installed handlers and
@@ -299,14 +299,14 @@ def proof_of(job: JobView, node: NodeView) -> Proof | None:
     if job.state is not JobState.COMPLETE or job.node_uid != node.uid or job.operation == UNDO:
         return None
     if job.installs is None and not job.handlers:
-        return Proof.JOB
+        return VerifiedBy.JOB
     if not node.handlers:
         if job.operation == REMOVE:
-            return node.proof
-        return job.proved if job.proved is Proof.CANARY else None
-    if not shows(job, node) or (job.canaries and job.proved is None):
+            return node.verified_by
+        return job.verified_by if job.verified_by is VerifiedBy.CANARY else None
+    if not shows(job, node) or (job.canaries and job.verified_by is None):
         return None
-    return job.proved or Proof.HANDLER
+    return job.verified_by or VerifiedBy.HANDLER
 
 
 def shows(job: JobView, node: NodeView) -> bool:
@@ -319,17 +319,17 @@ def recorded_on(node: NodeView) -> dict[str, str]:
     return {names.ANNOTATION_DIGEST: node.digest or "", names.ANNOTATION_FAILED_ATTEMPT: node.failed_attempt or ""}
 
 
-def proved_of(digests: Mapping[str, str]) -> dict[str, str]:
+def verified_digests(digests: Mapping[str, str]) -> dict[str, str]:
     """Return the verified versions among digests by Shim name."""
     return {name: digest for name, digest in digests.items() if not digest.startswith(VERIFICATION_FAILED)}
 
 
-def unproved(digest: str | None) -> str:
+def as_unverified(digest: str | None) -> str:
     """Return the unverified form of a digest in the annotations of a node, which may be None."""
-    return VERIFICATION_FAILED + last_proved(digest)
+    return VERIFICATION_FAILED + last_verified(digest)
 
 
-def last_proved(digest: str | None) -> str:
+def last_verified(digest: str | None) -> str:
     """Return the last verified version in a digest of a node's annotations; "" if there was none."""
     return (digest or "").removeprefix(VERIFICATION_FAILED)
 

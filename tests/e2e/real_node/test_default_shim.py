@@ -11,7 +11,7 @@ from support.chart.chart_cluster import NATS_IMAGE, chart_cluster
 from support.nodes.installer_image import INSTALLER
 from support.nodes.real_nodes import Kubectl, eventually, wasm_pod
 from trellis import names
-from trellis.provisioning.views import Proof
+from trellis.provisioning.views import VerifiedBy
 from trellis_dev.commands.images import chart_values
 from trellis_dev.localcluster.building import How
 from trellis_dev.localcluster.node_images import hello_wasm_image
@@ -46,7 +46,7 @@ def test_an_annotated_node_runs_wasm_with_the_runtime_of_the_installers_image(
         kubectl("annotate", "node", NODE, f"{names.ANNOTATION_OPT_IN}=true")
         eventually(lambda: labels(kubectl, NODE).get("wasi") == names.SHIM_PROVISIONED, "the node has the runtime")
         annotations = kubectl.get("node", NODE)["metadata"]["annotations"]
-        assert annotations[names.ANNOTATION_VERIFIED] == Proof.CANARY
+        assert annotations[names.ANNOTATION_VERIFIED] == VerifiedBy.CANARY
         assert "wasi" in kubectl.handlers(NODE)
         assert "wasi" not in labels(kubectl, OTHER), "a node without the annotation is left alone"
         [image] = {

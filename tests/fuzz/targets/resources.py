@@ -42,8 +42,8 @@ from trellis.provisioning.views import (
     decode_digests,
     encode_digests,
     opt_in_of,
-    proof_of,
     shows,
+    verification_of,
 )
 
 _METADATA = {
@@ -210,8 +210,8 @@ def _judge_node(case: tuple[dict[str, Any], dict[str, Any]]) -> str:
         assert node.failed.attempt >= 1
     assert job.attempt >= 0
     shows(job, node)
-    proof_of(job, node)
-    assert node.proof is None or str(node.proof) == node.verified
+    verification_of(job, node)
+    assert node.verified_by is None or str(node.verified_by) == node.verified
     return "failed" if node.failed else "not failed"
 
 

@@ -23,7 +23,7 @@ from trellis.events.node import NodeOptedIn
 from trellis.provisioning.shims import ShimView
 from trellis.provisioning.targets import wanted_on
 from trellis.provisioning.views import JobState, JobView, NodeView, Target, encode_digests
-from trellis_dev.testing.builders import DIGEST, OTHER_DIGEST, a_job, a_node, a_shim, failed, opted_in, proved
+from trellis_dev.testing.builders import DIGEST, OTHER_DIGEST, a_job, a_node, a_shim, failed, opted_in, verified_node
 
 
 def deciding(
@@ -135,7 +135,7 @@ def test_a_job_of_a_former_node_proves_nothing() -> None:
 
 
 def test_a_ready_node_is_published_once_and_then_not_changed() -> None:
-    node = proved(opted_in(a_node()))
+    node = verified_node(opted_in(a_node()))
     actions = deciding(node, published=IN)
     assert events(actions) == ["node.ready"]
     assert isinstance(actions[0], Publish)
@@ -145,10 +145,12 @@ def test_a_ready_node_is_published_once_and_then_not_changed() -> None:
 @pytest.mark.parametrize(
     "node",
     [
-        pytest.param(replace(proved(opted_in(a_node())), provisioned=None), id="KWasm's label removed"),
-        pytest.param(replace(proved(opted_in(a_node())), provisioned="other"), id="KWasm's label changed"),
-        pytest.param(replace(proved(opted_in(a_node()), verified="handler"), wasm=None), id="wasm label removed"),
-        pytest.param(replace(proved(opted_in(a_node())), wasm="ready"), id="wasm label claimed without proof"),
+        pytest.param(replace(verified_node(opted_in(a_node())), provisioned=None), id="KWasm's label removed"),
+        pytest.param(replace(verified_node(opted_in(a_node())), provisioned="other"), id="KWasm's label changed"),
+        pytest.param(
+            replace(verified_node(opted_in(a_node()), verified="handler"), wasm=None), id="wasm label removed"
+        ),
+        pytest.param(replace(verified_node(opted_in(a_node())), wasm="ready"), id="wasm label claimed without proof"),
     ],
 )
 def test_labels_changed_by_hand_come_back(node: NodeView) -> None:
@@ -157,7 +159,7 @@ def test_labels_changed_by_hand_come_back(node: NodeView) -> None:
 
 
 def test_restoring_labels_keeps_the_record_of_a_later_failure() -> None:
-    node = failed(replace(proved(opted_in(a_node())), provisioned=None), OTHER_DIGEST, attempt=3)
+    node = failed(replace(verified_node(opted_in(a_node())), provisioned=None), OTHER_DIGEST, attempt=3)
     actions = deciding(node, published=replace(IN, ready=DIGEST))
     assert written(actions) == {f"labels/{names.LABEL_PROVISIONED}": "node-1"}
 
@@ -183,12 +185,12 @@ def test_proof_that_comes_after_the_verdict_wins() -> None:
     node = failed(opted_in(a_node(handlers=frozenset({"spin"}))))
     job = a_job(node, JobState.COMPLETE, handlers=frozenset({"spin"}), failure="HandlerMissing: too late")
     actions = deciding(node, job, IN)
-    assert patch(actions).reason is Reason.PROVED
+    assert patch(actions).reason is Reason.PROVISION_SUCCEEDED
     assert written(actions)[f"annotations/{names.ANNOTATION_FAILURE}"] is None
 
 
 def test_opting_out_is_published_and_removes_every_label() -> None:
-    node = failed(proved(a_node()), OTHER_DIGEST)
+    node = failed(verified_node(a_node()), OTHER_DIGEST)
     actions = deciding(node, published=IN)
     assert events(actions) == ["node.opted_out"]
     assert set(written(actions).values()) == {None}
@@ -198,9 +200,9 @@ def test_opting_out_is_published_and_removes_every_label() -> None:
 
 def test_labels_of_a_ready_node_are_only_taken_with_leave_of_the_breaker() -> None:
     guarded = [
-        deciding(proved(a_node()), published=IN),
-        deciding(proved(a_node(opt_in="maybe"), verified="handler"), published=IN),
-        deciding(replace(proved(opted_in(a_node())), uid="uid-new")),
+        deciding(verified_node(a_node()), published=IN),
+        deciding(verified_node(a_node(opt_in="maybe"), verified="handler"), published=IN),
+        deciding(replace(verified_node(opted_in(a_node())), uid="uid-new")),
     ]
     for actions in guarded:
         assert not [action for action in actions if isinstance(action, PatchNode)]
@@ -214,7 +216,7 @@ def test_taking_away_the_record_of_a_failure_destroys_nothing() -> None:
 
 
 def test_an_opt_out_during_downtime_is_found_by_the_labels() -> None:
-    actions = deciding(proved(a_node()))
+    actions = deciding(verified_node(a_node()))
     assert events(actions) == ["node.opted_out"]
 
 
@@ -224,7 +226,7 @@ def test_opting_out_and_in_again_is_published_again() -> None:
 
 
 def test_a_node_under_a_former_ones_name_starts_from_nothing() -> None:
-    former = proved(opted_in(a_node()))
+    former = verified_node(opted_in(a_node()))
     node = replace(former, uid="uid-new")
     actions = deciding(node, published=IN)
     assert events(actions) == ["node.replaced"]
@@ -256,7 +258,7 @@ def test_a_name_of_253_characters_is_shortened_in_the_label_and_whole_in_the_ann
 
 
 def test_marks_edited_into_nonsense_count_as_none() -> None:
-    node = replace(proved(opted_in(a_node())), verified="trust me", failed_attempt="//")
+    node = replace(verified_node(opted_in(a_node())), verified="trust me", failed_attempt="//")
     assert node.marked_digest is None
     assert node.failed is None
 
@@ -277,7 +279,7 @@ def test_a_node_that_kwasm_labelled_before_any_proof_is_provisioned_like_any_oth
     node = opted_in(a_node(provisioned="node-1"))
     assert events(deciding(node)) == ["node.opted_in"]
     actions = deciding(node, a_job(node, JobState.COMPLETE), IN)
-    assert patch(actions).reason is Reason.PROVED
+    assert patch(actions).reason is Reason.PROVISION_SUCCEEDED
 
 
 SPIN = a_shim("spin", selector=(("pool", "wasm"),))
@@ -297,7 +299,7 @@ def having(node: NodeView, digests: dict[str, str]) -> NodeView:
     target = Target(tuple(sorted(digests.items())))
     labels = tuple((name, names.SHIM_PROVISIONED) for name in digests)
     return replace(
-        proved(node, target.digest, "handler"),
+        verified_node(node, target.digest, "handler"),
         labels=(*node.labels, *labels),
         shims=encode_digests(digests),
         handlers=frozenset({"runc", *digests}),

@@ -29,7 +29,7 @@ from trellis.provisioning.shims import ShimView
 from trellis.provisioning.targets import wanted_on
 from trellis.provisioning.views import JobState, JobView, NodeView, Target, encode_digests
 from trellis_dev.fakes.fake import FakeKube
-from trellis_dev.testing.builders import a_job, a_node, a_shim, failed, proved
+from trellis_dev.testing.builders import a_job, a_node, a_shim, failed, verified_node
 
 SPIN, SLIGHT = a_shim(drain=True), a_shim("slight", drain=True)
 BOTH = Target((("slight", "1"), ("spin", "1")))
@@ -40,7 +40,7 @@ HANDLERS = frozenset({"", "spin", "slight"})
 
 
 def having(target: Target = BOTH, *labels: tuple[str, str]) -> NodeView:
-    node = proved(a_node(handlers=HANDLERS, resource_version="9"), target.digest, "handler")
+    node = verified_node(a_node(handlers=HANDLERS, resource_version="9"), target.digest, "handler")
     return replace(node, shims=encode_digests(dict(target.shims)), labels=labels or (SLIGHT_LABEL, SPIN_LABEL))
 
 
@@ -99,7 +99,7 @@ def test_a_drained_node_is_not_changed_while_its_job_runs() -> None:
 def test_the_label_returns_in_the_patch_that_records_the_success() -> None:
     actions = deciding(DRAINED, job=a_result(DRAINED))
     assert changed(actions) == {"spin": names.SHIM_PROVISIONED}
-    assert patch(actions).reason is Reason.PROVED
+    assert patch(actions).reason is Reason.PROVISION_SUCCEEDED
 
 
 def test_the_label_returns_with_the_former_version_after_a_failure() -> None:

@@ -22,7 +22,7 @@ from trellis.events.node import NodeReady
 from trellis.provisioning.shims import ShimView
 from trellis.provisioning.targets import wanted_on
 from trellis.provisioning.views import KWASM, UNDO, JobState, JobView, NodeView, Target, encode_digests
-from trellis_dev.testing.builders import a_job, a_node, a_shim, opted_in, proved
+from trellis_dev.testing.builders import a_job, a_node, a_shim, opted_in, verified_node
 
 SPIN, SLIGHT = a_shim(), a_shim("slight")
 IN = PublishedState("uid-node-1", opted_in=True)
@@ -31,7 +31,7 @@ IN = PublishedState("uid-node-1", opted_in=True)
 def having(**digests: str) -> NodeView:
     """Return a node with the marks of these Shims, and the labels of those that are proved."""
     digest = Target(tuple(sorted(digests.items()))).digest
-    node = replace(proved(a_node(), digest, "handler"), shims=encode_digests(digests))
+    node = replace(verified_node(a_node(), digest, "handler"), shims=encode_digests(digests))
     ready = [name for name, of in digests.items() if not of.startswith("?")]
     labels = tuple((names.shim_label(name), names.SHIM_PROVISIONED) for name in ready)
     node = node if ready else replace(node, provisioned=None, wasm=None)
@@ -196,9 +196,9 @@ def test_the_proof_of_one_shim_takes_the_label_of_no_other_one() -> None:
     job = a_job(node, JobState.COMPLETE, digest="both", installs="slight=1 spin=1", handlers=frozenset({"spin"}))
     [patch, event] = deciding(node, job, SPIN)
     assert isinstance(patch, PatchNode)
-    assert (patch.reason, written([patch]).get("slight", "stays")) == (Reason.PROVED, "stays")
+    assert (patch.reason, written([patch]).get("slight", "stays")) == (Reason.PROVISION_SUCCEEDED, "stays")
     assert isinstance(event, RecordEvent)
-    assert (event.reason, event.warning) == (Reason.PROVED, False)
+    assert (event.reason, event.warning) == (Reason.PROVISION_SUCCEEDED, False)
     after = replace(having(slight="1", spin="1"), handlers=node.handlers)
     [held] = deciding(after, None, SPIN)
     assert isinstance(held, GuardedDeletion)

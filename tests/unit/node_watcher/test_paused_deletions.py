@@ -21,12 +21,12 @@ from trellis.provisioning.shims import ShimView
 from trellis.provisioning.views import Target, encode_digests
 from trellis.telemetry import Metrics, setup
 from trellis_dev.fakes.fake import FakeKube
-from trellis_dev.testing.builders import a_node, a_shim, proved
+from trellis_dev.testing.builders import a_node, a_shim, verified_node
 
 SPIN, OTHER = a_shim(), a_shim("other")
 DIGESTS = {"spin": "1"}
 NODE = replace(
-    proved(a_node(), Target(tuple(DIGESTS.items())).digest, "handler"),
+    verified_node(a_node(), Target(tuple(DIGESTS.items())).digest, "handler"),
     shims=encode_digests(DIGESTS),
     labels=((names.shim_label("spin"), names.SHIM_PROVISIONED),),
     handlers=frozenset({"runc", "spin"}),

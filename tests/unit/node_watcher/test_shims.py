@@ -9,7 +9,7 @@ import pytest
 
 from node_watcher.domain.actions import Action, PatchNode, PublishedState, Reason, Snapshot
 from node_watcher.domain.decide import decide
-from node_watcher.domain.shims import proof_by_now
+from node_watcher.domain.shims import verification_by_now
 from support.suite.naming import lacking
 from trellis import names
 from trellis.provisioning.nodes_and_jobs import view_node
@@ -21,11 +21,11 @@ from trellis.provisioning.views import (
     JobView,
     NodeTaint,
     NodeView,
-    Proof,
     Target,
+    VerifiedBy,
     encode_digests,
 )
-from trellis_dev.testing.builders import DIGEST, a_job, a_node, a_shim, opted_in, proved
+from trellis_dev.testing.builders import DIGEST, a_job, a_node, a_shim, opted_in, verified_node
 
 TAINT = NodeTaint("example.com/starting", "NoSchedule", "true")
 OTHERS = (
@@ -43,7 +43,7 @@ def having(node: NodeView, *shims: str, verified: str = "handler") -> NodeView:
     digests = dict.fromkeys(shims, DIGEST)
     digest = Target(tuple(sorted(digests.items()))).digest
     labels = tuple((names.shim_label(shim), names.SHIM_PROVISIONED) for shim in shims)
-    return replace(proved(node, digest, verified), shims=encode_digests(digests), labels=labels)
+    return replace(verified_node(node, digest, verified), shims=encode_digests(digests), labels=labels)
 
 
 def deciding(node: NodeView, *shims: ShimView, job: JobView | None = None) -> list[Action]:
@@ -70,7 +70,7 @@ def test_labels_and_taint_go_in_one_patch_that_tests_the_whole_list() -> None:
     job = a_job(TAINTED, JobState.COMPLETE, installs=encode_digests({"spin": DIGEST}), handlers=frozenset({"spin"}))
     shown = replace(TAINTED, handlers=frozenset({"runc", "spin"}))
     actions = deciding(shown, SPIN, job=job)
-    assert patch(actions).reason is Reason.PROVED
+    assert patch(actions).reason is Reason.PROVISION_SUCCEEDED
     assert lacking(patch(actions).message, "example.com/starting:NoSchedule") == []
     assert taints_left(actions) == REST
     tests = {op["path"]: op["value"] for op in patch(actions).ops if op["op"] == "test"}
@@ -145,7 +145,7 @@ def verified(actions: list[Action]) -> str | None:
 def test_an_adopted_node_is_verified_once_the_kubelet_lists_all_handlers() -> None:
     shown = replace(LATE, handlers=frozenset({"runc", "spin", "slight"}))
     actions = deciding(shown, SPIN, SLIGHT)
-    assert patch(actions).reason is Reason.PROVED
+    assert patch(actions).reason is Reason.PROVISION_SUCCEEDED
     assert verified(actions) == "handler"
     assert any(op["path"].endswith("/trellis.dev~1wasm") for op in patch(actions).ops)
 
@@ -170,7 +170,7 @@ def test_without_that_the_mark_stays(node: NodeView, shims: tuple[ShimView, ...]
 def test_every_installed_shim_has_to_be_known_and_its_handler_listed(
     listed: set[str], shims: tuple[ShimView, ...]
 ) -> None:
-    assert proof_by_now(replace(LATE, handlers=frozenset(listed)), shims) is Proof.JOB
+    assert verification_by_now(replace(LATE, handlers=frozenset(listed)), shims) is VerifiedBy.JOB
 
 
 def test_late_proof_lets_the_startup_taint_go_too() -> None:

@@ -17,7 +17,7 @@ from trellis.provisioning.shim_references import ShimReferences
 from trellis.provisioning.shims import ShimView
 from trellis.provisioning.views import KWASM, JobState, NodeView, Target, encode_digests
 from trellis_dev.fakes.fake import FakeKube
-from trellis_dev.testing.builders import a_job, a_node, a_shim, opted_in, proved
+from trellis_dev.testing.builders import a_job, a_node, a_shim, opted_in, verified_node
 
 SPIN = a_shim()
 TIMINGS = DeletionTimings(settle=2.0, grace=300.0)
@@ -26,7 +26,7 @@ TIMINGS = DeletionTimings(settle=2.0, grace=300.0)
 def having(**digests: str) -> NodeView:
     digest = Target(tuple(sorted(digests.items()))).digest
     labels = tuple((names.shim_label(name), names.SHIM_PROVISIONED) for name in digests)
-    node = replace(proved(a_node(), digest, "handler"), shims=encode_digests(digests), labels=labels)
+    node = replace(verified_node(a_node(), digest, "handler"), shims=encode_digests(digests), labels=labels)
     return replace(node, handlers=frozenset({"runc", *digests}))
 
 
@@ -71,7 +71,7 @@ def test_nothing_is_decided_while_shims_cannot_be_listed(node: NodeView) -> None
 
 
 def test_without_the_crd_the_legacy_image_works_as_long_as_nothing_names_a_shim() -> None:
-    node = proved(a_node())
+    node = verified_node(a_node())
     assert decide(Parts(node, known=False).snapshot()) == decide(Parts(node).snapshot()) != []
     assert KWASM in Parts(opted_in(a_node()), known=False).snapshot().wanted
 

@@ -19,7 +19,7 @@ from node_watcher.domain.actions import (
 from node_watcher.domain.decide import decide
 from trellis import names
 from trellis.provisioning.views import JobState, JobView, NodeView, Target, encode_digests
-from trellis_dev.testing.builders import a_job, a_node, proved
+from trellis_dev.testing.builders import a_job, a_node, verified_node
 
 WANTED = frozenset({"spin", "slight"})
 HANDLERS = {"spin": "spin-v2", "slight": "slight-v1"}
@@ -34,7 +34,7 @@ def having(*listed: str, **digests: str) -> NodeView:
         (names.LABEL_WASM_READY, names.WASM_READY),
         *((names.shim_label(name), names.SHIM_PROVISIONED) for name in digests),
     )
-    node = proved(a_node(labels=labels), Target(tuple(sorted(digests.items()))).digest, "handler")
+    node = verified_node(a_node(labels=labels), Target(tuple(sorted(digests.items()))).digest, "handler")
     return replace(
         node,
         shims=encode_digests(digests),

@@ -15,11 +15,11 @@ from trellis.crds.shim import RemovalPolicy
 from trellis.provisioning.shims import ShimView
 from trellis.provisioning.views import NodeView, Target, encode_digests
 from trellis_dev.fakes.fake import FakeKube
-from trellis_dev.testing.builders import DIGEST, a_node, a_shim, failed, proved
+from trellis_dev.testing.builders import DIGEST, a_node, a_shim, failed, verified_node
 
 NOW = int(time.time())
 FAILED = failed(a_node(), DIGEST, at=NOW - 60)
-HAS = replace(proved(a_node(), Target((("spin", "1"),)).digest, "handler"), shims=encode_digests({"spin": "1"}))
+HAS = replace(verified_node(a_node(), Target((("spin", "1"),)).digest, "handler"), shims=encode_digests({"spin": "1"}))
 
 
 def is_retried(node: NodeView, shim: ShimView, *others: ShimView) -> bool:

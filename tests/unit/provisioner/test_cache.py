@@ -24,7 +24,7 @@ from trellis.provisioning.targets import target_of
 from trellis.provisioning.views import KWASM, NodeView, Target, encode_digests
 from trellis.telemetry import TraceContext
 from trellis_dev.fakes.fake import FakeKube
-from trellis_dev.testing.builders import a_node, a_shim, proved
+from trellis_dev.testing.builders import a_node, a_shim, verified_node
 
 
 def pod(**state: Any) -> dict[str, Any]:
@@ -132,7 +132,7 @@ def test_the_target_of_a_node_is_recomputed_only_after_changes(
 def of_shims(**digests: str) -> NodeView:
     target = Target(tuple(sorted(digests.items())))
     labels = tuple((names.shim_label(name), names.SHIM_PROVISIONED) for name in digests)
-    return replace(proved(a_node(), target.digest, "handler"), shims=encode_digests(digests), labels=labels)
+    return replace(verified_node(a_node(), target.digest, "handler"), shims=encode_digests(digests), labels=labels)
 
 
 async def test_a_node_is_not_started_while_it_has_the_label_of_a_shim_to_remove() -> None:
@@ -180,7 +180,7 @@ def test_a_trace_begins_with_the_opt_in_and_ends_with_the_verification() -> None
     requested = trace_of(f"{node.uid}/6")
     assert change(plain, node) == requested
     assert change(node, replace(node, labels=(("a", "b"),))) == requested
-    done = proved(node)
+    done = verified_node(node)
     assert change(node, done) is None, "what happens to it from now on is another trace"
     assert change(None, done) is None
     assert change(None, replace(node, failure="x", marked_uid=node.uid)) is None, "it was opted in before this process"

@@ -15,9 +15,9 @@ from provisioner.domain.actions import (
     DeleteJob,
     JudgeFailed,
     LookAgain,
-    ProveJob,
     Publish,
     Snapshot,
+    VerifyJob,
 )
 from provisioner.domain.canary import Canary, CanaryPod, canary_of, trial_of
 from provisioner.domain.canary_resources import make_canary_class, make_canary_pod, view_canary
@@ -32,7 +32,16 @@ from trellis.provisioning.ledger import Entry
 from trellis.provisioning.leftovers import fulfilled
 from trellis.provisioning.reasons import Reason
 from trellis.provisioning.shims import Verification
-from trellis.provisioning.views import UNDO, JobState, JobView, NodeView, Proof, Target, encode_digests, proof_of
+from trellis.provisioning.views import (
+    UNDO,
+    JobState,
+    JobView,
+    NodeView,
+    Target,
+    VerifiedBy,
+    encode_digests,
+    verification_of,
+)
 from trellis_dev.testing.builders import a_job, a_node, a_shim
 
 OURS = "trellis.example/node-installer:1"
@@ -117,27 +126,29 @@ def test_handler_and_verification_determine_the_canary(
 
 
 @pytest.mark.parametrize(
-    ("node", "changes", "proof"),
+    ("node", "changes", "verified_by"),
     [
         pytest.param(LISTS, {}, None, id="listed, not yet tried"),
-        pytest.param(LISTS, {"proved": Proof.CANARY}, Proof.CANARY, id="listed and tried"),
-        pytest.param(LISTS, {"proved": Proof.HANDLER}, Proof.HANDLER, id="one of several tried"),
-        pytest.param(LISTS, {"canaries": frozenset()}, Proof.HANDLER, id="nothing to try it with"),
-        pytest.param(replace(LISTS, handlers=frozenset({"runc"})), {"proved": Proof.CANARY}, None, id="not listed"),
-        pytest.param(SILENT, {"proved": Proof.CANARY}, Proof.CANARY, id="nothing listed, but tried"),
-        pytest.param(SILENT, {"proved": Proof.HANDLER}, None, id="nothing listed, one not tried"),
+        pytest.param(LISTS, {"verified_by": VerifiedBy.CANARY}, VerifiedBy.CANARY, id="listed and tried"),
+        pytest.param(LISTS, {"verified_by": VerifiedBy.HANDLER}, VerifiedBy.HANDLER, id="one of several tried"),
+        pytest.param(LISTS, {"canaries": frozenset()}, VerifiedBy.HANDLER, id="nothing to try it with"),
+        pytest.param(
+            replace(LISTS, handlers=frozenset({"runc"})), {"verified_by": VerifiedBy.CANARY}, None, id="not listed"
+        ),
+        pytest.param(SILENT, {"verified_by": VerifiedBy.CANARY}, VerifiedBy.CANARY, id="nothing listed, but tried"),
+        pytest.param(SILENT, {"verified_by": VerifiedBy.HANDLER}, None, id="nothing listed, one not tried"),
         pytest.param(SILENT, {"canaries": frozenset()}, None, id="nothing listed, nothing tried"),
         pytest.param(LISTS, {"operation": UNDO, "canaries": frozenset()}, None, id="what takes back proves nothing"),
     ],
 )
-def test_verified_handlers(node: NodeView, changes: dict[str, Any], proof: Proof | None) -> None:
-    assert proof_of(a_shims_job(node, **changes), node) is proof
+def test_verified_handlers(node: NodeView, changes: dict[str, Any], verified_by: VerifiedBy | None) -> None:
+    assert verification_of(a_shims_job(node, **changes), node) is verified_by
 
 
 def test_a_removal_keeps_the_proof_of_what_stays_on_a_node_that_lists_nothing() -> None:
     node = replace(MARKED, handlers=frozenset())
     job = a_shims_job(node, operation="remove", installs="", removed_handlers=frozenset({"wasmtime"}))
-    assert proof_of(job, node) is Proof.CANARY
+    assert verification_of(job, node) is VerifiedBy.CANARY
 
 
 # --- the trial ---
@@ -155,7 +166,7 @@ def test_a_pod_does_not_wait_for_the_kubelets_list_and_does_not_stand_for_it() -
     node = replace(LISTS, handlers=frozenset({"runc"}))
     job = a_shims_job(node)
     assert only(decide(a_snapshot(node, job)), CreateCanary)
-    assert decide(a_snapshot(node, replace(job, proved=Proof.CANARY))) == [LookAgain(55)]
+    assert decide(a_snapshot(node, replace(job, verified_by=VerifiedBy.CANARY))) == [LookAgain(55)]
 
 
 def test_a_pod_that_runs_is_waited_for() -> None:
@@ -172,8 +183,8 @@ def test_a_pod_of_a_former_job_counts_for_nothing() -> None:
 def test_the_result_of_a_verification_pod_is_recorded_on_the_job_and_then_published() -> None:
     job = a_shims_job(LISTS)
     passed = (a_pod(job, "Succeeded"),)
-    assert decide(a_snapshot(LISTS, job, pods=passed)) == [ProveJob(job, Proof.CANARY)]
-    proved = replace(job, proved=Proof.CANARY)
+    assert decide(a_snapshot(LISTS, job, pods=passed)) == [VerifyJob(job, VerifiedBy.CANARY)]
+    proved = replace(job, verified_by=VerifiedBy.CANARY)
     event = only(decide(a_snapshot(LISTS, proved, pods=passed)), Publish).event
     assert isinstance(event, ProvisionSucceeded)
     assert event.verified == "canary"
@@ -182,12 +193,12 @@ def test_the_result_of_a_verification_pod_is_recorded_on_the_job_and_then_publis
 def test_a_job_of_two_shims_with_one_canary_is_verified_by_its_handlers() -> None:
     shims = {"wasmtime": "v1", "spin": "v1"}
     job = a_shims_job(LISTS, installs=encode_digests(shims))
-    assert decide(a_snapshot(LISTS, job, pods=(a_pod(job, "Succeeded"),))) == [ProveJob(job, Proof.HANDLER)]
+    assert decide(a_snapshot(LISTS, job, pods=(a_pod(job, "Succeeded"),))) == [VerifyJob(job, VerifiedBy.HANDLER)]
 
 
 def test_a_shim_that_is_no_longer_wanted_is_not_tried() -> None:
     job = a_shims_job(LISTS)
-    assert decide(a_snapshot(LISTS, job, canaries=())) == [ProveJob(job, Proof.HANDLER)]
+    assert decide(a_snapshot(LISTS, job, canaries=())) == [VerifyJob(job, VerifiedBy.HANDLER)]
 
 
 def test_an_evicted_pod_is_recreated() -> None:
@@ -230,7 +241,7 @@ def test_a_pod_that_does_not_end_in_time_has_failed(pod: dict[str, str], expecte
 
 def test_a_handler_that_never_shows_is_taken_back_too() -> None:
     node = replace(LISTS, handlers=frozenset({"runc"}))
-    job = a_shims_job(node, proved=Proof.CANARY)
+    job = a_shims_job(node, verified_by=VerifiedBy.CANARY)
     undo = only(decide(a_snapshot(node, job, done_for=61)), CreateUndo)
     assert undo.reason is Reason.HANDLER_MISSING
 

@@ -34,7 +34,7 @@ from trellis.provisioning.ledger import Entry
 from trellis.provisioning.other_controllers import Controller, Peer
 from trellis.provisioning.reasons import Reason
 from trellis.provisioning.views import KWASM, UNDO, JobState, JobView, NodeView, Target
-from trellis_dev.testing.builders import DIGEST, OTHER_DIGEST, a_job, a_node, failed, opted_in, proved
+from trellis_dev.testing.builders import DIGEST, OTHER_DIGEST, a_job, a_node, failed, opted_in, verified_node
 
 NODE = opted_in(a_node())
 SLOT = Entry(DIGEST, 1, 1000)
@@ -104,7 +104,7 @@ def test_a_slot_for_what_is_no_longer_wanted_makes_no_job() -> None:
     assert deciding(NODE, entry=Entry(OTHER_DIGEST, 1, 1000)) == []
 
 
-@pytest.mark.parametrize("recorded", [proved(NODE), failed(NODE)], ids=["proof", "failure"])
+@pytest.mark.parametrize("recorded", [verified_node(NODE), failed(NODE)], ids=["proof", "failure"])
 def test_a_recorded_result_is_not_processed_again(recorded: NodeView) -> None:
     assert deciding(recorded, entry=SLOT) == []
 
@@ -150,14 +150,14 @@ def test_an_earlier_job_never_outlives_a_newer_one() -> None:
     """While the bus is unavailable the end of a Job is not published, the Job stays for it, and work goes on."""
     earlier = a_job(NODE, JobState.COMPLETE, uid="earlier", name="earlier", digest=OTHER_DIGEST, created_at=900)
     newer = a_job(NODE, JobState.COMPLETE, uid="newer", name="newer", created_at=1000)
-    first, *_ = deciding(proved(NODE), earlier, newer)
+    first, *_ = deciding(verified_node(NODE), earlier, newer)
     assert first == DeleteJob(earlier, Reason.SUPERSEDED, foreground=False)
 
 
 def test_a_failed_job_of_a_verified_target_is_deleted_without_evaluation() -> None:
     """It was created again after a user had deleted the verified one: the node has its target."""
     again = a_job(NODE, JobState.FAILED)
-    assert deciding(proved(NODE), again) == [DeleteJob(again, Reason.SUPERSEDED, foreground=False)]
+    assert deciding(verified_node(NODE), again) == [DeleteJob(again, Reason.SUPERSEDED, foreground=False)]
 
 
 def test_remains_of_an_earlier_job_are_recorded_before_the_next_job_is_created() -> None:
@@ -188,8 +188,8 @@ def test_success_is_published_before_the_label_and_the_job_is_deleted_after_it()
     assert kinds(deciding(NODE, job, entry=SLOT)) == ["succeeded", "LookAgain"]
     published = frozenset({f"{job.uid}.succeeded"})
     assert kinds(deciding(NODE, job, entry=SLOT, published=published)) == ["LookAgain"]
-    [delete] = deciding(proved(NODE), job, entry=SLOT, published=published)
-    assert delete == DeleteJob(job, Reason.PROVED, foreground=False)
+    [delete] = deciding(verified_node(NODE), job, entry=SLOT, published=published)
+    assert delete == DeleteJob(job, Reason.PROVISION_SUCCEEDED, foreground=False)
 
 
 @pytest.mark.parametrize(
@@ -197,8 +197,10 @@ def test_success_is_published_before_the_label_and_the_job_is_deleted_after_it()
 )
 def test_a_job_that_is_done_keeps_out_of_the_way_of_the_next_ones(done_for: float, left: float | None) -> None:
     job = a_job(NODE, JobState.COMPLETE)
-    actions = deciding(proved(NODE), job, entry=SLOT, published=frozenset({f"{job.uid}.succeeded"}), done_for=done_for)
-    assert actions == [LookAgain(left) if left else DeleteJob(job, Reason.PROVED, foreground=False)]
+    actions = deciding(
+        verified_node(NODE), job, entry=SLOT, published=frozenset({f"{job.uid}.succeeded"}), done_for=done_for
+    )
+    assert actions == [LookAgain(left) if left else DeleteJob(job, Reason.PROVISION_SUCCEEDED, foreground=False)]
 
 
 def test_a_missing_handler_is_waited_for_and_then_a_failure_that_names_it() -> None:
@@ -319,7 +321,7 @@ def test_the_installer_of_trellis_is_stopped_so_that_its_work_stays_recorded() -
 def test_a_job_stays_until_the_node_names_what_it_left_there() -> None:
     job = of_spin(JobState.COMPLETE)
     assert "DeleteJob" not in kinds(deciding(a_node(), job))
-    named = replace(proved(a_node(), "x", "job"), shims="spin=d1")
+    named = replace(verified_node(a_node(), "x", "job"), shims="spin=d1")
     assert "DeleteJob" in kinds(deciding(named, job))
 
 
@@ -359,7 +361,7 @@ def test_a_deleted_node_needs_no_work() -> None:
 
 def with_shim(**changes: Any) -> NodeView:
     """Return a node on which the Shim spin is verified, and whose label is removed already."""
-    node = proved(a_node(**changes), Target((("spin", "d1"),)).digest, "handler")
+    node = verified_node(a_node(**changes), Target((("spin", "d1"),)).digest, "handler")
     return replace(node, shims="spin=d1", wasm=None, provisioned=None)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from provisioner.apply import Effects
 from provisioner.cache import Cache
-from provisioner.canary_apply import ProofEffects
+from provisioner.canary_apply import VerificationEffects
 from provisioner.domain.actions import (
     Action,
     ClearRefusal,
@@ -55,7 +55,7 @@ from trellis.provisioning.reasons import APPLY_AGAIN, Reason
 from trellis.provisioning.views import KWASM, JobState, JobView, NodeView, Target
 from trellis.telemetry import Metrics, setup
 from trellis_dev.fakes.fake import FakeKube, status_reply
-from trellis_dev.testing.builders import DIGEST, a_job, a_node, failed, opted_in, proved
+from trellis_dev.testing.builders import DIGEST, a_job, a_node, failed, opted_in, verified_node
 
 NS = "trellis-installers"
 
@@ -94,9 +94,17 @@ def effects(kube: FakeKube, cache: Cache) -> Effects:
     scope = Scope("provisioner", "trellis-system", {"jobs": lambda: 1}, {})
     breaker = Breaker(leaders, recorder, scope, lambda: None)
     telemetry = setup("test", metrics=Metrics())
-    proof = ProofEffects(leaders, cache, telemetry)
+    verification = VerificationEffects(leaders, cache, telemetry)
     return Effects(
-        leaders, cast("Bus", SilentBus()), recorder, cache, telemetry, breaker, proof, lambda _: None, lambda: None
+        leaders,
+        cast("Bus", SilentBus()),
+        recorder,
+        cache,
+        telemetry,
+        breaker,
+        verification,
+        lambda _: None,
+        lambda: None,
     )
 
 
@@ -168,7 +176,11 @@ async def test_while_the_bus_is_unavailable_results_are_recorded_and_no_unpublis
     about = {"node": "node-1", "node_uid": "uid-node-1", "digest": DIGEST, "attempt": 1, "job": f"{NS}/{job.name}"}
     publish = Publish(ProvisionSucceeded.model_validate({**about, "verified": "job"}), f"{job.uid}.succeeded", job)
     again = await effects.apply(
-        [publish, JudgeFailed(job, Reason.HANDLER_MISSING, "why"), DeleteJob(job, Reason.PROVED, foreground=False)]
+        [
+            publish,
+            JudgeFailed(job, Reason.HANDLER_MISSING, "why"),
+            DeleteJob(job, Reason.PROVISION_SUCCEEDED, foreground=False),
+        ]
     )
     assert again == effects.cache.timings.publish
     [left] = kube.objects(JOBS)
@@ -191,7 +203,7 @@ async def test_an_event_refused_by_the_bus_is_an_error_and_the_result_is_recorde
 async def test_a_deleted_job_is_not_deleted_again(kube: FakeKube, effects: Effects) -> None:
     job = job_in(kube)
     kube.remove(JOBS, job.name, NS)
-    assert await effects.apply([DeleteJob(job, Reason.PROVED, foreground=False)]) is None
+    assert await effects.apply([DeleteJob(job, Reason.PROVISION_SUCCEEDED, foreground=False)]) is None
 
 
 async def test_actions_paused_by_the_breaker_are_neither_published_nor_executed(
@@ -257,7 +269,9 @@ class Rollout:
         show_nodes(
             cache,
             (
-                failed(node, cache.installer.digest, at=now) if n < failing else proved(node, cache.installer.digest)
+                failed(node, cache.installer.digest, at=now)
+                if n < failing
+                else verified_node(node, cache.installer.digest)
                 for n, node in enumerate(nodes)
             ),
         )

@@ -19,7 +19,7 @@ from trellis.provisioning.reasons import Reason
 from trellis.provisioning.shims import ShimView
 from trellis.provisioning.targets import target_of
 from trellis.provisioning.views import KWASM, JobState, JobView, NodeView, Target
-from trellis_dev.testing.builders import DIGEST, OTHER_DIGEST, a_job, a_node, a_shim, failed, opted_in, proved
+from trellis_dev.testing.builders import DIGEST, OTHER_DIGEST, a_job, a_node, a_shim, failed, opted_in, verified_node
 
 NOW = 10_000.0
 SKIPPED = Skip(Reason.OTHER_CONTROLLER, "nobody can run an installer there")
@@ -40,13 +40,13 @@ def variants(name: str) -> st.SearchStrategy[NodeView]:
         [
             plain,
             own,
-            proved(own),
-            proved(plain),
-            proved(own, OTHER_DIGEST),
+            verified_node(own),
+            verified_node(plain),
+            verified_node(own, OTHER_DIGEST),
             failed(own),
-            failed(proved(own, OTHER_DIGEST), at=9_999),
+            failed(verified_node(own, OTHER_DIGEST), at=9_999),
             replace(own, skip=SKIPPED),
-            replace(proved(own), skip=SKIPPED),
+            replace(verified_node(own), skip=SKIPPED),
             replace(own, ready=False),
             replace(own, uid=f"uid-{name}-again"),
         ]
@@ -146,7 +146,7 @@ def test_after_any_changes_it_knows_what_it_would_know_from_the_start(
 
 
 def test_nodes_at_rest_are_counted_and_not_looked_at() -> None:
-    nodes = {node.name: node for node in (proved(opted_in(a_node(name))) for name in names())}
+    nodes = {node.name: node for node in (verified_node(opted_in(a_node(name))) for name in names())}
     nodes["new"] = opted_in(a_node("new"))
     looked_at, resting = Fleet(nodes, {}, target, member).look_at(["uid-node-1"])
     assert {node.name for node, _ in looked_at} == {"new", "node-1"}

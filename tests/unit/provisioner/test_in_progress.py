@@ -11,7 +11,7 @@ import pytest
 
 from provisioner.apply import Effects
 from provisioner.cache import Cache
-from provisioner.canary_apply import ProofEffects
+from provisioner.canary_apply import VerificationEffects
 from provisioner.domain.actions import CreateJob, CreateUndo, DeleteJob
 from provisioner.domain.decide import decide
 from provisioner.domain.plan import Plan, plan
@@ -58,9 +58,9 @@ class Provisioner:
         breaker = Breaker(
             self.kube, recorder, Scope("provisioner", "trellis-system", {"jobs": lambda: 1}, {}), self.count
         )
-        proof = ProofEffects(self.kube, self.cache, telemetry)
+        verification = VerificationEffects(self.kube, self.cache, telemetry)
         self.effects = Effects(
-            self.kube, cast("Bus", None), recorder, self.cache, telemetry, breaker, proof, self.show, self.count
+            self.kube, cast("Bus", None), recorder, self.cache, telemetry, breaker, verification, self.show, self.count
         )
         self.rollout = RolloutEffects(self.kube, cast("Bus", None), recorder, self.cache)
 

@@ -15,7 +15,7 @@ from trellis.provisioning.int_or_percent import CountOrPercent
 from trellis.provisioning.ledger import Entry, Ledger, make_ledger
 from trellis.provisioning.targets import target_of
 from trellis.provisioning.views import KWASM, FailedAttempt, JobState, JobView, NodeView, Target
-from trellis_dev.testing.builders import DIGEST, OTHER_DIGEST, a_job, a_node, failed, opted_in, proved
+from trellis_dev.testing.builders import DIGEST, OTHER_DIGEST, a_job, a_node, failed, opted_in, verified_node
 
 NOW = 10_000.0
 
@@ -73,7 +73,7 @@ def test_ten_percent_of_thirty_nodes_are_three_by_name() -> None:
 
 
 def test_nodes_that_have_what_they_are_to_have_count_for_a_percentage() -> None:
-    rest = [proved(node) for node in fleet(27)]
+    rest = [verified_node(node) for node in fleet(27)]
     fresh = [opted_in(a_node(f"fresh-{index}")) for index in range(5)]
     outcome = planning([*rest, *fresh])
     assert claimed(outcome) == ["fresh-0", "fresh-1", "fresh-2"], "a tenth of 32, not of the 5 that lack something"
@@ -96,7 +96,7 @@ def test_a_slot_in_use_is_counted() -> None:
 @pytest.mark.parametrize(
     "node",
     [
-        pytest.param(proved(fleet(1)[0]), id="proof is recorded"),
+        pytest.param(verified_node(fleet(1)[0]), id="proof is recorded"),
         pytest.param(failed(fleet(1)[0], attempt=1, at=9_999), id="failure is recorded"),
         pytest.param(a_node("node-000"), id="opted out and nothing at work"),
     ],
@@ -184,7 +184,7 @@ def test_a_new_digest_starts_with_the_first_attempt_at_once() -> None:
 
 
 def test_a_node_verified_with_another_digest_is_provisioned_again() -> None:
-    assert claimed(planning([proved(fleet(1)[0], OTHER_DIGEST)])) == ["node-000"]
+    assert claimed(planning([verified_node(fleet(1)[0], OTHER_DIGEST)])) == ["node-000"]
 
 
 def test_a_slot_for_a_digest_no_longer_wanted_is_freed_unless_a_job_is_at_work() -> None:
@@ -203,7 +203,7 @@ def test_enough_failing_nodes_halt_new_ones_but_not_retries() -> None:
     outcome = planning([*broken, *nodes[3:]], held_to=limits("100%", halt_after=3))
     assert outcome.ledger.halted == (KWASM,)
     assert claimed(outcome) == ["node-000", "node-001", "node-002"]
-    healed = [proved(node) for node in nodes[:1]]
+    healed = [verified_node(node) for node in nodes[:1]]
     resumed = planning([*healed, *broken[1:], *nodes[3:]], held_to=limits("100%", halt_after=3))
     assert resumed.ledger.halted == ()
     assert len(resumed.claimed) == 19
@@ -248,7 +248,7 @@ def test_no_plan_ever_exceeds_its_limit(
     ledger: dict[str, Entry] = {}
     for index, (state, job, in_ledger) in enumerate(worlds):
         node = a_node(f"node-{index:03}") if state == "plain" else opted_in(a_node(f"node-{index:03}"))
-        node = proved(node) if state == "proved" else node
+        node = verified_node(node) if state == "proved" else node
         node = failed(node, at=int(NOW)) if state == "failed" else node
         node = failed(node, at=1) if state == "due" else node
         if job is not None:

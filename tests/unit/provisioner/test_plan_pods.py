@@ -16,7 +16,7 @@ from trellis.provisioning.attempts import Retries, ShimLimits
 from trellis.provisioning.int_or_percent import CountOrPercent
 from trellis.provisioning.ledger import Ledger, make_ledger, read_ledger
 from trellis.provisioning.views import NodeView, Target, encode_digests
-from trellis_dev.testing.builders import a_node, proved
+from trellis_dev.testing.builders import a_node, verified_node
 
 NOW = 10_000.0
 ONE = ShimLimits(
@@ -33,7 +33,7 @@ def target(**digests: str) -> Target:
 
 
 def having(name: str, **digests: str) -> NodeView:
-    return replace(proved(a_node(name), target(**digests).digest, "handler"), shims=encode_digests(digests))
+    return replace(verified_node(a_node(name), target(**digests).digest, "handler"), shims=encode_digests(digests))
 
 
 def pod(node: str, **changes: Any) -> RolloutPod:

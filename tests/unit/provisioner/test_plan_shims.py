@@ -15,7 +15,7 @@ from trellis.provisioning.attempts import Retries, ShimLimits, changes_of, faili
 from trellis.provisioning.int_or_percent import CountOrPercent
 from trellis.provisioning.ledger import Entry, Ledger, target_of_slot
 from trellis.provisioning.views import JobState, JobView, NodeView, Target, encode_digests
-from trellis_dev.testing.builders import a_job, a_node, failed, proved
+from trellis_dev.testing.builders import a_job, a_node, failed, verified_node
 
 NOW = 10_000.0
 RETRIES = Retries(10.0, 300.0)
@@ -26,7 +26,7 @@ def target(**digests: str) -> Target:
 
 
 def having(node: NodeView, **digests: str) -> NodeView:
-    return replace(proved(node, target(**digests).digest, "handler"), shims=encode_digests(digests))
+    return replace(verified_node(node, target(**digests).digest, "handler"), shims=encode_digests(digests))
 
 
 def at_most(limit: str | None, halt_after: int = 0, *, paused: bool = False) -> ShimLimits:

@@ -28,7 +28,7 @@ from trellis.provisioning.int_or_percent import CountOrPercent
 from trellis.provisioning.ledger import Entry, Ledger
 from trellis.provisioning.reasons import Reason
 from trellis.provisioning.views import KWASM, PROVISION, UNDO, JobState, JobView, NodeView, Target
-from trellis_dev.testing.builders import DIGEST, a_job, a_node, opted_in, proved
+from trellis_dev.testing.builders import DIGEST, a_job, a_node, opted_in, verified_node
 
 TARGET = Target(((KWASM, DIGEST),))
 SLOT = Entry(DIGEST, 1, 1000, (KWASM,))
@@ -114,7 +114,7 @@ def test_a_report_is_taken_back_when_the_installer_runs(job: JobView, over: bool
 
 
 def test_a_report_is_taken_back_when_nothing_is_to_be_done() -> None:
-    assert ClearRefusal(proved(NODE)) in decide(a_snapshot(proved(NODE), refused=MESSAGE))
+    assert ClearRefusal(verified_node(NODE)) in decide(a_snapshot(verified_node(NODE), refused=MESSAGE))
 
 
 def test_a_node_that_cannot_be_labelled_is_reported_until_it_is() -> None:

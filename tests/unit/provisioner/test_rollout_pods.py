@@ -29,7 +29,7 @@ from trellis.provisioning.shims import ShimView, view_shim, wanted_shim_for
 from trellis.provisioning.views import NodeView, Target, encode_digests
 from trellis.telemetry import Metrics, setup
 from trellis_dev.fakes.fake import FakeKube, status_reply
-from trellis_dev.testing.builders import a_node, proved
+from trellis_dev.testing.builders import a_node, verified_node
 
 SETTINGS = Settings()
 OWNER = ("ReplicaSet", "web-5d4f8c7b9d", "uid-rs")
@@ -122,7 +122,7 @@ class Rollout:
             self.put_pod(name)
 
     def having(self, name: str, digest: str) -> NodeView:
-        node = proved(a_node(name), Target((("spin", digest),)).digest, "handler")
+        node = verified_node(a_node(name), Target((("spin", digest),)).digest, "handler")
         return replace(node, shims=encode_digests({"spin": digest}))
 
     def put_pod(self, node: str, *statuses: objects.Manifest) -> None:

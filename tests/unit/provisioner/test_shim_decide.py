@@ -33,7 +33,7 @@ from trellis.provisioning.revisions import KEPT, Revision
 from trellis.provisioning.shim_status import OTHER_CONTROLLER, Condition, Counts, Status, make_status, read_status
 from trellis.provisioning.shims import Refusal, ShimView, wanted_shim_for
 from trellis.provisioning.views import NodeView, Target, encode_digests
-from trellis_dev.testing.builders import a_node, a_shim, failed, proved
+from trellis_dev.testing.builders import a_node, a_shim, failed, verified_node
 
 SPIN = a_shim(finalizers=(names.FINALIZER,))
 NOW = "2026-01-31T12:00:00Z"
@@ -48,7 +48,7 @@ def wanted_shim() -> WantedShim:
 def having(name: str, digest: str) -> NodeView:
     node = a_node(name)
     shims = {"spin": digest}
-    return replace(proved(node, Target(tuple(shims.items())).digest, "handler"), shims=encode_digests(shims))
+    return replace(verified_node(node, Target(tuple(shims.items())).digest, "handler"), shims=encode_digests(shims))
 
 
 def ours(shim: ShimView = SPIN, **changes: Any) -> RuntimeClassView:

@@ -23,7 +23,7 @@ from trellis.provisioning.shims import Refusal, ShimView, view_shim, wanted_shim
 from trellis.provisioning.views import NodeView, Target, encode_digests
 from trellis.telemetry import Metrics, setup
 from trellis_dev.fakes.fake import FakeKube
-from trellis_dev.testing.builders import a_node, a_shim, failed, proved
+from trellis_dev.testing.builders import a_node, a_shim, failed, verified_node
 
 SETTINGS = Settings()
 
@@ -90,7 +90,7 @@ async def test_while_nothing_changes_the_versions_are_not_listed() -> None:
 async def test_a_version_that_a_node_has_outlives_ten_others() -> None:
     provisioner = Provisioner()
     digests = {"spin": provisioner.change(1)}
-    node = proved(a_node(), Target(tuple(digests.items())).digest, "handler")
+    node = verified_node(a_node(), Target(tuple(digests.items())).digest, "handler")
     provisioner.nodes[node.name] = replace(node, shims=encode_digests(digests))
     for number in range(1, KEPT + 4):
         provisioner.change(number)

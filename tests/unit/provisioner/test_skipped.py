@@ -26,7 +26,7 @@ from trellis.provisioning.ledger import Entry, Ledger
 from trellis.provisioning.nodes_and_jobs import view_node
 from trellis.provisioning.reasons import Reason
 from trellis.provisioning.views import KWASM, NodeView, Target
-from trellis_dev.testing.builders import DIGEST, a_job, a_node, failed, opted_in, proved
+from trellis_dev.testing.builders import DIGEST, a_job, a_node, failed, opted_in, verified_node
 
 TARGET = Target(((KWASM, DIGEST),))
 SKIP = Skip(Reason.FARGATE_NODE, "the label x")
@@ -164,7 +164,7 @@ def test_a_skipped_node_reports_it_once_and_gets_no_job() -> None:
     assert [type(action) for action in actions] == [WarnNode]
     assert decide(a_snapshot(SKIPPED, entry=SLOT)) == []
     assert [type(action) for action in decide(a_snapshot(NODE, entry=SLOT))] == [CreateJob]
-    assert decide(a_snapshot(proved(SKIPPED), report_skip=True)) == []
+    assert decide(a_snapshot(verified_node(SKIPPED), report_skip=True)) == []
 
 
 def test_no_job_is_made_beside_the_pod_of_one_that_was_deleted() -> None:

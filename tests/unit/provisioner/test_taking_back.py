@@ -29,14 +29,14 @@ from trellis.provisioning.shims import ShimView, view_shim, wanted_shim_for
 from trellis.provisioning.targets import target_of
 from trellis.provisioning.views import UNDO, JobState, JobView, NodeView, Target, decode_digests, encode_digests
 from trellis_dev.fakes.fake import FakeKube
-from trellis_dev.testing.builders import a_job, a_node, a_shim, proved
+from trellis_dev.testing.builders import a_job, a_node, a_shim, verified_node
 
 SETTINGS = Settings(node_installer_image="trellis.example/node-installer:1")
 
 
 def having(**digests: str) -> NodeView:
     digest = Target(tuple(sorted(digests.items()))).digest
-    return replace(proved(a_node(), digest, "handler"), shims=encode_digests(digests)) if digests else a_node()
+    return replace(verified_node(a_node(), digest, "handler"), shims=encode_digests(digests)) if digests else a_node()
 
 
 def manifest(name: str, sha256: str, **spec: Any) -> dict[str, Any]:

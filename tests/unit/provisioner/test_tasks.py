@@ -15,7 +15,7 @@ from trellis.provisioning.ledger import Entry, target_of_slot
 from trellis.provisioning.shims import ShimView
 from trellis.provisioning.targets import target_of
 from trellis.provisioning.views import KWASM, NodeView, Target, encode_digests
-from trellis_dev.testing.builders import DIGEST, a_job, a_node, a_shim, proved
+from trellis_dev.testing.builders import DIGEST, a_job, a_node, a_shim, verified_node
 
 RULES = Rules("crun-wasm", "registry/installer", require_checksum=True, allow_http=False)
 SPIN = a_shim()
@@ -25,7 +25,7 @@ UNPINNED = (Source("https://example.com/new", "amd64"),)
 
 def having(**digests: str) -> NodeView:
     digest = Target(tuple(sorted(digests.items()))).digest
-    return replace(proved(a_node(), digest, "handler"), shims=encode_digests(digests))
+    return replace(verified_node(a_node(), digest, "handler"), shims=encode_digests(digests))
 
 
 def task(node: NodeView, *shims: ShimView, **rules: Any) -> Task:

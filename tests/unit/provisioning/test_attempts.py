@@ -18,7 +18,7 @@ from trellis.provisioning.attempts import (
 )
 from trellis.provisioning.ledger import Ledger
 from trellis.provisioning.views import NodeView, Target, encode_digests
-from trellis_dev.testing.builders import a_node, failed, proved
+from trellis_dev.testing.builders import a_node, failed, verified_node
 
 NODE = a_node()
 NOW = 10_000.0
@@ -29,7 +29,7 @@ def target(**digests: str) -> Target:
 
 
 def having(**digests: str) -> NodeView:
-    return replace(proved(NODE, target(**digests).digest, "handler"), shims=encode_digests(digests))
+    return replace(verified_node(NODE, target(**digests).digest, "handler"), shims=encode_digests(digests))
 
 
 def blamed(node: NodeView, tried: Target, attempt: int = 1, **digests: str) -> NodeView:

@@ -10,7 +10,7 @@ from trellis.provisioning.drain import drained_on
 from trellis.provisioning.ledger import Entry
 from trellis.provisioning.shims import ShimView
 from trellis.provisioning.views import NodeView, Target, encode_digests
-from trellis_dev.testing.builders import a_node, a_shim, failed, proved
+from trellis_dev.testing.builders import a_node, a_shim, failed, verified_node
 
 FORMER, NEXT = Target((("spin", "1"),)), Target((("spin", "2"),))
 SLOT = Entry(NEXT.digest, 1, 1_000, ("spin",))
@@ -18,7 +18,7 @@ SPIN, SLIGHT = a_shim(drain=True), a_shim("slight", drain=True)
 
 
 def having(target: Target = FORMER) -> NodeView:
-    return replace(proved(a_node(), target.digest, "handler"), shims=encode_digests(dict(target.shims)))
+    return replace(verified_node(a_node(), target.digest, "handler"), shims=encode_digests(dict(target.shims)))
 
 
 def test_a_shim_is_drained_while_a_slot_changes_it() -> None:

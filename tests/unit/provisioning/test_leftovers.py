@@ -9,13 +9,13 @@ import pytest
 
 from trellis.provisioning.leftovers import fulfilled, left_by, marks_after, overtaken, unwanted_left
 from trellis.provisioning.views import UNDO, JobState, JobView, NodeView, Target, encode_digests
-from trellis_dev.testing.builders import a_job, a_node, proved
+from trellis_dev.testing.builders import a_job, a_node, verified_node
 
 NODE = a_node()
 
 
 def having(**digests: str) -> NodeView:
-    return replace(proved(NODE, Target(tuple(digests.items())).digest, "handler"), shims=encode_digests(digests))
+    return replace(verified_node(NODE, Target(tuple(digests.items())).digest, "handler"), shims=encode_digests(digests))
 
 
 def job(state: JobState = JobState.COMPLETE, operation: str = "provision", **digests: str) -> JobView:

@@ -10,7 +10,7 @@ import pytest
 from trellis.provisioning.job_index import JobIndex
 from trellis.provisioning.nodes_and_jobs import unix_seconds, view_job, view_node
 from trellis.provisioning.views import FailedAttempt, JobState
-from trellis_dev.testing.builders import a_job, a_node, proved
+from trellis_dev.testing.builders import a_job, a_node, verified_node
 
 NODE = {
     "metadata": {
@@ -73,7 +73,7 @@ def job_manifest(*conditions: dict[str, str], **status: object) -> dict[str, obj
 
 
 def test_annotations_are_decoded_once_and_nodes_share_what_they_decode_to() -> None:
-    item, other = (replace(proved(a_node(name)), shims="slight=1 spin=2") for name in ("a", "b"))
+    item, other = (replace(verified_node(a_node(name)), shims="slight=1 spin=2") for name in ("a", "b"))
     assert item.installed == {"slight": "1", "spin": "2"}
     assert item.installed is other.installed
     with pytest.raises(TypeError):

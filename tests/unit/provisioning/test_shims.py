@@ -24,7 +24,7 @@ from trellis.provisioning.shims import (
     wanted_shim_for,
 )
 from trellis.provisioning.views import KWASM, NodeView, decode_digests, encode_digests
-from trellis_dev.testing.builders import a_node, a_shim, opted_in, proved
+from trellis_dev.testing.builders import a_node, a_shim, opted_in, verified_node
 
 POOL = (("pool", "wasm"),)
 SPIN = a_shim()
@@ -34,7 +34,7 @@ OF_SPIN = (("spin", "provisioned"),)
 
 def has_spin(shims: str) -> NodeView:
     """Return a node with these Shims and without labels."""
-    return replace(proved(a_node(), verified="handler"), shims=shims)
+    return replace(verified_node(a_node(), verified="handler"), shims=shims)
 
 
 def digest_of(shim: ShimView, architecture: str = "amd64") -> str:

@@ -12,7 +12,7 @@ from trellis.installer_api.spec import Source, WantedShim
 from trellis.provisioning.shims import Refusal, ShimView, wanted_shim_for
 from trellis.provisioning.targets import class_rival_of, label_rival_of, rival_of, target_of, wanted_on, wanted_shim_on
 from trellis.provisioning.views import KWASM, NodeView, Target, encode_digests
-from trellis_dev.testing.builders import DIGEST, a_node, a_shim, opted_in, proved
+from trellis_dev.testing.builders import DIGEST, a_node, a_shim, opted_in, verified_node
 
 POOL = (("pool", "wasm"),)
 SPIN = a_shim()
@@ -27,7 +27,7 @@ def digest_of(shim: ShimView) -> str:
 
 def having(node: NodeView, digests: dict[str, str]) -> NodeView:
     digest = Target(tuple(sorted(digests.items()))).digest
-    return replace(proved(node, digest, "handler"), shims=encode_digests(digests))
+    return replace(verified_node(node, digest, "handler"), shims=encode_digests(digests))
 
 
 def targeting(node: NodeView, *shims: ShimView, require_checksum: bool = True) -> dict[str, str] | None:
@@ -60,7 +60,7 @@ def test_a_version_that_is_refused_leaves_what_is_there() -> None:
 
 
 def test_the_legacy_runtime_is_never_removed() -> None:
-    assert targeting(proved(a_node())) is None
+    assert targeting(verified_node(a_node())) is None
 
 
 def test_a_node_with_the_legacy_image_alone_keeps_its_digest() -> None:
@@ -89,7 +89,7 @@ def test_a_default_shim_that_cannot_be_read_does_not_bring_the_legacy_image_back
 
 
 def test_a_broken_shim_called_like_the_legacy_installer_wants_nothing() -> None:
-    assert wanted_on(proved(a_node()), [a_shim(KWASM, invalid="reserved")], auto_provision=False) == frozenset()
+    assert wanted_on(verified_node(a_node()), [a_shim(KWASM, invalid="reserved")], auto_provision=False) == frozenset()
 
 
 def test_without_a_legacy_image_nodes_get_shims_alone() -> None:

@@ -10,7 +10,7 @@ from trellis.crds.conditions import MESSAGE_MAX
 from trellis.provisioning.ledger import Entry, Ledger
 from trellis.provisioning.views import JobState, JobView, NodeView, OptIn
 from trellis.read_model.tables.nodes import NodeRow, NodeState, row_of, rows_of, summary, tally
-from trellis_dev.testing.builders import DIGEST, OTHER_DIGEST, a_job, a_node, failed, opted_in, proved
+from trellis_dev.testing.builders import DIGEST, OTHER_DIGEST, a_job, a_node, failed, opted_in, verified_node
 
 IN = opted_in(a_node())
 SLOT = Entry(DIGEST, 1, 1000)
@@ -23,7 +23,7 @@ World = tuple[NodeView, tuple[JobView, ...], Entry | None]
 STATES: dict[str, tuple[World, NodeState]] = {
     "nobody opted it in": ((a_node(), (), None), NodeState.NOT_OPTED_IN),
     "opted out by annotation": ((a_node(opt_in="false"), (), None), NodeState.NOT_OPTED_IN),
-    "opted out, marks still there": ((proved(a_node(opt_in="false")), (), None), NodeState.NOT_OPTED_IN),
+    "opted out, marks still there": ((verified_node(a_node(opt_in="false")), (), None), NodeState.NOT_OPTED_IN),
     "an annotation of another value": ((a_node(opt_in="yes"), (), None), NodeState.INVALID_ANNOTATION),
     "opted in, no slot": ((IN, (), None), NodeState.WAITING),
     "a slot, no Job yet": ((IN, (), SLOT), NodeState.PROVISIONING),
@@ -44,18 +44,24 @@ STATES: dict[str, tuple[World, NodeState]] = {
         NodeState.PROVISIONING,
     ),
     "failed, another digest has a slot": ((failed(IN), (BROKEN,), Entry(OTHER_DIGEST, 1, 9)), NodeState.PROVISIONING),
-    "proved": ((proved(IN), (), None), NodeState.READY),
-    "proved, the slot is not freed yet": ((proved(IN), (COMPLETE,), SLOT), NodeState.READY),
-    "proved, another digest has a slot": ((proved(IN), (), Entry(OTHER_DIGEST, 1, 9)), NodeState.PROVISIONING),
-    "proved, another digest failed": ((failed(proved(IN), OTHER_DIGEST), (), None), NodeState.FAILED),
-    "proved after a failure of the same digest": ((failed(proved(IN)), (), None), NodeState.READY),
-    "marks of a former node of that name": ((replace(proved(IN), marked_uid="former"), (), None), NodeState.WAITING),
-    "something is there that is not proved": ((replace(proved(IN), shims="spin=?"), (), None), NodeState.WAITING),
+    "proved": ((verified_node(IN), (), None), NodeState.READY),
+    "proved, the slot is not freed yet": ((verified_node(IN), (COMPLETE,), SLOT), NodeState.READY),
+    "proved, another digest has a slot": ((verified_node(IN), (), Entry(OTHER_DIGEST, 1, 9)), NodeState.PROVISIONING),
+    "proved, another digest failed": ((failed(verified_node(IN), OTHER_DIGEST), (), None), NodeState.FAILED),
+    "proved after a failure of the same digest": ((failed(verified_node(IN)), (), None), NodeState.READY),
+    "marks of a former node of that name": (
+        (replace(verified_node(IN), marked_uid="former"), (), None),
+        NodeState.WAITING,
+    ),
+    "something is there that is not proved": (
+        (replace(verified_node(IN), shims="spin=?"), (), None),
+        NodeState.WAITING,
+    ),
     "something is there that is not proved, beside what is": (
-        (replace(proved(IN), shims="slight=1 spin=?"), (), None),
+        (replace(verified_node(IN), shims="slight=1 spin=?"), (), None),
         NodeState.READY,
     ),
-    "proved without an annotation": ((proved(a_node()), (), None), NodeState.READY),
+    "proved without an annotation": ((verified_node(a_node()), (), None), NodeState.READY),
     "in work without an annotation": ((a_node(), (a_job(a_node()),), SLOT), NodeState.PROVISIONING),
     "a node of another operating system": ((replace(IN, operating_system="windows"), (), None), NodeState.WAITING),
 }
@@ -67,17 +73,17 @@ def test_each_world_has_its_state(world: World, state: NodeState) -> None:
 
 
 def test_a_ready_row_states_the_verification() -> None:
-    row = row_of(proved(IN, verified="handler"), (), None)
+    row = row_of(verified_node(IN, verified="handler"), (), None)
     assert (row.verified, row.digest, row.attempt, row.message) == ("handler", DIGEST, None, "")
 
 
 def test_proof_of_a_former_node_is_not_shown() -> None:
-    row = row_of(replace(proved(IN), marked_uid="former"), (), None)
+    row = row_of(replace(verified_node(IN), marked_uid="former"), (), None)
     assert (row.verified, row.digest) == (None, None)
 
 
 def test_a_row_in_work_shows_the_digest_and_attempt_under_way() -> None:
-    row = row_of(failed(proved(IN, OTHER_DIGEST)), (BROKEN,), SECOND_SLOT)
+    row = row_of(failed(verified_node(IN, OTHER_DIGEST)), (BROKEN,), SECOND_SLOT)
     assert (row.digest, row.attempt) == (DIGEST, 2)
 
 
@@ -116,7 +122,7 @@ def test_a_node_of_another_operating_system_states_why_it_waits() -> None:
         (IN, OptIn.IN, "Annotation"),
         (a_node(opt_in="false"), OptIn.OUT, "Annotation"),
         (a_node(), OptIn.OUT, ""),
-        (proved(a_node()), OptIn.IN, ""),
+        (verified_node(a_node()), OptIn.IN, ""),
     ],
     ids=["annotated", "annotated out", "untouched", "marked without an annotation"],
 )
@@ -132,7 +138,7 @@ def test_the_opt_in_and_its_source(node: NodeView, opt_in: OptIn, by: str) -> No
         (a_node(opt_in="false"), False),
         (IN, True),
         (a_node(opt_in="yes"), True),
-        (proved(a_node(opt_in="false")), True),
+        (verified_node(a_node(opt_in="false")), True),
         (failed(a_node()), True),
     ],
     ids=["untouched", "opted out", "opted in", "invalid", "marks left", "failed"],
@@ -151,7 +157,7 @@ def test_rows_are_by_name_and_meet_their_own_jobs_and_slots() -> None:
 
 
 def test_the_tally_has_every_state_and_the_summary_only_what_there_is() -> None:
-    rows = [row_of(proved(opted_in(a_node(name))), (), None) for name in ("a", "b")]
+    rows = [row_of(verified_node(opted_in(a_node(name))), (), None) for name in ("a", "b")]
     rows.append(row_of(failed(IN), (), None))
     assert tally(rows)[NodeState.WAITING] == 0
     assert summary(rows) == "2 ready, 1 failed"

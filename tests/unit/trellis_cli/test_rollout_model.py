@@ -21,7 +21,7 @@ from trellis_cli.common.errors import CommandError
 from trellis_cli.rollout.change import pause, resume, undo
 from trellis_cli.rollout.read import Found
 from trellis_cli.rollout.views import summary
-from trellis_dev.testing.builders import a_node, a_shim, failed, opted_in, proved
+from trellis_dev.testing.builders import a_node, a_shim, failed, opted_in, verified_node
 
 SPIN = a_shim()
 SEEN = Status(observed_generation=1)
@@ -38,7 +38,7 @@ WANTED = Target((("spin", digest()),))
 
 def having(node: NodeView, version: str) -> NodeView:
     shims = {"spin": version}
-    return replace(proved(node, Target(tuple(shims.items())).digest, "handler"), shims=encode_digests(shims))
+    return replace(verified_node(node, Target(tuple(shims.items())).digest, "handler"), shims=encode_digests(shims))
 
 
 DONE = having(a_node("done"), digest())
@@ -159,7 +159,7 @@ def test_a_failure_of_an_older_version_does_not_count() -> None:
 def test_beside_the_legacy_image_a_failure_counts_if_it_is_of_both(digest_of_failure: str, stage: NodeStage) -> None:
     shims = {"kwasm": "legacy"}
     node = replace(
-        proved(opted_in(a_node("b")), Target(tuple(shims.items())).digest, "job"), shims=encode_digests(shims)
+        verified_node(opted_in(a_node("b")), Target(tuple(shims.items())).digest, "job"), shims=encode_digests(shims)
     )
     [found] = standing(failed(node, digest_of_failure)).nodes
     assert found.stage is stage

@@ -25,11 +25,11 @@ from trellis_cli.nodes import show, table_of
 from trellis_cli.status.command import Status
 from trellis_cli.status.row import Part
 from trellis_cli.status.rows import bus_part, claim_part, hosts_part, rollout_part, secrets_part, service_part
-from trellis_dev.testing.builders import DIGEST, a_job, a_node, failed, opted_in, proved
+from trellis_dev.testing.builders import DIGEST, a_job, a_node, failed, opted_in, verified_node
 
 BUSY = opted_in(a_node("busy"))
 BROKEN = failed(opted_in(a_node("broken")))
-WORLD = [proved(opted_in(a_node("done"))), BUSY, BROKEN, a_node("idle"), a_node("odd", opt_in="[bold]yes")]
+WORLD = [verified_node(opted_in(a_node("done"))), BUSY, BROKEN, a_node("idle"), a_node("odd", opt_in="[bold]yes")]
 LEDGER = Ledger({BUSY.uid: Entry(DIGEST, 1, 1000)})
 ROLLOUT = Rollout(rows_of(WORLD, {BUSY.uid: (a_job(BUSY),)}, LEDGER), LEDGER)
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from trellis import names
 from trellis.provisioning.other_controllers import Peer, is_of
-from trellis.provisioning.views import KWASM, JobState, NodeView, OptIn, Proof, opt_in_of
+from trellis.provisioning.views import KWASM, JobState, NodeView, OptIn, VerifiedBy, opt_in_of
 from trellis_cli.migrate.model.plan import (
     ClusterSnapshot,
     DeleteJob,
@@ -105,7 +105,7 @@ def _node(snapshot: ClusterSnapshot, node: NodeView, job: PeerJob | None) -> Ste
         return Step(f"Node {node.name}", what, Doing.LEAVE, reason)
     configured = snapshot.rules.installer
     image = job.image if job and job.image else configured.image
-    cause = _proof(node, configured.handler)
+    cause = _verification_text(node, configured.handler)
     if job is None:
         cause += f"; the KWasm Job no longer exists, assuming image {image}"
     elif image != configured.image:
@@ -113,11 +113,11 @@ def _node(snapshot: ClusterSnapshot, node: NodeView, job: PeerJob | None) -> Ste
             f"; installed from {image}, but the provisioner uses {configured.image or 'no such image'}: set its "
             "TRELLIS_INSTALLER_IMAGE to the former image to keep the installation"
         )
-    proof = Proof.HANDLER if listed(node, configured.handler) is Listed.YES else Proof.JOB
-    return take_over(snapshot, node, {KWASM: snapshot.legacy_digest(image)}, proof, (what, cause))
+    verified_by = VerifiedBy.HANDLER if listed(node, configured.handler) is Listed.YES else VerifiedBy.JOB
+    return take_over(snapshot, node, {KWASM: snapshot.legacy_digest(image)}, verified_by, (what, cause))
 
 
-def _proof(node: NodeView, handler: str | None) -> str:
+def _verification_text(node: NodeView, handler: str | None) -> str:
     if listed(node, handler) is Listed.YES:
         return f"the kubelet lists the handler {handler!r}"
     lack = "the kubelet lists no handlers" if handler else "the handler of its image is unknown (use --handler)"

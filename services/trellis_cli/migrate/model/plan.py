@@ -23,7 +23,7 @@ from trellis.provisioning.nodes_and_jobs import unix_seconds, view_job
 from trellis.provisioning.other_controllers import Peer, in_charge, view_controller
 from trellis.provisioning.shims import ShimView
 from trellis.provisioning.targets import target_of, wanted_on
-from trellis.provisioning.views import JobState, NodeView, Proof, Target, encode_digests
+from trellis.provisioning.views import JobState, NodeView, Target, VerifiedBy, encode_digests
 from trellis_cli.migrate.model.writes import CreateObject, DeleteObject, PatchObject
 
 Manifest = dict[str, Any]
@@ -181,7 +181,7 @@ def listed(node: NodeView, handler: str | None) -> Listed:
 
 
 def take_over(
-    snapshot: ClusterSnapshot, node: NodeView, shims: Mapping[str, str], proof: Proof, what: tuple[str, str]
+    snapshot: ClusterSnapshot, node: NodeView, shims: Mapping[str, str], verified_by: VerifiedBy, what: tuple[str, str]
 ) -> Step:
     """Return the step that records on a node these Shims in addition to its own; ``what``: description and reason.
 
@@ -189,15 +189,15 @@ def take_over(
     node already has these labels.
     """
     had = node.installed
-    if had and node.proof and node.proof is not Proof.JOB:
-        proof = node.proof
+    if had and node.verified_by and node.verified_by is not VerifiedBy.JOB:
+        verified_by = node.verified_by
     shims = {**had, **shims}
-    ops = node_watcher.domain.node_patch.take_over(node, shims, proof, snapshot.wanted(node))
+    ops = node_watcher.domain.node_patch.take_over(node, shims, verified_by, snapshot.wanted(node))
     marked = replace(
         node,
         digest=Target(tuple(sorted(shims.items()))).digest,
         shims=encode_digests(shims),
-        verified=proof.value,
+        verified=verified_by.value,
         marked_uid=node.uid,
     )
     described, reason = what

@@ -16,7 +16,7 @@ from trellis import names
 from trellis.installer_api.spec import WantedShim
 from trellis.kube.preconditions import only_if
 from trellis.provisioning.shims import Refusal, ShimView, is_for, wanted_shim_for
-from trellis.provisioning.views import JobState, NodeView, Proof
+from trellis.provisioning.views import JobState, NodeView, VerifiedBy
 from trellis_cli.migrate.model.plan import (
     ClusterSnapshot,
     DeleteJob,
@@ -90,11 +90,11 @@ def _active(job: PeerJob) -> bool:
 
 def _node(snapshot: ClusterSnapshot, node: NodeView, taken: dict[str, tuple[ShimView, str]]) -> Step:
     labels = (f"{names.shim_label(name)}={names.SHIM_PROVISIONED}" for name in taken)
-    proved = all(listed(node, shim.handler) is Listed.YES for shim, _ in taken.values())
+    verified = all(listed(node, shim.handler) is Listed.YES for shim, _ in taken.values())
     handlers = ", ".join(repr(shim.handler) for shim, _ in taken.values())
     reason = (
         f"the kubelet lists {handlers}"
-        if proved
+        if verified
         else (
             "not verified, because the kubelet lists no handlers: it keeps its label without "
             f"{names.LABEL_WASM_READY}={names.WASM_READY}"
@@ -103,9 +103,9 @@ def _node(snapshot: ClusterSnapshot, node: NodeView, taken: dict[str, tuple[Shim
     unpinned = sorted(name for name, (shim, _) in taken.items() if _unpinned(snapshot, node, shim))
     if unpinned:
         reason += f"; {', '.join(unpinned)} has no sha256: adding one changes the version and starts a rollout"
-    proof = Proof.HANDLER if proved else Proof.JOB
+    verified_by = VerifiedBy.HANDLER if verified else VerifiedBy.JOB
     digests = {name: digest for name, (_, digest) in taken.items()}
-    return take_over(snapshot, node, digests, proof, (f"labelled {', '.join(labels)}", reason))
+    return take_over(snapshot, node, digests, verified_by, (f"labelled {', '.join(labels)}", reason))
 
 
 def _unpinned(snapshot: ClusterSnapshot, node: NodeView, shim: ShimView) -> bool:

@@ -26,7 +26,7 @@ from trellis.provisioning.views import (
     OptIn,
     newest,
     opt_in_of,
-    proved_of,
+    verified_digests,
 )
 from trellis.read_model.explain.job import failure_line, job_lines, refusal_advice, refused_job, since_outcome
 from trellis.read_model.explain.page import (
@@ -171,12 +171,12 @@ def _out(view: NodeView) -> str:
 
 def _shims(snapshot: NodeSnapshot, view: NodeView, *, started: bool) -> Iterator[Line]:
     """Yield the state of each Shim that selects the node; ``started``: an installer runs, or ran."""
-    proved = proved_of(view.installed)
+    verified = verified_digests(view.installed)
     for shim in sorted(snapshot.shims, key=lambda item: item.name):
         if shim.invalid or not is_for(shim, view, auto_provision=False):
             continue
         wanted = wanted_shim_on(shim, view, snapshot.shims, auto_provision=False, require_checksum=False)
-        has = proved.get(shim.name)
+        has = verified.get(shim.name)
         if not isinstance(wanted, WantedShim):
             text = f"{shim.name} is not installed here, {wanted.value}"
             yield Line("shim", text, False, f"`trellis explain shim/{shim.name}`", Rank.CAUSE, wanted.value)

@@ -138,7 +138,7 @@ class LiveModel:
         async with asyncio.TaskGroup() as group:
             for informer in self._watches.informers:
                 group.create_task(informer.run(), name="viewer's watch")
-            group.create_task(self._watches.prove_absences(self._pace.look), name="viewer's kinds")
+            group.create_task(self._watches.check_absences(self._pace.look), name="viewer's kinds")
             group.create_task(self._v2.run(), name="viewer's wasmCloud v2")
             group.create_task(self._wasm.run(), name="viewer's Wasm pods")
             while True:

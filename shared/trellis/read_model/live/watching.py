@@ -168,7 +168,7 @@ class Watches:
         for key in deleted:
             self._take(name, key, None)
 
-    async def prove_absences(self, seconds: float) -> None:
+    async def check_absences(self, seconds: float) -> None:
         """Check after each 404 response of a kind for its CRD, until cancelled."""
         while True:
             for name in self._parts:
@@ -262,7 +262,7 @@ class SwitchedWatches:
             return
         watches = self._watches = Watches(self.kube, self._parts, self._namespaces, self._take, self.timings)
         self._tasks = [group.create_task(informer.run(), name="viewer's watch") for informer in watches.informers]
-        self._tasks.append(group.create_task(watches.prove_absences(self.look), name="viewer's kinds"))
+        self._tasks.append(group.create_task(watches.check_absences(self.look), name="viewer's kinds"))
 
     async def end(self) -> None:
         """End the watches, and remove their objects."""

@@ -29,7 +29,7 @@ from trellis.provisioning.views import (
     OptIn,
     newest,
     opt_in_of,
-    proved_of,
+    verified_digests,
 )
 from trellis.read_model.explain.job import failure_line, without_attempt
 from trellis.read_model.explain.page import Line
@@ -166,7 +166,7 @@ def row_of(
         opt_in_state=wanted,
         by="Annotation" if node.opt_in is not None else "Shim" if chosen else "",
         state=state,
-        verified=node.proof.value if node.proof and node.marked_digest else None,
+        verified=node.verified_by.value if node.verified_by and node.marked_digest else None,
         digest=current[0] if current else None,
         attempt=current[1] if current else None,
         message=_one_line(message),
@@ -259,7 +259,7 @@ def _state(node: NodeView, job: JobView | None, entry: Entry | None) -> NodeStat
     if _failure(node) is not None:
         return NodeState.FAILED
     # An unverified version (ADR 29) does not count.
-    return NodeState.READY if proved_of(node.installed) else NodeState.WAITING
+    return NodeState.READY if verified_digests(node.installed) else NodeState.WAITING
 
 
 def _failure(node: NodeView) -> FailedAttempt | None:

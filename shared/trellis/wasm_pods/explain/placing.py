@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from trellis.provisioning.shims import ShimView
-from trellis.provisioning.views import NodeTaint, NodeView, proved_of
+from trellis.provisioning.views import NodeTaint, NodeView, verified_digests
 from trellis.read_model.explain.page import Line
 from trellis.v2.fields import listed
 from trellis.wasm_pods.explain.lines import (
@@ -146,7 +146,9 @@ def _no_label(snapshot: Snapshot, pod: WasmPod, of_class: Pairs, shim: ShimView 
     own = tuple(pair for pair in pod.selector if pair not in of_class)
     if of_class and not labelled:
         text = f"no node has the label {labels_text(of_class)} of RuntimeClass {pod.runtime_class}"
-        having = [item.name for item in snapshot.nodes if shim is not None and shim.name in proved_of(item.installed)]
+        having = [
+            item.name for item in snapshot.nodes if shim is not None and shim.name in verified_digests(item.installed)
+        ]
         if shim is not None and shim.drain and having:
             text += f"; Shim {shim.name} drains the nodes that it changes ({listed(having, SHOWN)})"
             do = f"`trellis rollout status {shim.name}` shows them; with few nodes, set rolling.drain to false"
