@@ -31,6 +31,7 @@ from host_manager.domain.snapshot import Head
 from host_manager.domain.snapshot import Snapshot as GroupSnapshot
 from host_manager.domain.status import StatusInputs
 from host_manager.domain.status import make_status as group_status_of
+from provisioner.domain.canary import Canary, CanaryPod, trial_of
 from provisioner.domain.shim_nodes import Member, Tally
 from provisioner.domain.shim_snapshot import Snapshot as ShimSnapshot
 from provisioner.domain.shim_status import status_of as shim_status_of
@@ -51,7 +52,7 @@ from trellis.provisioning.other_controllers import Controller, Peer
 from trellis.provisioning.reasons import APPLY_AGAIN
 from trellis.provisioning.shim_status import Status, make_status
 from trellis.provisioning.shims import Refusal as ShimRefusal
-from trellis_dev.testing.builders import a_node, a_shim
+from trellis_dev.testing.builders import a_job, a_node, a_shim
 
 NOW = "2026-01-01T00:00:00Z"
 SOURCES = Path(__file__).parents[2]
@@ -229,7 +230,20 @@ PULL = (
     f'"{IMAGE}": failed to resolve reference "{IMAGE}": unexpected status from HEAD request: 401 Unauthorized'
 )
 LOG_LINE = "failed to connect to NATS: authorization violation"
-CANARY = f"CanaryFailed: the pod of the canary ended with status 137 (Error) on node {NAMES[0]}: {'x' * 60} {LOG_LINE}"
+CANARY_LINE = "cp: cannot create /mnt/node-root/opt/kwasm: Read-only file system"
+TRIED = a_job(MANY[0])
+CANARY = trial_of(
+    TRIED,
+    (Canary("spin", "uid", "spin", "image"),),
+    (
+        CanaryPod(
+            INSTALLERS, f"{NAMES[0]}-2c6fa307f7-canary", "uid", "1", job_uid=TRIED.uid, shim="spin", phase="Failed",
+            trouble=f"exit code 3 (Error): {CANARY_LINE}",
+        ),
+    ),
+    overdue=False,
+).message  # fmt: skip
+FAILURE = f"attempt 1: CanaryFailed: {CANARY}; the node was rolled back"
 ROLES = "-n a-namespace-with-a-long-name -a an-account-with-a-long-name"
 ACCOUNT = "system:serviceaccount:a-namespace-with-a-long-name:an-account-with-a-long-name"
 
@@ -306,7 +320,7 @@ CAUSES = {
         degraded(shim(ledger_refused=f'configmaps "x" is forbidden: {USER} get resource "configmaps" in API group ""')),
         ('get resource "configmaps"', "ledger"),
     ),
-    "a canary": (degraded(shim(failing=tuple((node, CANARY) for node in MANY))), ("CanaryFailed", LOG_LINE, NAMES[0])),
+    "a canary": (degraded(shim(failing=((MANY[0], FAILURE),))), ("CanaryFailed", CANARY_LINE, NAMES[0])),
     "pods that use the shim": (
         degraded(shim(in_use=((MANY[0], "spin cannot be removed: pods shop/web still run with it; delete them"),))),
         ("shop/web", NAMES[0]),

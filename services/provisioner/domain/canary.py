@@ -106,16 +106,14 @@ def trial_of(
             continue
         passed = False
         if pod is not None and pod.phase == "Failed" and not pod.interrupted:
-            failed[canary.shim] = f"its pod {pod.place} failed: {pod.trouble or 'no reason reported'}"
+            failed[canary.shim] = f"{pod.trouble or 'its pod failed'} (pod {pod.place})"
         elif overdue:
             failed[canary.shim] = _late(canary, pod, refused)
         elif pod is None:
             begin.append(canary)
         elif pod.phase == "Failed" and not pod.deleting:
             again.append(pod)
-    message = "; ".join(
-        f"Shim {shim} does not run Wasm on this node: {reason}" for shim, reason in sorted(failed.items())
-    )
+    message = "; ".join(f"Shim {shim} fails: {reason}" for shim, reason in sorted(failed.items()))
     return Trial(tuple(begin), tuple(again), tuple(sorted(failed)), message, passed)
 
 

@@ -15,6 +15,7 @@ from provisioner.domain.other_controller import keeps_off_all, verdict
 from provisioner.domain.shim_snapshot import Snapshot
 from trellis import names
 from trellis.crds.conditions import Health, State, cause_of_refusal, shortened, summary, with_context
+from trellis.provisioning.attempts import without_attempt
 from trellis.provisioning.shim_status import (
     BLOCKING,
     NODES_SKIPPED,
@@ -225,7 +226,7 @@ def _failing(snapshot: Snapshot) -> Condition | None:
     if not (failing := snapshot.failing):
         return None
     first, cause = failing[0]
-    message = with_context(cause, f" ({_first(first, len(failing))})")
+    message = with_context(without_attempt(cause), f" ({_first(first, len(failing))})")
     return Condition("Degraded", "True", Reason.FAILING.value, message)
 
 

@@ -7,8 +7,10 @@ excludes the Shims blamed for the last failure while there are other ones; the r
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from trellis.crds.shim import WorkloadPolicy
 from trellis.limits.backoff import Backoff
@@ -16,6 +18,7 @@ from trellis.names import short_hash
 from trellis.provisioning.int_or_percent import CountOrPercent
 from trellis.provisioning.views import FailedAttempt, NodeView, Target, without_changes_to
 
+_ATTEMPT: Final = re.compile(r"attempt \d+: ")
 DISRUPTION_FACTOR = 12
 """A failed attempt that restarted the container runtime of a node is retried after ``Retries.most``, with a maximum of
 this multiple of it: by default after 5 minutes, at most an hour."""
@@ -102,6 +105,11 @@ def failure_text(node: NodeView, target: Target, shim: str) -> str:
         if any(without_changes_to(target, node, names).digest == node.failed.digest for names in left_out):
             return "an earlier attempt failed; the last attempt was of another Shim"
     return node.failure or "no reason given"
+
+
+def without_attempt(failure: str) -> str:
+    """Return a recorded failure without the number of its attempt."""
+    return _ATTEMPT.sub("", failure, count=1)
 
 
 def spared_of(node: NodeView, target: Target) -> frozenset[str]:

@@ -13,6 +13,7 @@ from typing import Any, Final
 from trellis import names
 from trellis.crds.conditions import cause_of_refusal
 from trellis.installer_api.result import FailureReason
+from trellis.provisioning.attempts import without_attempt
 from trellis.provisioning.installer_pods import SUSPENDED, installer_state, refused_pod
 from trellis.provisioning.nodes_and_jobs import view_job
 from trellis.provisioning.reasons import APPLY_AGAIN, NO_POD, NODE_UPDATE_REFUSED, Reason
@@ -31,7 +32,6 @@ _QUOTA: Final = re.compile(r"exceeded quota: (?P<name>[^,\s]+)")
 _POLICY: Final = re.compile(r"ValidatingAdmissionPolicy '(?P<name>[^']+)'")
 _WEBHOOK: Final = re.compile(r'admission webhook "(?P<name>[^"]+)"')
 _LACKS: Final = re.compile(r'cannot (?P<verb>[a-z]+) resource "(?P<resource>[^"]+)"')
-_ATTEMPT: Final = re.compile(r"attempt \d+: ")
 _REASON: Final = re.compile(r"(?:[A-Z][A-Za-z]+: )+")
 _LOG: Final = "`kubectl logs -n {namespace} job/{name}` shows the installer's log, while the Job exists"
 _ADVICE: Final[Mapping[str, str]] = {
@@ -140,11 +140,6 @@ def _no_image(namespace: str, waiting: str, warnings: Sequence[Manifest]) -> Lin
         text = f"the image of the installer cannot be pulled, Secret {namespace}/{found['names']} is missing: {waiting}"
         do = f"create it with type kubernetes.io/dockerconfigjson, or configure another: {_PULL_SECRETS}"
     return Line("pod", text, False, do, Rank.CAUSE, waiting.partition(":")[0])
-
-
-def without_attempt(failure: str) -> str:
-    """Return a recorded failure without the number of its attempt, for a place that shows the number itself."""
-    return _ATTEMPT.sub("", failure, count=1)
 
 
 def failure_line(failure: str, job: JobView | None) -> Line:

@@ -15,6 +15,7 @@ from typing import Final
 
 from trellis import names
 from trellis.crds.conditions import shortened
+from trellis.provisioning.attempts import without_attempt
 from trellis.provisioning.ledger import Entry, Ledger
 from trellis.provisioning.reasons import Reason
 from trellis.provisioning.shim_status import Reason as ShimReason
@@ -31,7 +32,7 @@ from trellis.provisioning.views import (
     opt_in_of,
     verified_digests,
 )
-from trellis.read_model.explain.job import failure_line, without_attempt
+from trellis.read_model.explain.job import failure_line
 from trellis.read_model.explain.page import Line
 from trellis.read_model.health import UNDECIDED, Health, Verdict
 from trellis.read_model.tables.rollout import NodeStage, ShimNode, stages_of

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Final
 
 from trellis.installer_api.spec import WantedShim
-from trellis.provisioning.attempts import ShimLimits, failing_on, failure_text, permitted_target
+from trellis.provisioning.attempts import ShimLimits, failing_on, failure_text, permitted_target, without_attempt
 from trellis.provisioning.ledger import Entry, Ledger
 from trellis.provisioning.reasons import NODE_UPDATE_REFUSED
 from trellis.provisioning.reasons import Reason as NodeReason
@@ -24,7 +24,6 @@ from trellis.provisioning.shims import Refusal, ShimView, content_of, is_for
 from trellis.provisioning.targets import stays_on, target_of, wanted_shim_on
 from trellis.provisioning.views import FailedAttempt, NodeView, Target
 from trellis.provisioning.workload_state import WorkloadHalt
-from trellis.read_model.explain.job import without_attempt
 from trellis.read_model.explain.page import Line
 from trellis.read_model.health import UNDECIDED, Health, Verdict
 
