@@ -19,7 +19,6 @@ from host_manager.domain.group import Manifest
 from host_manager.domain.pods import PodView
 from host_manager.domain.snapshot import Snapshot
 from host_manager.lattice import Report, has_been_ready, reports_of
-from trellis.crds.conditions import with_context
 from trellis.lattice.domain.hosts import Sighting, Unit
 from trellis.lattice.domain.models import Model
 
@@ -75,8 +74,8 @@ def make_conditions(snapshot: Snapshot, shown: Mapping[str, Any]) -> list[Findin
     if not view.settled:
         return [_as_it_was(snapshot, kind) for kind in (REPORTED, APPLICATIONS)]
     if view.connected_since is None:
-        cause = with_context(view.reason, "; host_manager cannot reach the NATS of the lattice, so nothing is removed")
-        return [(kind, "Unknown", "LatticeUnreachable", cause) for kind in (REPORTED, APPLICATIONS)]
+        # The cause alone, as it ends with the resolution. While a lattice is unreachable, nothing is removed.
+        return [(kind, "Unknown", "LatticeUnreachable", view.reason) for kind in (REPORTED, APPLICATIONS)]
     wadm: Finding = (APPLICATIONS, "True", "Healthy", _left_out(shown, "apps", len(view.models or ())))
     if view.models_reason:
         wadm = (APPLICATIONS, "Unknown", "WadmUnavailable", view.models_reason)
