@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service_reflector import refusals as of_reflector
+from service_reflector import reconciler as of_reflector
 from trellis.kube.errors import Call, Conflict, Forbidden, KubeError, error_from
 from trellis.kube.refusals import Refusals, is_refused
 from trellis.kube.resources import HTTP_ROUTES, SERVICES, Resource

@@ -67,7 +67,9 @@ GROUPS: dict[str, tuple[Manifest, str, list[str]]] = {
         ["exceeded quota: small", "ResourceQuota small", "namespace team"],
     ),
     "a crash": (
-        group(condition("Degraded", "True", "CrashLoopBackOff", "back-off; last log line: no (pod a-1, container host)")),
+        group(
+            condition("Degraded", "True", "CrashLoopBackOff", "back-off; last log line: no (pod a-1, container host)")
+        ),
         "degraded",
         ["CrashLoopBackOff: back-off; last log line: no (pod a-1, container host)", "kubectl logs -n team a-1"],
     ),

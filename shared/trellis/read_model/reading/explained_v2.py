@@ -57,7 +57,7 @@ _PARTS: Final = {
     "workload": (*_OF_HOSTS, *_OF_ROUTES),
     "artifact": (*_OF_HOSTS, Part.DEPLOYMENTS, Part.ARTIFACTS),
 }
-"""Parts of the snapshot that the page of a kind uses; all others use those of hosts."""
+"""Parts of the snapshot that the page of a kind uses; a kind without an entry uses those of hosts."""
 _LABEL_MAX: Final = 63
 _WARNING: Final = "type=Warning"
 

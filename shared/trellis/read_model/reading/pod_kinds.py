@@ -1,4 +1,4 @@
-"""The kinds with a page about Wasm pods.
+"""Kinds with a page about Wasm pods.
 
 Pure, and without the modules of these pages: each start of the command line imports this table.
 """
