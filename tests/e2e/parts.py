@@ -15,6 +15,7 @@ from trellis_dev.localcluster import lattice_servers, page, requirements, v2host
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 from support.cluster import local_address
+from support.k3s import cluster as k3s
 from support.secrets import secrets_client
 
 
@@ -83,6 +84,10 @@ def _no_compose() -> str | None:
     return page.missing() or _no_wasm_nodes()
 
 
+def _no_k3s() -> str | None:
+    return k3s.missing() or wasmshim.missing()
+
+
 def _no_release_on_nodes() -> str | None:
     return _no_release() or _no_wasm_nodes()
 
@@ -129,6 +134,8 @@ PARTS = (
     _pytest("three real nodes", REAL / "test_three_nodes.py", requirements.missing),
     _pytest("docker-compose.yml on a real engine, with a stand-in of k3s", COMPOSE / "test_compose.py", _no_compose),
     _pytest("the installer, with a stand-in of k3s", CLUSTERS / "test_k3s_containerd.py", _no_wasm_nodes),
+    _pytest("the walk-through of k3s", CLUSTERS / "test_k3s.py", _no_k3s),
+    _pytest("the walk-through of k3d, without its engine", CLUSTERS / "test_k3d.py", _no_k3s),
     _pytest("a release in a registry", RELEASE / "test_release.py", _no_release),
     _pytest("a release on three real nodes", RELEASE / "test_release_on_nodes.py", _no_release_on_nodes),
     _pytest("the real wasmCloud host", LATTICE / "test_real_host.py", lattice_servers.missing, quick=True),

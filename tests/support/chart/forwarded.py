@@ -16,12 +16,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from support.chart.rendered import SYSTEM
 from trellis_dev.localcluster import ClusterInfo
-
-_SECONDS: Final = 120
 
 
 @contextmanager
@@ -41,9 +39,13 @@ def forwarded(cluster: ClusterInfo, service: str, port: int) -> Iterator[int]:
 
 @dataclass(frozen=True)
 class Outside:
-    """The command line of a user with the kubeconfig, and the bus settings of the chart's notes."""
+    """The command line of a user with the kubeconfig, and the bus settings of the chart's notes.
+
+    ``seconds``: the timeout of a command.
+    """
 
     cluster: ClusterInfo
+    seconds: float = 120
 
     def trellis(self, *arguments: str, **settings: str) -> str:
         """Run the command, and return what it printed; with ``TRELLIS_`` variables, named without that."""
@@ -56,7 +58,7 @@ class Outside:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=_SECONDS,
+            timeout=self.seconds,
             check=False,
         )
         assert done.returncode == 0, f"trellis {' '.join(arguments)}: {done.stdout}{done.stderr}"
