@@ -15,7 +15,7 @@ from typing import Final
 
 from node_installer.containerd import config
 from node_installer.containerd.globs import has_meta
-from node_installer.domain import refusal
+from node_installer.domain import cgroups, refusal
 from node_installer.domain.errors import InstallError
 from node_installer.domain.inspection import Inspection, Layout, Live, RestartCommand
 from node_installer.domain.presets import LEFTOVERS, OPENRC_BOOTED, PRESETS, SYSTEMD_BOOTED, Preset, Restart, Style
@@ -96,6 +96,7 @@ def inspect(disk: Disk, preset: Preset, runtime: Runtime, run: Run) -> Inspectio
         journal=journal_of(disk, base),
         live=live,
         restart=_restart(disk, preset, run),
+        has_system_bus=disk.exists(cgroups.SYSTEM_BUS),
         exposed=disk.is_exposed(layout.state),
         refusal=parse_refusal(disk.read(refusal.PATH), time.time()),
     )
@@ -196,7 +197,7 @@ def _imports(disk: Disk, main: str, live: Live | None) -> tuple[tuple[str, ...],
 
 
 def _joins_patterns(live: Live | None) -> bool:
-    numbers = tuple(int(part) for part in re.findall(r"\d+", live.version)[:3]) if live else ()
+    numbers = live.numbers if live else ()
     if len(numbers) < 3:
         return True
     return numbers >= ((1, 7, 16) if numbers >= (1, 7) else (1, 6, 29))

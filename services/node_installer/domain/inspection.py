@@ -5,6 +5,7 @@ Pure data. Created by ``gather``. Paths are the node's own, contents are bytes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -17,10 +18,19 @@ from trellis.installer_api.parse_int import whole
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """The running runtime: its version, and ``runtime_type`` by handler (None if it does not report them)."""
+    """The running runtime: its version, and ``runtime_type`` by handler (None if it does not report them).
+
+    ``systemd_cgroup``: its default runtime has systemd create the cgroups of containers.
+    """
 
     version: str
     runtimes: Mapping[str, str] | None
+    systemd_cgroup: bool = False
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The first three numbers of the version; fewer if it has fewer."""
+        return tuple(int(part) for part in re.findall(r"\d+", self.version)[:3])
 
     @property
     def major(self) -> int:
@@ -45,8 +55,8 @@ class Inspection:
     order in which containerd reads them, so that a later one has precedence. ``binaries``: digest of each shim of
     Trellis or of another installer. ``running``: PIDs by the path of the executable, or of the first argument.
     ``executing``: processes whose executable is certain. ``directories``: existing directories, of those that Trellis
-    would create. ``exposed``: users other than root may read the state. ``refusal``: a configuration with which the
-    runtime did not start recently.
+    would create. ``has_system_bus``: D-Bus has a socket. ``exposed``: users other than root may read the state.
+    ``refusal``: a configuration with which the runtime did not start recently.
     """
 
     preset: Preset
@@ -66,6 +76,7 @@ class Inspection:
     journal: Journal | None = None
     live: Live | None = None
     restart: RestartCommand | None = None
+    has_system_bus: bool = False
     exposed: bool = False
     refusal: Refusal | None = None
 

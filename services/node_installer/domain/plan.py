@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from node_installer.domain import owners, takeover, target
+from node_installer.domain import cgroups, owners, takeover, target
 from node_installer.domain.actions import (
     Action,
     MakeDirectory,
@@ -149,7 +149,8 @@ def plan_install(found: Inspection, spec: InstallSpec, staged: Mapping[str, Stag
         for wanted in spec.shims
         if wanted.handler in shims
     )
-    return Plan(tuple(actions), takeover.empty_folders(adoptions, kept), results, _warnings(found, adoptions))
+    warnings = (*_warnings(found, adoptions), *cgroups.warnings(found, shims, spec.shims))
+    return Plan(tuple(actions), takeover.empty_folders(adoptions, kept), results, warnings)
 
 
 def _shim(found: Inspection, wanted: WantedShim, staged: Mapping[str, Staged], adoptions: list[Adoption]) -> ShimState:
@@ -161,7 +162,7 @@ def _shim(found: Inspection, wanted: WantedShim, staged: Mapping[str, Staged], a
         sha256=fetched.sha256 if fetched else known.sha256 if known else "",
         digest=wanted.digest,
         owners=owners.owners_with(known, wanted),
-        options=dict(wanted.runtime_options),
+        options=cgroups.options_of(found, wanted, known),
         adopted=next((adoption.leftover.name for adoption in adoptions if adoption.handler == wanted.handler), "")
         or (known.adopted if known else ""),
     )

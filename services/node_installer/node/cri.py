@@ -15,7 +15,7 @@ import struct
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from node_installer.domain.inspection import Live
 from trellis.installer_api.json_text import read_json
@@ -33,7 +33,8 @@ def ask(path: Path, seconds: float) -> Live | None:
     try:
         version = dict(_fields(_call(path, "Version", b"", deadline)))
         status = _call(path, "Status", _VERBOSE, deadline)
-        return Live(bytes(version.get(3, b"")).decode(), _runtimes(status))
+        config = _config(status)
+        return Live(bytes(version.get(3, b"")).decode(), _runtimes(config), _systemd_cgroup(config))
     except (OSError, ValueError, IndexError, struct.error):
         return None
 
@@ -50,25 +51,36 @@ def stop(path: Path, sandbox: str, deadline: float) -> bool:
     return True
 
 
-def _runtimes(status: bytes) -> Mapping[str, str] | None:
-    """Return the runtimes in a StatusResponse: ``info["config"]`` is the plugin's configuration in use, as JSON."""
+def _config(status: bytes) -> dict[str, Any]:
+    """Return the section ``containerd`` of a StatusResponse's ``info["config"]``, the configuration in use, as JSON."""
     for number, value in _fields(status):
-        if number != 2:
-            continue
-        entry = dict(_fields(value))
-        if entry.get(1) != b"config":
-            continue
-        config = read_json(entry.get(2, b"{}"))
-        containerd = config.get("containerd") if isinstance(config, dict) else None
-        runtimes = containerd.get("runtimes") if isinstance(containerd, dict) else None
-        if isinstance(runtimes, dict):
-            # runtimeType in containerd 1 and 2; an absolute path may stand in runtimePath.
-            return {
-                handler: str(table.get("runtimePath") or table.get("runtimeType") or "")
-                for handler, table in runtimes.items()
-                if isinstance(table, dict)
-            }
-    return None
+        entry = dict(_fields(value)) if number == 2 else {}
+        if entry.get(1) == b"config":
+            return _table(_table(read_json(entry.get(2, b"{}"))).get("containerd"))
+    return {}
+
+
+def _runtimes(config: dict[str, Any]) -> Mapping[str, str] | None:
+    runtimes = config.get("runtimes")
+    if not isinstance(runtimes, dict):
+        return None
+    # runtimeType in containerd 1 and 2; an absolute path may stand in runtimePath.
+    return {
+        handler: str(table.get("runtimePath") or table.get("runtimeType") or "")
+        for handler, table in runtimes.items()
+        if isinstance(table, dict)
+    }
+
+
+def _systemd_cgroup(config: dict[str, Any]) -> bool:
+    """Return whether the default runtime, which is runc or takes its options, uses the cgroup driver systemd."""
+    default = config.get("defaultRuntimeName")
+    table = _table(_table(config.get("runtimes")).get(default)) if isinstance(default, str) else {}
+    return _table(table.get("options")).get("SystemdCgroup") is True
+
+
+def _table(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _call(path: Path, method: str, request: bytes, deadline: float) -> bytes:

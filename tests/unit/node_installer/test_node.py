@@ -100,6 +100,19 @@ def test_a_runtime_reports_its_version_and_handlers(tmp_path: Path) -> None:
         live = cri.ask(tmp_path / "s", 5)
     assert live == Live("v2.1.4", {"runc": "io.containerd.runc.v2", "spin": "/x"})
     assert live.major == 2
+    assert live.numbers == (2, 1, 4)
+
+
+@pytest.mark.parametrize(
+    ("default", "systemd"), [("runc", True), ("kata", False), ("none", False), ("other", False), (None, False)]
+)
+def test_a_runtime_reports_the_cgroup_driver_of_its_default(default: object, systemd: bool, tmp_path: Path) -> None:
+    runtimes = {"runc": {"options": {"SystemdCgroup": True}}, "kata": {"options": {"SystemdCgroup": False}}, "none": {}}
+    config = {"containerd": {"defaultRuntimeName": default, "runtimes": runtimes}}
+    with listening(tmp_path / "s", {"Version": VERSION, "Status": status(config)}):
+        live = cri.ask(tmp_path / "s", 5)
+    assert live is not None
+    assert live.systemd_cgroup is systemd
 
 
 @pytest.mark.parametrize(

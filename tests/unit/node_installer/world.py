@@ -78,6 +78,7 @@ class FakeRuntime:
         self.restarts = 0
         self.stopped: list[str] = []
         self.tells = True
+        self.systemd_cgroup = False
         self.base = disk.read(self.preset.config) or b""
         self.up = True
         self.refuses: str | None = None
@@ -143,7 +144,7 @@ class FakeRuntime:
     def live(self) -> Live | None:
         if not self.up:
             return None
-        return Live(self.version, self.runtimes() if self.tells else None)
+        return Live(self.version, self.runtimes() if self.tells else None, self.systemd_cgroup)
 
     def stop(self, sandboxes: Sequence[str]) -> None:
         self.stopped += sandboxes
