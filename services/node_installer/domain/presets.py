@@ -153,7 +153,8 @@ PRESETS: Final = (
             _systemd("k3s.service", "k3s-agent.service", "k3s-*.service"),
             _openrc("k3s", "k3s-agent"),
             _sysv("k3s", "k3s-agent"),
-            # A node that is itself a container (k3d): its first process is k3s, and its engine restarts it.
+            # A node that is itself a container: its first process is k3s, or the entrypoint of k3d, which ends k3s at
+            # SIGTERM; its engine restarts it.
             Restart("container", ("/bin/k3s",), ("kill", "1")),
         ),
     ),
