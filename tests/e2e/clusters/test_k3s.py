@@ -46,7 +46,7 @@ def opted_in(walk: WalkThrough) -> None:
     """Opt the node in as the page says, and wait until it is ready."""
     service = walk.node.service()
     walk.annotate()
-    walk.outside.trellis("rollout", "status", SHIM, "--watch")
+    eventually(walk.is_rolled_out, "the rollout is complete", SECONDS)
     eventually(walk.is_provisioned, "the node has the runtime", SECONDS)
     assert walk.node.service() != service, "k3s was restarted"
     assert SHIM in walk.kubectl.handlers(NODE)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +49,10 @@ CONFIGURATION: Final[dict[str, Any]] = {
     ],
 }
 
+_RESTARTING: Final = ("Unable to connect to the server", "The connection to the server", "(ServiceUnavailable)")
+_SECONDS: Final = 300.0
+_POLL: Final = 0.5
+
 
 def program() -> Path | None:
     """Return the program of k3s: on the PATH, else in the cache of built tools. None if there is none."""
@@ -60,10 +65,25 @@ def missing() -> str | None:
     """Return in one line why this machine cannot run k3s; None if it can."""
     if program() is None:
         return (
-            "k3s is missing: put the program of a release of https://github.com/k3s-io/k3s on the PATH, "
-            f"or into {cache_root() / 'bin'}"
+            "k3s is missing, which is not built here: put the program of a release of https://github.com/k3s-io/k3s "
+            f"on the PATH, or into {cache_root() / 'bin'}"
         )
     return requirements.missing()
+
+
+class PatientKubectl(Kubectl):
+    """Commands for a cluster whose API server restarts with k3s: each waits until it is there."""
+
+    def __call__(self, *arguments: str, given: Mapping[str, Any] | None = None) -> str:
+        """Run kubectl; return its standard output."""
+        deadline = time.monotonic() + _SECONDS
+        while True:
+            try:
+                return super().__call__(*arguments, given=given)
+            except AssertionError as error:
+                if not any(text in str(error) for text in _RESTARTING) or time.monotonic() > deadline:
+                    raise
+            time.sleep(_POLL)
 
 
 @dataclass(frozen=True)
@@ -76,7 +96,7 @@ class K3sCluster:
     @property
     def kubectl(self) -> Kubectl:
         """Commands for the cluster."""
-        return Kubectl(self.info)
+        return PatientKubectl(self.info)
 
     def load(self, archive: Path) -> None:
         """Import an image as docs/clusters.md does: from a file on the node."""

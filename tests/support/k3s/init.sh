@@ -1,6 +1,6 @@
 #!/bin/sh
 # PID 1 of a node with k3s: keeps k3s running, as the unit that the installation script of k3s writes, and reaps
-# orphaned processes. In a container (k3d), k3s itself is PID 1, and the end of k3s is the end of the node.
+# orphaned processes. In a container, k3s itself is PID 1, and the end of k3s is the end of the node.
 #
 # In: /usr/lib/trellis-node/kind, `machine` or `container`. Out: /run/node/k3s.pid, /var/log/k3s.log.
 set -u

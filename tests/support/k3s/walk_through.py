@@ -1,6 +1,6 @@
 """docs/clusters.md on a node of k3s: the images, the chart, an annotated node, a Wasm pod, the removal.
 
-In: a node without Trellis. Out: each step of the page, with what it leads to. Called by tests of k3s and k3d.
+In: a node without Trellis. Out: each step of the page, with what it leads to. Called by tests of k3s.
 """
 
 from __future__ import annotations
@@ -73,13 +73,17 @@ class WalkThrough:
         """Opt the node in."""
         self.kubectl("annotate", "node", NODE, f"{names.ANNOTATION_OPT_IN}=true")
 
-    def is_provisioned(self) -> bool:
-        """Return whether the node has the label of the runtime; False while the API server does not answer."""
+    def is_rolled_out(self) -> bool:
+        """Watch the rollout to its end; False if the command ends before, as the API server restarts with k3s."""
         try:
-            labels = self.kubectl.get("node", NODE)["metadata"]["labels"]
+            self.outside.trellis("rollout", "status", SHIM, "--watch")
         except AssertionError:
             return False
-        return labels.get(SHIM) == names.SHIM_PROVISIONED
+        return True
+
+    def is_provisioned(self) -> bool:
+        """Return whether the node has the label of the runtime."""
+        return bool(self._labels().get(SHIM) == names.SHIM_PROVISIONED)
 
     def wasm_pod(self) -> str:
         """Run a Wasm pod and return its output."""
@@ -97,23 +101,19 @@ class WalkThrough:
         self.kubectl("annotate", "node", NODE, f"{names.ANNOTATION_OPT_IN}-")
 
     def is_clean(self) -> bool:
-        """Return whether the node has neither label nor handler; False while the API server does not answer."""
-        try:
-            labels = self.kubectl.get("node", NODE)["metadata"]["labels"]
-            return not {SHIM, names.LABEL_WASM_READY} & set(labels) and SHIM not in self.kubectl.handlers(NODE)
-        except AssertionError:
-            return False
+        """Return whether the node has neither label nor handler."""
+        return not {SHIM, names.LABEL_WASM_READY} & set(self._labels()) and SHIM not in self.kubectl.handlers(NODE)
+
+    def _labels(self) -> dict[str, str]:
+        return dict(self.kubectl.get("node", NODE)["metadata"]["labels"])
 
     def delete_shim(self) -> None:
-        """Delete the Shim; the API server ends with k3s meanwhile, so this does not wait."""
+        """Delete the Shim, without the wait that ends with the API server."""
         self.kubectl("delete", "shim", SHIM, "--wait=false")
 
     def is_deleted(self) -> bool:
-        """Return whether the Shim is gone; False while the API server does not answer."""
-        try:
-            return not self.kubectl("get", "shims", "-o", "name")
-        except AssertionError:
-            return False
+        """Return whether the Shim is gone."""
+        return not self.kubectl("get", "shims", "-o", "name")
 
 
 def walk_through(cluster: K3sCluster, how: How) -> WalkThrough:

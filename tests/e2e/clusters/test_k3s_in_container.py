@@ -1,7 +1,6 @@
-"""k3s as the first process of its node, as in a node of k3d: with it the node ends, and its engine starts it again.
+"""k3s as the first process of its node, as in docker-compose.yml: the node ends with it, and an engine starts it again.
 
-No container engine is here: the test starts the node again. The node is a server; docs/clusters.md has agents opted in,
-so that the control plane stays.
+No container engine is here: the test starts the node again.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ HOW = How(Lines(), threading.Event())
 
 @pytest.fixture(scope="module")
 def walk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WalkThrough]:
-    with k3s_cluster(tmp_path_factory.mktemp("k3d"), HOW, CONTAINER) as made:
+    with k3s_cluster(tmp_path_factory.mktemp("k3s"), HOW, CONTAINER) as made:
         yield walk_through(made, HOW)
 
 
