@@ -1,12 +1,13 @@
 """The installer on a node whose containerd is configured and restarted as by k3s; k3s itself is a stand-in.
 
-containerd is the real one, and restarts for real: by the service, and by the end of the node's first process (k3d).
+containerd is the real one, and restarts for real: by the service, and by the end of the node's first process.
 """
 
 from __future__ import annotations
 
 import signal
 import threading
+import tomllib
 from collections.abc import Iterator
 
 import pytest
@@ -20,6 +21,12 @@ from trellis_dev.localcluster.progress import Lines
 HOW = How(Lines(), threading.Event())
 INCLUDING = '{{ template "base" . }}\n# of the user\n'
 DROPIN = "config-v3.toml.d/trellis.toml"
+SYSTEMD = """\
+version = 3
+
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
+SystemdCgroup = true
+"""
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +68,25 @@ def installed_and_removed(found: StandIn, changed: set[str]) -> None:
 
 def test_a_drop_in_is_added_beside_that_of_the_user(machine: StandIn) -> None:
     installed_and_removed(machine, {DROPIN})
+
+
+def test_the_shim_has_the_cgroup_driver_that_containerd_reports(machine: StandIn) -> None:
+    node = machine.node
+    driver = node.etc / "config-v3.toml.d/driver.toml"
+    driver.write_text(SYSTEMD)
+    node.run("mkdir", "/run/dbus")
+    node.run("touch", "/run/dbus/system_bus_socket")
+    node.restart_service()
+    before = node.files()
+    assert outcome(machine.install()) == (Outcome.INSTALLED, True)
+    [plugin] = tomllib.loads((node.etc / DROPIN).read_text())["plugins"].values()
+    assert plugin["containerd"]["runtimes"][HANDLER]["options"] == {"SystemdCgroup": True}
+    assert machine.handlers()[HANDLER] == SHIM
+    assert outcome(machine.install()) == (Outcome.UNCHANGED, False)
+    assert outcome(machine.uninstall()) == (Outcome.REMOVED, True)
+    assert is_clean(machine, before)
+    driver.unlink()
+    node.restart_service()
 
 
 @pytest.mark.parametrize(
