@@ -39,6 +39,7 @@ from trellis.provisioning.leftovers import marks_after, unwanted_left
 from trellis.provisioning.views import (
     KWASM,
     FailedAttempt,
+    JobState,
     JobView,
     NodeTaint,
     NodeView,
@@ -116,7 +117,7 @@ def _opted_in(node: NodeView, published: PublishedState | None, snapshot: Snapsh
         return [*actions, *_record_left(node, left, wanted)]
     if lost := vanished(node, job, wanted, snapshot.handlers):
         return [*actions, *_withdraw(node, published, lost, snapshot)]
-    if node.marked_digest and (by_now := verification_by_now(node, snapshot.shims)):
+    if node.marked_digest and not _removes(job, node, wanted) and (by_now := verification_by_now(node, snapshot.shims)):
         if repair := _restore(node, VerifiedState(node.marked_digest, by_now, node.installed), snapshot):
             return [*actions, *repair]
         if published.ready != node.marked_digest and verified_digests(node.installed):
@@ -124,6 +125,13 @@ def _opted_in(node: NodeView, published: PublishedState | None, snapshot: Snapsh
     if job and job.failure and job.node_uid == node.uid and node.marked_digest != job.digest:
         actions += _failed(node, job, wanted)
     return actions
+
+
+def _removes(job: JobView | None, node: NodeView, wanted: frozenset[str]) -> bool:
+    """Return whether a Job removes a target Shim: its runtime may be gone before the node records that."""
+    if job is None or job.node_uid != node.uid or job.installs is None or job.state is JobState.FAILED:
+        return False
+    return bool((node.installed.keys() & wanted) - job.shims.keys())
 
 
 def _missing(snapshot: Snapshot) -> str:

@@ -26,6 +26,16 @@ LABELS: Final = (
         "tests/unit/node_watcher/test_decide.py::test_a_job_of_a_former_node_proves_nothing",
     ),
     Break(
+        "a node is labelled for a Shim that a Job removes from it",
+        "ADR 21: no label without verification",
+        "node_watcher",
+        "_opted_in",
+        "not _removes(job, node, wanted) and ",
+        "",
+        "tests/unit/node_watcher/test_decide.py::"
+        "test_a_node_that_opts_in_during_its_removal_has_no_label_before_the_next_installation",
+    ),
+    Break(
         "labels of a ready node are removed without asking the circuit breaker",
         "architecture: no mass deletion",
         "node_watcher",

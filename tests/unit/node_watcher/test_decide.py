@@ -22,7 +22,7 @@ from trellis import names
 from trellis.events.node import NodeOptedIn
 from trellis.provisioning.shims import ShimView
 from trellis.provisioning.targets import wanted_on
-from trellis.provisioning.views import JobState, JobView, NodeView, Target, encode_digests
+from trellis.provisioning.views import REMOVE, JobState, JobView, NodeView, Target, encode_digests
 from trellis_dev.testing.builders import DIGEST, OTHER_DIGEST, a_job, a_node, a_shim, failed, opted_in, verified_node
 
 
@@ -312,6 +312,17 @@ def test_a_node_that_a_shim_selects_is_opted_in() -> None:
     assert isinstance(published.event, NodeOptedIn)
     assert published.event.by == "NodeSelector"
     assert deciding(a_node(), shims=(SPIN,)) == []
+
+
+@pytest.mark.parametrize("state", [JobState.ACTIVE, JobState.COMPLETE], ids=["in progress", "not recorded yet"])
+def test_a_node_that_opts_in_during_its_removal_has_no_label_before_the_next_installation(state: JobState) -> None:
+    having_spin = having(POOLED, {"spin": "d1"})
+    node = replace(having_spin, labels=POOLED.labels, provisioned=None, wasm=None)
+    removal = shim_job(node, {}, state, operation=REMOVE, removed_handlers=frozenset({"spin"}))
+    assert deciding(node, removal, IN, shims=(SPIN,)) == []
+    assert written(deciding(node, None, IN, shims=(SPIN,)))["labels/spin"] == "provisioned"
+    failed_removal = replace(removal, state=JobState.FAILED)
+    assert written(deciding(node, failed_removal, IN, shims=(SPIN,)))["labels/spin"] == "provisioned"
 
 
 def test_proved_shims_are_labelled_each_and_recorded_by_their_digests() -> None:
