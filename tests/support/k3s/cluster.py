@@ -49,7 +49,8 @@ CONFIGURATION: Final[dict[str, Any]] = {
     ],
 }
 
-_RESTARTING: Final = ("Unable to connect to the server", "The connection to the server", "(ServiceUnavailable)")
+_RESTARTING: Final = ("Unable to connect to the server", "connection refused", "was refused", "(ServiceUnavailable)")
+"""Parts of what kubectl prints without an API server, or with one that starts."""
 _SECONDS: Final = 300.0
 _POLL: Final = 0.5
 
