@@ -3,7 +3,7 @@
 In: a reader with its permissions, the namespace of the object. Out: the snapshot without messages and answers. Called
 by pages of ``trellis explain`` and of the console, and by the row of ``trellis status``. Writes nothing. Invariant: a
 kind that is forbidden or not served is in ``unread`` with the reason; an account that can list one namespace only gets
-that one. A page lists only the kinds and objects that it needs: a cluster can have thousands.
+that one. A page lists only the resources and objects that it needs: a cluster can have thousands.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ RESOURCES: Final = {
 }
 """Everything that is listed; docs/v2/permissions.md has the permissions for it."""
 _IN_ALL_NAMESPACES: Final = frozenset({Part.HOSTS, Part.WORKLOADS, Part.PODS})
-"""Parts that show the state of hosts and of the operator. All other parts concern only objects of their own namespace."""
+"""Parts that show the state of hosts and of the operator. The other parts concern only objects of one namespace."""
 _EVERYWHERE: Final = frozenset({Part.HOSTS, Part.PODS})
 """Parts that are in the namespaces of the operator and its hosts, and not in that of the object."""
 
