@@ -524,8 +524,12 @@ def _status(rng: random.Random) -> bytes:
 
 
 def _judge_status(raw: bytes) -> str:
-    outcome, found = tried(lambda: cri._runtimes(raw), ValueError, IndexError, struct.error)
-    if outcome == "accepted" and found is not None:
+    outcome, config = tried(lambda: cri._config(raw), ValueError, IndexError, struct.error)
+    if outcome != "accepted":
+        return "nothing"
+    found = cri._runtimes(config)
+    assert cri._systemd_cgroup(config) in {True, False}
+    if found is not None:
         assert all(isinstance(item, str) for pair in found.items() for item in pair)
         return outcome
     return "nothing"

@@ -48,7 +48,7 @@ def test_a_docker_configuration_of_it_is_none() -> None:
 def test_a_runtime_that_answers_with_it_has_answered_nothing() -> None:
     content = b"\x0a\x06config\x12" + varint(len(DEEP)) + DEEP.encode()
     with pytest.raises(NestedTooDeepError):
-        cri._runtimes(b"\x12" + varint(len(content)) + content)
+        cri._config(b"\x12" + varint(len(content)) + content)
 
 
 def varint(number: int) -> bytes:
