@@ -277,7 +277,7 @@ def _degraded(snapshot: Snapshot, counts: Counts | None) -> Finding:
         assert trouble is not None
         place = f"pod {first.name}" + (f", container {trouble.container}" if trouble.container else "")
         log_text = f"; last log line: {snapshot.last_log_line}" if snapshot.last_log_line else ""
-        more = f", and {len(troubled) - 1} more pods" if len(troubled) > 1 else ""
+        more = f", and {len(troubled) - 1} more" if len(troubled) > 1 else ""
         return kind, "True", trouble.reason, f"{trouble.message or trouble.reason}{log_text} ({place}{more})"
     return (kind, "True", *blocker) if blocker else (kind, "False", "Healthy", "")
 

@@ -244,7 +244,7 @@ def _not_drained(snapshot: Snapshot, node: NodeView, message: str) -> list[Actio
 
 def _listed(users: list[User]) -> str:
     more = len(users) - _NAMED
-    return ", ".join(map(str, users[:_NAMED])) + (f" and {more} more pods" if more > 0 else "")
+    return ", ".join(map(str, users[:_NAMED])) + (f" and {more} more" if more > 0 else "")
 
 
 def _follow(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:

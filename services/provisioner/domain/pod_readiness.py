@@ -216,7 +216,7 @@ def _not_ready(pods: Sequence[RolloutPod], ended: int, now: float) -> WorkloadHa
     pod = pods[0]
     where = f"on node {pod.node}" if pod.node else "without a node"
     more = len({str(item) for item in pods}) - 1
-    also = f" and {more} more pods" if more else ""
+    also = f" and {more} more" if more else ""
     cause = f"{pod.reason}: {pod.message}" if pod.message else pod.reason or "it is not ready"
     message = f"{cause} (pod {pod} {where}{also}, less ready than before the change){_remedy(pods, ended)}"
     return WorkloadHalt(Reason.WORKLOAD_NOT_READY.value, int(now), message, str(pod), pod.node, pod.reason)
@@ -235,7 +235,7 @@ def _remedy(pods: Iterable[RolloutPod], ended: int) -> str:
         return f"; {text}: re-create pod {min(failing)}" if failing else ""
     namespace = replaced[0].namespace
     named = [pod.name for pod in replaced if pod.namespace == namespace][:_NAMED]
-    more = f" ({len(replaced) - len(named)} more pods)" if len(replaced) > len(named) else ""
+    more = f" ({len(replaced) - len(named)} more)" if len(replaced) > len(named) else ""
     return f"; {text}: `kubectl delete pod -n {namespace} {' '.join(named)}`{more}"
 
 

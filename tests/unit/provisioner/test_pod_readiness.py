@@ -228,7 +228,7 @@ def test_pods_with_the_program_of_a_former_version_are_named_with_the_command_th
     pods = [unready(f"web-{number}", **BROKEN) for number in range(5)]
     waits = judging(state(*(pod(item.name) for item in pods)), *pods).waits
     assert waits is not None
-    assert not lacking(waits.message, "`kubectl delete pod -n shop web-0 web-1 web-2`", "2 more pods")
+    assert not lacking(waits.message, "`kubectl delete pod -n shop web-0 web-1 web-2`", "2 more")
     assert "web-3" not in waits.message
 
 
