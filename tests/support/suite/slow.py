@@ -19,7 +19,7 @@ LEAVE_OUT_VARIABLE: Final = "LEAVE_OUT_SLOW_TESTS"
 RECORD_VARIABLE: Final = "RECORD_SLOW_TESTS"
 RECORD: Final = Path(__file__).parents[2] / "slow.json"
 """Seconds of the longest case by test, as pytest's node id names it without the parameters."""
-LIMIT: Final = 0.2
+LIMIT: Final = 0.1
 """Seconds."""
 
 
