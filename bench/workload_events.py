@@ -40,7 +40,7 @@ QUIET: Final = ("kube-controller-manager", "kube-scheduler", "kwok")
 """What would delete pods on nodes that do not exist."""
 FAILED: Final = "wasm_workload.failed"
 RUNNING: Final = "wasm_workload.running"
-TARGET_EVENT: Final = 2.0
+TARGET_EVENT: Final = 1.0
 TARGET_MIB: Final = 40.0
 Json = dict[str, Any]
 
