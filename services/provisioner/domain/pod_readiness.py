@@ -18,6 +18,7 @@ from trellis.crds.shim import WorkloadPolicy
 from trellis.provisioning.attempts import ShimLimits
 from trellis.provisioning.shim_status import Reason
 from trellis.provisioning.workload_state import Baseline, Readiness, WorkloadHalt, WorkloadState
+from trellis.wasm_pods.counted_pods import RUN_ALWAYS
 
 _NAMED: Final = 3
 """Number of pods that a command names."""
@@ -56,7 +57,9 @@ class RolloutPod:
 
     @property
     def is_replaced(self) -> bool:
-        """True if it has failed, and its owner creates another one in its place."""
+        """True if it has ended, and its owner creates another one in its place."""
+        if self.completed:
+            return self.owner_kind in RUN_ALWAYS
         return self.failed and self.owner_kind not in _FINAL_KINDS
 
     def __str__(self) -> str:

@@ -81,7 +81,7 @@ class PodNumbers:
             if not pod.deleting and (of_owner := found.get(self.owner_of(pod.controller))) is not None:
                 of_owner.append(pod)
         relevant = {pod.uid for (kind, _), of_owner in found.items() for pod in counted(kind, of_owner)}
-        return {pod.uid for of_owner in found.values() for pod in of_owner} - relevant
+        return {pod.uid for of_owner in found.values() for pod in of_owner if not pod.works} - relevant
 
     def take(self, change: Change[WorkloadPod]) -> None:
         """Count the restarts of a change; those before the first list are not counted."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Protocol, TypeVar
 
-_REPLACED: Final = frozenset({"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "SpinApp"})
-"""Kinds whose controller creates another pod at once for one that has ended."""
+RUN_ALWAYS: Final = frozenset({"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "SpinApp"})
+"""Kinds whose controller creates another pod at once for one that has ended, also without an error."""
 _PARALLEL: Final = frozenset({"Job", "CronJob"})
 
 
@@ -38,12 +38,13 @@ def counted(kind: str, pods: Sequence[P]) -> list[P]:
     """Return the pods that count; ``kind``: of their owner.
 
     A failed pod of a Job, or of another controller, counts until a later one exists. The pods of a parallel Job are
-    created in the same second.
+    created in the same second. A pod that has completed does not count for a kind whose pods are to run: one that a
+    shutdown of its node has ended can have the phase Succeeded.
     """
     failed = [pod for pod in pods if pod.ended and not pod.works]
+    if kind in RUN_ALWAYS:
+        return [pod for pod in pods if not pod.ended] or failed
     others = [pod for pod in pods if not pod.ended or pod.works]
-    if kind in _REPLACED:
-        return others or failed
     newest = max((pod.created_at for pod in others), default=-1.0)
     parallel = kind in _PARALLEL
     return [*others, *(pod for pod in failed if pod.created_at > newest or (parallel and pod.created_at == newest))]

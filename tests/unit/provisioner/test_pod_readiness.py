@@ -96,6 +96,10 @@ def test_pods_are_as_ready_as_before_if(now_there: list[RolloutPod]) -> None:
             [unready(), pod("web-9", "node-2", created_at=1_010)],
             id="its owner was scaled up, and it stayed on the node",
         ),
+        pytest.param(
+            [unready("web-9", "node-2", created_at=1_010), unready(completed=True)],
+            id="a shutdown has ended it without an error, and its successor is not ready",
+        ),
     ],
 )
 def test_a_rollout_waits_while(now_there: list[RolloutPod]) -> None:

@@ -9,7 +9,6 @@ import pytest
 from provisioner.domain.workloads.decide import Cause, Observed, Workload, decide
 from provisioner.domain.workloads.published import Published, State
 from trellis.events.wasm_workloads import WasmWorkloadEventData, WasmWorkloadFailed, WasmWorkloadRecovered
-from trellis.wasm_pods.counted_pods import counted
 
 NOW, STEADY = 1000.0, 30.0
 OWNER = Workload("shop", "apps/v1", "Deployment", "hello", "u1")
@@ -136,11 +135,18 @@ def test_another_object_of_the_same_name_is_another_workload() -> None:
     assert published_events.published.states[OWNER.key] == State("u2", (), ("uid-a",))
 
 
-@pytest.mark.parametrize("owner", [OWNER, JOB], ids=["deployment", "job"])
-def test_a_failed_pod_does_not_count_once_its_successor_exists(owner: Workload) -> None:
+@pytest.mark.parametrize(("owner", "ended"), [(OWNER, False), (JOB, True)], ids=["deployment", "job"])
+def test_a_failed_pod_does_not_count_once_its_successor_exists(owner: Workload, ended: bool) -> None:
     published_events = PublishedEvents(owner)
     assert published_events.see(fails(created=1.0, ended=True)) == ["failed ShimError"]
-    assert published_events.see(fails(created=1.0, ended=True), works("a", ended=True, created=2.0)) == ["recovered"]
+    assert published_events.see(fails(created=1.0, ended=True), works("a", ended=ended, created=2.0)) == ["recovered"]
+
+
+def test_a_pod_that_completed_is_no_pod_of_an_owner_whose_pods_are_to_run() -> None:
+    published_events = PublishedEvents()
+    assert published_events.see(works("a", ended=True)) == [], "the shutdown of a node has ended it"
+    assert published_events.see(works("a", ended=True), fails()) == ["failed ShimError"]
+    assert published_events.see(works("a", ended=True), progresses()) == []
 
 
 def test_a_failed_pod_of_a_parallel_job_counts_beside_those_that_work() -> None:
@@ -154,7 +160,6 @@ def test_a_later_run_of_a_job_that_fails_counts_beside_an_earlier_one_that_compl
     first = works("a", ended=True, created=1.0)
     assert published_events.see(first) == ["running"]
     assert published_events.see(first, fails(created=2.0, ended=True)) == ["failed ShimError"]
-    assert [pod.name for pod in counted("Deployment", [first, fails(created=2.0, ended=True)])] == ["a"]
 
 
 def test_the_last_event_of_each_subject_restores_the_state() -> None:

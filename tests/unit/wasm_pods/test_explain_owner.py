@@ -174,6 +174,13 @@ CASES: dict[str, tuple[str, Manifest, Snapshot, str | None, Health]] = {
         None,
         Health.HEALTHY,
     ),
+    "a pod that a shutdown of its node has ended without an error": (
+        "Deployment",
+        workload(),
+        snapshot([pod("old", container({"terminated": ended(0, "Completed")}), phase="Succeeded")]),
+        Reason.WAITING,
+        Health.PROGRESSING,
+    ),
     "a pod that is being deleted": (
         "Deployment",
         workload(),
