@@ -25,7 +25,7 @@ class State(StrEnum):
     PENDING = "pending"
     FAILED = "failed"
     REPLACED = "replaced"
-    """It has ended with an error, and its owner has another pod: an evicted pod stays for days."""
+    """It has ended with an error, and its owner has another pod, or needs none: an evicted pod stays for days."""
     DELETING = "deleting"
 
 
@@ -46,13 +46,15 @@ def state_of(pod: WorkloadPod, cause: Cause | None, *, replaced: bool = False) -
 class PodNumbers:
     """The series. ``handler_of``: returns the handler of a RuntimeClass, "" if it is not known.
 
-    ``owner_of``: returns kind and UID of the topmost known controller.
+    ``owner_of``: returns kind and UID of the topmost known controller; ``is_needless``: whether the controller of a
+    failed pod needs none.
     """
 
     telemetry: Telemetry
     handler_of: Callable[[str], str]
     owner_of: Callable[[Controller], tuple[str, str]]
     cause_of: Callable[[WorkloadPod], Cause | None]
+    is_needless: Callable[[WorkloadPod], bool]
     _shown: set[tuple[str, str, str]] = field(default_factory=set)
 
     def show(self, pods: Sequence[WorkloadPod]) -> None:
@@ -81,7 +83,8 @@ class PodNumbers:
             if not pod.deleting and (of_owner := found.get(self.owner_of(pod.controller))) is not None:
                 of_owner.append(pod)
         relevant = {pod.uid for (kind, _), of_owner in found.items() for pod in counted(kind, of_owner)}
-        return {pod.uid for of_owner in found.values() for pod in of_owner if not pod.works} - relevant
+        every = (pod for of_owner in found.values() for pod in of_owner if not pod.works)
+        return {pod.uid for pod in every if pod.uid not in relevant or self.is_needless(pod)}
 
     def take(self, change: Change[WorkloadPod]) -> None:
         """Count the restarts of a change; those before the first list are not counted."""

@@ -19,7 +19,7 @@ from itertools import islice
 from typing import Final
 from uuid import uuid4
 
-from provisioner.domain.workloads.decide import Workload, decide
+from provisioner.domain.workloads.decide import Observed, Workload, decide
 from provisioner.domain.workloads.published import EVENTS, Published
 from provisioner.timings import WorkloadTimings
 from provisioner.workloads.gather import Gather
@@ -27,6 +27,7 @@ from provisioner.workloads.metrics import PodNumbers
 from provisioner.workloads.owners import Owners
 from provisioner.workloads.pods import WorkloadPod
 from provisioner.workloads.refused_creations import RefusedCreation
+from provisioner.workloads.scaled_down import ScaledDown
 from provisioner.workloads.warnings import Warnings
 from provisioner.workloads.watches import PodWatch
 from trellis.bus.bus import Bus, BusUnavailable, EventRefused
@@ -35,6 +36,7 @@ from trellis.kube.changes import Change
 from trellis.kube.client import Kube
 from trellis.telemetry import Telemetry, TraceContext, get_logger
 from trellis.telemetry.tracing import context_from
+from trellis.wasm_pods.snapshot import Snapshot
 
 _log = get_logger(__name__)
 KEY: Final = "workloads"
@@ -55,6 +57,7 @@ class WorkloadReconciler:
     gather: Gather
     warnings: Warnings
     numbers: PodNumbers
+    scaled_down: ScaledDown
     timings: WorkloadTimings
     term: str = field(default_factory=lambda: uuid4().hex[:8])
     published: Published = field(default_factory=Published)
@@ -139,6 +142,7 @@ class WorkloadReconciler:
             self._evaluate_again(owner)
         there = {*(item.uid for item in pods.controllers()), *refused.uids()}
         self.owners.keep(there)
+        self.scaled_down.keep(there)
         self.gather.keep(pods.objects)
         self._members = {owner: kept for owner, found in self._members.items() if (kept := found & there)}
         self._stored = {owner.uid: self._stored[owner.uid] for owner in self._members if owner.uid in self._stored}
@@ -182,12 +186,12 @@ class WorkloadReconciler:
         snapshot = self.gather.snapshot()
         for owner in owners:
             members = {uid: self.watch.pods.of_controller(uid) for uid in sorted(self._members[owner])}
-            pods = [pod for those in members.values() for pod in those]
+            if not await self.scaled_down.read(members):
+                self._evaluate_in(owner, self.timings.events_wait)
+                continue
+            pods = [pod for those in members.values() for pod in those if not self.scaled_down.is_needless(pod)]
             now = self.kube.now()
-            observed = await self.gather.observe(snapshot, pods, now)
-            if await self._read(owner, pods, now):
-                snapshot = self.gather.snapshot()
-                observed = await self.gather.observe(snapshot, pods, now)
+            snapshot, observed = await self._observe(owner, snapshot, pods, now)
             published = self.published.states.get(owner.key)
             missing = self.gather.refused.observe(snapshot, members, published.failing if published is not None else ())
             observed += missing
@@ -207,16 +211,21 @@ class WorkloadReconciler:
         if unavailable is not None:
             raise unavailable
 
-    async def _read(self, owner: Workload, pods: Sequence[WorkloadPod], now: float) -> bool:
-        """Read the Events that are due of pods that do not run; return whether any were read."""
-        read = False
+    async def _observe(
+        self, owner: Workload, snapshot: Snapshot, pods: Sequence[WorkloadPod], now: float
+    ) -> tuple[Snapshot, list[Observed]]:
+        """Return the pods with their causes, and a newer snapshot if the Events of pods that do not run were due."""
+        observed, read = await self.gather.observe(snapshot, pods, now), False
         for pod in self.gather.to_read(pods, now):
             if not await self.gather.evidence.read(pod):
                 self._evaluate_in(owner, self.timings.events_wait)
                 break
             self.gather.invalidate(pod)
             read = True
-        return read
+        if not read:
+            return snapshot, observed
+        snapshot = self.gather.snapshot()
+        return snapshot, await self.gather.observe(snapshot, pods, now)
 
     async def _owner_of(self, uid: str) -> Workload | None:
         """Return the owner of a controller that has pods, or whose pods are refused."""

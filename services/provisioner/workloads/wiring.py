@@ -20,6 +20,7 @@ from provisioner.workloads.pods import WorkloadPod, WorkloadPods
 from provisioner.workloads.reconciler import KEY, WorkloadReconciler
 from provisioner.workloads.refused_creations import RefusedCreation, RefusedCreations
 from provisioner.workloads.refused_owners import RefusedOwners
+from provisioner.workloads.scaled_down import ScaledDown
 from provisioner.workloads.warnings import Warnings
 from provisioner.workloads.watches import PodWatch
 from trellis.bus.consume.queue import KeyedQueue
@@ -50,7 +51,10 @@ class Workloads:
         owners = Owners(kube)
         self._refused = RefusedOwners(kube, owners, creations, self._provided, timings)
         gather = Gather(cache, classes, classes_known, Evidence(kube, timings), self._refused, timings)
-        self._numbers = PodNumbers(base.telemetry, self._handler_of, owners.known, gather.cause_of)
+        scaled_down = ScaledDown(kube, timings)
+        self._numbers = PodNumbers(
+            *(base.telemetry, self._handler_of, owners.known, gather.cause_of, scaled_down.is_needless)
+        )
         self.reconciler = WorkloadReconciler(
             kube,
             base.bus,
@@ -60,6 +64,7 @@ class Workloads:
             gather,
             Warnings(recorder, timings, enabled=cache.settings.workload_warnings),
             self._numbers,
+            scaled_down,
             timings,
         )
 

@@ -9,6 +9,7 @@ from sabotage.breaking import Break
 _PODS: Final = "tests/unit/wasm_pods/test_explain_pod.py"
 _OWNERS: Final = "tests/unit/wasm_pods/test_explain_owner.py"
 _REPORTED: Final = "tests/unit/provisioner/test_workloads.py"
+_SCALED_DOWN: Final = "tests/unit/provisioner/test_scaled_down.py"
 _REFUSED: Final = "tests/unit/provisioner/test_refused_owners.py"
 _DECISIONS: Final = "tests/unit/provisioner/test_workload_decide.py"
 _READING: Final = "tests/unit/wasm_pods/test_reading.py"
@@ -207,6 +208,15 @@ REPORTS: Final = (
         "resource = _OWNED.get((controller.api_version, controller.kind))",
         "resource = {kind: res for (_, kind), res in _OWNED.items()}.get(controller.kind)",
         f"{_REPORTED}::test_the_owner_of_a_job_is_its_cron_job_and_a_foreign_job_is_its_own",
+    ),
+    Break(
+        "an evicted pod of a Deployment with 0 replicas is a failure",
+        "ADR 123, rule 6: a failed pod whose ReplicaSet is scaled to 0 does not count",
+        "provisioner",
+        "ScaledDown.is_needless",
+        "return read is not None and not read.needs_pods",
+        "return read is not None and read.needs_pods",
+        f"{_SCALED_DOWN}::test_an_evicted_pod_of_a_deployment_that_is_scaled_down_is_no_failure",
     ),
     Break(
         "an Event about refused pods counts although a pod was created since",

@@ -203,6 +203,13 @@ def test_health_is_that_of_the_owner() -> None:
     assert empty.health(unread).reason == Reason.PODS_UNKNOWN
 
 
+def test_a_failed_pod_of_an_owner_without_replicas_does_not_count() -> None:
+    evicted = ("Pod", pod("a", CREATING, owner=OF_SET, phase="Failed", reason="Evicted"))
+    for replicas in (0, 1):
+        found = rows(inventory(("Deployment", workload(replicas=replicas)), evicted))["Deployment", "shop/hello"]
+        assert len(found.counted) == replicas
+
+
 def test_snapshots_of_owners_share_the_lookups_of_the_cluster() -> None:
     first, second = SNAPSHOT.of([view_pod(pod("a"))]), SNAPSHOT.of([view_pod(pod("b"))])
     assert first.pods != second.pods

@@ -13,7 +13,7 @@ from typing import Final
 from trellis.read_model.explain.page import Explanation, Line, Manifest, Rank
 from trellis.read_model.explain.subject import Beside, Subject, cause_of, verdict_of
 from trellis.read_model.health import Health, Verdict
-from trellis.wasm_pods.counted_pods import counted
+from trellis.wasm_pods.counted_pods import RUN_ALWAYS, counted
 from trellis.wasm_pods.explain import placing
 from trellis.wasm_pods.explain.lines import short, waits
 from trellis.wasm_pods.explain.pod import pod_cause
@@ -228,8 +228,9 @@ def _tolerations_of_all(owner: OwnerView) -> tuple[Toleration, ...]:
 
 
 def counted_pods(owner: OwnerView, every: Sequence[WasmPod]) -> list[WasmPod]:
-    """Return the pods that count: those in deletion have a successor, or get one."""
-    return counted(owner.kind, [pod for pod in every if not pod.meta.deleting])
+    """Return the pods that count: those in deletion have a successor, or get one; failed ones of 0 replicas do not."""
+    found = counted(owner.kind, [pod for pod in every if not pod.meta.deleting])
+    return [pod for pod in found if not pod.ended] if owner.wanted == 0 and owner.kind in RUN_ALWAYS else found
 
 
 def _without_successor(snapshot: Snapshot, owner: OwnerView) -> list[WasmPod]:
