@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from trellis.v2.fields import Json, items, mapping, message, names, number, seconds, text, texts, words
-from trellis.v2.objects import Condition, Meta, condition, view_conditions, view_meta
+from trellis.v2.objects import FALSE, Condition, Meta, condition, view_conditions, view_meta
 from trellis.v2.pods import STARTING
 
 ALWAYS: Final = "Always"
@@ -55,7 +55,8 @@ class Container:
 
     ``init``: the later containers wait for its end; ``sidecar``: they wait for its start, and it restarts
     (KEP-753). ``restart_policy``: its own one, "" if it has that of the pod (KEP-5307). ``memory``: its limit, "" if it
-    has none. ``ended``: how it ended, if it does not run and does not restart; ``before``: how its former run ended.
+    has none. ``started``: Unix seconds since which it runs, 0.0 if it does not, or if that is not known. ``ended``: how
+    it ended, if it does not run and does not restart; ``before``: how its former run ended.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Container:
     waiting: str = ""
     message: str = ""
     running: bool = False
+    started: float = 0.0
     ready: bool = False
     restarts: int = 0
     ended: Ended | None = None
@@ -91,7 +93,7 @@ class WasmPod:
     its status shows. ``owner_group``: API group of its controller; ``template_hash``: label that the controller of
     Deployments sets, "" without one. ``scheduler``: "" for the default one; ``gates``: of
     its scheduling. ``deletion``: end of its grace period, in RFC 3339; ``finalizers``: that keep it. ``unready``: why
-    the kubelet does not report it as ready.
+    the kubelet does not report it as ready; ``unready_since``: Unix seconds, 0.0 if it is ready or that is not known.
     """
 
     meta: Meta
@@ -112,6 +114,7 @@ class WasmPod:
     message: str = ""
     ready: bool = False
     unready: str = ""
+    unready_since: float = 0.0
     scheduled: Condition = field(default_factory=lambda: Condition("PodScheduled"))
     sandboxed: bool = False
     containers: tuple[Container, ...] = ()
@@ -185,6 +188,7 @@ def view_pod(manifest: object) -> WasmPod:
         message=message(status),
         ready=ready.true,
         unready=ready.message,
+        unready_since=(ready.since if ready.status == FALSE else None) or 0.0,
         scheduled=_scheduled(status),
         sandboxed=_sandboxed(condition(conditions, _SANDBOX), phase, containers),
         containers=containers,
@@ -264,6 +268,7 @@ def _container(spec: Json, status: Json, *, init: bool) -> Container:
         waiting=text(waiting, "reason"),
         message=message(waiting),
         running="running" in state,
+        started=seconds(text(mapping(state, "running"), "startedAt")) or 0.0,
         ready=status.get("ready") is True,
         restarts=number(status, "restartCount") or 0,
         ended=_ended(mapping(state, "terminated")),

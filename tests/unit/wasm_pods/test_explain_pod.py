@@ -118,6 +118,11 @@ def _before(first: Manifest, app: Manifest, spec: Manifest, **fields: Any) -> Ma
     return made
 
 
+def not_ready_since(made: Manifest, time: str) -> Manifest:
+    made["status"]["conditions"][0] |= {"status": "False", "lastTransitionTime": time}
+    return made
+
+
 TASK = "failed to create shim task: "
 CANNOT = f'{TASK}Others("exec process failed with error error in executing process : wasi executor can\'t handle spec")'
 CAUSES: dict[str, tuple[Case, Reason, tuple[str, ...]]] = {
@@ -573,6 +578,36 @@ CAUSES: dict[str, tuple[Case, Reason, tuple[str, ...]]] = {
         ),
         Reason.EXITED,
         ("container app", "status 3"),
+    ),
+    "a readiness probe, days after a crash": (
+        Case(
+            not_ready_since(
+                pod("hello", container({"running": {"startedAt": "2026-11-24T10:00:00Z"}}, last=ended(1), restarts=1)),
+                "2026-11-27T10:00:00Z",
+            ),
+            [event("Unhealthy", "Readiness probe failed: statuscode: 503")],
+        ),
+        Reason.PROBE_FAILED,
+        ("statuscode: 503",),
+    ),
+    "an exit code, and a readiness probe of the run after it": (
+        Case(
+            not_ready_since(
+                pod("hello", container({"running": {"startedAt": "2026-11-27T10:00:01Z"}}, last=ended(1), restarts=1)),
+                "2026-11-27T10:00:00Z",
+            ),
+            [event("Unhealthy", "Readiness probe failed: connection refused")],
+        ),
+        Reason.EXITED,
+        ("status 1",),
+    ),
+    "a readiness probe, after a restart of the node": (
+        Case(
+            pod("hello", container(last=ended(255, "Unknown"), restarts=1)),
+            [event("Unhealthy", "Readiness probe failed: statuscode: 503")],
+        ),
+        Reason.PROBE_FAILED,
+        ("statuscode: 503",),
     ),
     "a segmentation fault": (Case(pod("hello", crashing(139))), Reason.EXITED, ("139", "SIGSEGV")),
     "a node that was restarted": (

@@ -28,6 +28,8 @@ _NOT_STARTED: Final = frozenset({"StartError", "ContainerCannotRun"})
 """Reasons of a container that containerd could not start: it counts as ended."""
 _LOST: Final = frozenset({"Unknown", "ContainerStatusUnknown"})
 """Reasons of a container whose end the kubelet has not observed, as after a restart of containerd or of the node."""
+_PRECISION: Final = 2.0
+"""Seconds by which two times of a kubelet differ: both have whole seconds."""
 _KILLED: Final = 137
 _ENDED_BY_KUBELET: Final = frozenset({0, _KILLED, 143})
 """Statuses of a container after SIGTERM and SIGKILL; a program that handles SIGTERM can end with 0."""
@@ -155,8 +157,8 @@ def ends(snapshot: Snapshot, pod: WasmPod) -> Line | None:
 def failing(pod: WasmPod) -> Container | None:
     """Return the first container that ended with an error, or that ended and is to run; None if there is none.
 
-    A container that runs after a restart counts until it is ready. The kubelet ends the sidecars of a pod after its
-    other containers, so they come last then.
+    A container that runs after a restart counts until it is ready, and not again if it is no longer ready later. The
+    kubelet ends the sidecars of a pod after its other containers, so they come last then.
     """
     found = [] if pod.works else [item for item in pod.containers if _fails(pod, item)]
     return min(found, key=lambda item: pod.ended and item.sidecar, default=None)
@@ -164,11 +166,19 @@ def failing(pod: WasmPod) -> Container | None:
 
 def _fails(pod: WasmPod, item: Container) -> bool:
     end = item.last_end
-    if end is None or end.reason in _NOT_STARTED or item.ready:
+    if end is None or end.reason in _NOT_STARTED or item.ready or (item.running and _is_past(pod, item, end)):
         return False
     always = (item.restart_policy or pod.restart_policy) == ALWAYS
     again = item.waiting == CRASHING or (always and item.ended is not None and not pod.ended)
     return end.code != 0 or (again and not item.init)
+
+
+def _is_past(pod: WasmPod, item: Container, end: Ended) -> bool:
+    """Return whether a container that runs is not ready for another reason than its former end.
+
+    It was lost with its node, or the pod was ready since: it is so only if each container is.
+    """
+    return end.reason in _LOST or 0 < item.started + _PRECISION < pod.unready_since
 
 
 def _out_of_memory(pod: WasmPod, item: Container) -> Line:
