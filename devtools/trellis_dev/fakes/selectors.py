@@ -21,7 +21,14 @@ _EQUAL: Final = re.compile(r"^(?P<key>[^\s()=!]+)\s*(?P<how>==|=|!=)\s*(?P<value
 _EXISTS: Final = re.compile(r"^(?P<not>!?)\s*(?P<key>[^\s()=!]+)$")
 _FIELDS: Final = ("metadata.name", "metadata.namespace")
 _POD_FIELDS: Final = (*_FIELDS, "spec.nodeName")
-_EVENT_FIELDS: Final = (*_FIELDS, "type", "reason", "involvedObject.kind", "involvedObject.uid")
+_EVENT_FIELDS: Final = (
+    *_FIELDS,
+    "type",
+    "reason",
+    "reportingComponent",
+    "involvedObject.kind",
+    "involvedObject.uid",
+)
 
 
 def selected(manifest: Manifest, namespace: str, request: HttpRequest) -> bool:
@@ -35,6 +42,7 @@ def selected(manifest: Manifest, namespace: str, request: HttpRequest) -> bool:
         "spec.nodeName": (manifest.get("spec") or {}).get("nodeName", ""),
         "type": str(manifest.get("type") or ""),
         "reason": str(manifest.get("reason") or ""),
+        "reportingComponent": str(manifest.get("reportingComponent") or ""),
         "involvedObject.kind": str((manifest.get("involvedObject") or {}).get("kind", "")),
         "involvedObject.uid": str((manifest.get("involvedObject") or {}).get("uid", "")),
     }

@@ -118,7 +118,6 @@ class WorkloadReconciler:
         for uid in batch:  # a change during the run is for the next one
             del self._changed[uid]
         try:
-            await self._recall()
             await self._evaluate(batch)
         except BusUnavailable:
             self._changed.update(dict.fromkeys(batch))
@@ -166,24 +165,21 @@ class WorkloadReconciler:
                     there |= {owner.uid for uid in [*there] if (owner := await self._owner_of(uid)) is not None}
                     complete = True
                 published.restore(event, there)
-            for state in published.states.values():
-                self.warnings.note(state.uid, state.failing)
             self.published, self._recalled = published, number
             self.list_all()
 
     async def _evaluate(self, uids: Sequence[str]) -> None:
-        """Decide about the owners of the pods of these controllers; Warning Events do not wait for the bus.
+        """Decide about the owners of the pods of these controllers; causes and Warning Events do not wait for the bus.
 
         Raises:
-            BusUnavailable: an event is not stored; those before it are.
+            BusUnavailable: published events cannot be read, or an event is not stored; those before it are.
         """
         unavailable: BusUnavailable | None = None
-        owners: dict[Workload, None] = {}
-        for uid in uids:
-            if (owner := await self._owner_of(uid)) is not None:
-                self._members.setdefault(owner, set()).add(uid)
-                owners[owner] = None
-        snapshot = self.gather.snapshot()
+        try:
+            await self._recall()
+        except BusUnavailable as error:
+            unavailable = error
+        owners, snapshot = await self._owners_of(uids), self.gather.snapshot()
         for owner in owners:
             members = {uid: self.watch.pods.of_controller(uid) for uid in sorted(self._members[owner])}
             if not await self.scaled_down.read(members):
@@ -210,6 +206,15 @@ class WorkloadReconciler:
             await asyncio.sleep(0)
         if unavailable is not None:
             raise unavailable
+
+    async def _owners_of(self, uids: Sequence[str]) -> Sequence[Workload]:
+        """Return the owners of the pods of these controllers, each once."""
+        owners: dict[Workload, None] = {}
+        for uid in uids:
+            if (owner := await self._owner_of(uid)) is not None:
+                self._members.setdefault(owner, set()).add(uid)
+                owners[owner] = None
+        return [*owners]
 
     async def _observe(
         self, owner: Workload, snapshot: Snapshot, pods: Sequence[WorkloadPod], now: float

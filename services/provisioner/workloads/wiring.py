@@ -62,7 +62,7 @@ class Workloads:
             self.watch,
             owners,
             gather,
-            Warnings(recorder, timings, enabled=cache.settings.workload_warnings),
+            Warnings(kube, recorder, timings, enabled=cache.settings.workload_warnings),
             self._numbers,
             scaled_down,
             timings,

@@ -109,6 +109,11 @@ class EventRecorder:
         self._waiting: deque[tuple[_Occurrence, str]] = deque()
         self._writer: asyncio.Task[None] | None = None
 
+    @property
+    def component(self) -> str:
+        """Value of ``reportingComponent`` in its Events."""
+        return self._component
+
     async def record(
         self,
         *,

@@ -53,7 +53,8 @@ async def test_a_successor_continues_the_count_of_a_published_event(
     kube = await connect(account.kubeconfig)
 
     def counts() -> list[Any]:
-        about = f"?fieldSelector=involvedObject.uid%3D{regarding.uid}"
+        component = f"reportingComponent%3Dtrellis.dev%2F{service}"  # as the next leader reads them
+        about = f"?fieldSelector=involvedObject.uid%3D{regarding.uid},{component}"
         return [item["count"] for item in cluster_api.call("GET", EVENTS.path(home) + about)[1]["items"]]
 
     for count in (1, 2):

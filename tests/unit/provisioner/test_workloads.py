@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import http
+from collections import Counter
 from dataclasses import replace
 from typing import Any, cast
 
@@ -43,7 +45,9 @@ from trellis.kube.resources import (
     SPIN_APPS,
     STATEFUL_SETS,
 )
+from trellis.kube.transport import HttpRequest, Reply
 from trellis.limits.token_bucket import TokenBucket
+from trellis_dev.fakes.fake import status_reply
 
 STATEFUL = ("StatefulSet", "db", "uid-db")
 
@@ -80,6 +84,39 @@ async def test_a_new_leader_publishes_nothing_twice_and_writes_no_second_event()
     assert len(set(world.bus.traces)) == 1
 
 
+async def test_a_new_leader_writes_no_second_event_about_a_workload_that_had_recovered() -> None:
+    world = World(of_deployment(lambda owner: pod("hello-1-a", crashing(137, "OOMKilled"), owner=owner)))
+    async with world.running():
+        await world.until_published("failed Deployment hello OutOfMemory")
+        world.change(pod("hello-1-a", READY))
+        await world.until_published("failed Deployment hello OutOfMemory", "recovered Deployment hello")
+    world.bus.restored = [*world.bus.stored.values()]
+    world.begin()
+    async with world.running():
+        world.change(pod("hello-1-a", crashing(137, "OOMKilled", restarts=9)))
+        await until(lambda: len(world.bus.stored) == 3, "it failed again")
+        await asyncio.sleep(0.2)
+    [found] = world.kube.objects(EVENTS)
+    assert found["count"] == 1
+
+
+async def test_warnings_wait_until_the_events_of_a_former_leader_are_read() -> None:
+    world = World([(PODS, unscheduled("bare", selector={"zone": "none"}))])
+    own = {"reportingComponent": "test", "type": "Warning"}
+    query = ",".join(f"{name}={value}" for name, value in own.items())
+    refused = Counter[str]()
+
+    def unavailable(request: HttpRequest) -> Reply:
+        refused[request.path] += 1
+        return status_reply(http.HTTPStatus.SERVICE_UNAVAILABLE, "ServiceUnavailable", "later")
+
+    world.kube.answer_next(3, unavailable, when=lambda request: request.query.get("fieldSelector") == query)
+    async with world.running():
+        await world.until_published("failed Pod bare NoNodeWithLabel")
+        await until(lambda: bool(world.warnings), "an Event")
+    assert refused.total() == 3
+
+
 async def test_a_new_leader_knows_the_events_about_owners_of_other_api_groups() -> None:
     replica_set = owned(workload("hello-1", owner=("Rollout", "hello", "uid-rollout")), "argoproj.io/v1alpha1")
     of_set = ("ReplicaSet", "hello-1", "uid-hello-1")
@@ -109,6 +146,19 @@ async def test_warnings_and_metrics_do_not_wait_for_the_bus() -> None:
         assert not world.bus.stored
         world.bus.trouble = None
         await until(lambda: len(world.bus.stored) == 2, "published")
+
+
+async def test_causes_are_known_before_the_published_events_can_be_read() -> None:
+    world = World([(PODS, unscheduled("bare", selector={"zone": "none"}))])
+    world.bus.connected.clear()
+    labels = {"service": world.kube.telemetry.service, "handler": "spin", "node": "", "state": "failed"}
+    async with world.running():
+        await until(lambda: world.warnings == [("Pod", "bare", "NoNodeWithLabel")], "an Event")
+        read = world.kube.telemetry.metrics.registry.get_sample_value
+        await until(lambda: read("trellis_wasm_pods", labels) == 1, "the metric")
+        assert not world.bus.stored
+        world.bus.connected.set()
+        await world.until_published("failed Pod bare NoNodeWithLabel")
 
 
 async def test_a_lost_bus_delays_events_and_a_new_stream_gets_them_again() -> None:
@@ -323,10 +373,13 @@ async def test_the_first_event_of_an_owner_comes_before_the_repeated_ones_of_oth
     written = list[str]()
 
     class Recorder:
+        component = "test"
+
         async def record(self, *, regarding: ObjectRef, **_: str) -> None:
             written.append(regarding.name)
 
-    warnings = Warnings(cast("EventRecorder", Recorder()), replace(SHORT, warn_again=0.0, look=60.0))
+    timings = replace(SHORT, warn_again=0.0, look=60.0)
+    warnings = Warnings(World([]).kube, cast("EventRecorder", Recorder()), timings)
     owners = [Workload("shop", "v1", "Pod", f"p{number}", f"u{number}") for number in range(BURST + 1)]
     failing = Observed("p", "u", "spin-v2", cause=Cause("Exited", "words"))
     for owner in owners:
