@@ -107,5 +107,8 @@ class Workloads:
         return provided_classes(self._cache.shims.values(), self._classes.values())
 
     def _handler_of(self, runtime_class: str) -> str:
-        found = self._classes.get(runtime_class)
-        return found.handler if found is not None else ""
+        """Return the handler of a RuntimeClass, of one that does not exist that of the Shim that names it."""
+        if (found := self._classes.get(runtime_class)) is not None:
+            return found.handler
+        shims = self._cache.shims.values()
+        return next((shim.handler for shim in shims if shim.runtime_class == runtime_class), "")

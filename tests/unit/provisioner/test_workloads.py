@@ -428,6 +428,17 @@ async def test_an_evicted_pod_whose_deployment_has_another_one_is_not_failed() -
         assert value("running") == 1
 
 
+async def test_pods_whose_runtime_class_was_deleted_have_the_handler_of_its_shim() -> None:
+    world = World([(PODS, pod("bare"))])
+    labels = {"service": world.kube.telemetry.service, "handler": "spin", "node": "n1", "state": "running"}
+    async with world.running():
+        await world.until_published("running Pod bare")
+        world.classes.clear()
+        world.kube.put(PODS, pod("other"))
+        read = world.kube.telemetry.metrics.registry.get_sample_value
+        await until(lambda: read("trellis_wasm_pods", labels) == 2, "the metric")
+
+
 async def test_pods_are_counted_by_handler_node_and_state_and_restarts_are_added() -> None:
     world = World(
         [
