@@ -86,6 +86,8 @@ class WorkloadTimings:
     """Minimum interval of the counts of pods."""
     publish: float = 5.0
     """Interval of attempts to publish while the bus is unavailable."""
+    recall: float = 30.0
+    """Time for the published events to be read; then Warning Events and metrics go on without them."""
 
 
 @dataclass(frozen=True, slots=True)

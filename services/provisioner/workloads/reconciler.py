@@ -157,16 +157,25 @@ class WorkloadReconciler:
         while self._recalled != self.streams:
             if not self.bus.connected.is_set():
                 raise BusUnavailable("the published events cannot be read")
-            number, published, complete = self.streams, Published(), False
-            there = {*(item.uid for item in self.watch.pods.controllers()), *self.watch.refused.uids()}
-            events: AsyncIterator[WasmWorkloadEventData] = self.bus.last_events(EVENTS)
-            async for event in events:
-                if not complete and published.needs_owners(event, there):
-                    there |= {owner.uid for uid in [*there] if (owner := await self._owner_of(uid)) is not None}
-                    complete = True
-                published.restore(event, there)
+            number = self.streams
+            try:
+                async with asyncio.timeout(self.timings.recall):
+                    published = await self._read_published()
+            except TimeoutError as error:
+                raise BusUnavailable("the published events were not read in time") from error
             self.published, self._recalled = published, number
             self.list_all()
+
+    async def _read_published(self) -> Published:
+        published, complete = Published(), False
+        there = {*(item.uid for item in self.watch.pods.controllers()), *self.watch.refused.uids()}
+        events: AsyncIterator[WasmWorkloadEventData] = self.bus.last_events(EVENTS)
+        async for event in events:
+            if not complete and published.needs_owners(event, there):
+                there |= {owner.uid for uid in [*there] if (owner := await self._owner_of(uid)) is not None}
+                complete = True
+            published.restore(event, there)
+        return published
 
     async def _evaluate(self, uids: Sequence[str]) -> None:
         """Decide about the owners of the pods of these controllers; causes and Warning Events do not wait for the bus.

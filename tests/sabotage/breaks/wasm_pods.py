@@ -186,7 +186,7 @@ REPORTS: Final = (
         "a new leader does not read the published events",
         "ADR 123, rule 6: the state is the result of the published events",
         "provisioner",
-        "WorkloadReconciler._recall",
+        "WorkloadReconciler._read_published",
         "published.restore(event, there)",
         "pass",
         f"{_REPORTED}::test_a_new_leader_publishes_nothing_twice_and_writes_no_second_event",

@@ -56,15 +56,19 @@ Objects = Sequence[tuple[Resource, Manifest]]
 
 
 class SomeBus:
-    """Stores events by ID; ``trouble``: the error of the next attempts. ``restored``: events of an older stream."""
+    """Stores events by ID; ``trouble``: the error of the next attempts. ``restored``: events of an older stream.
+
+    ``readable``: cleared while JetStream does not answer.
+    """
 
     def __init__(self) -> None:
         self.stored: dict[str, WasmWorkloadEventData] = {}
         self.restored: list[EventData] = []
         self.traces: list[str] = []
         self.trouble: Exception | None = None
-        self.connected = asyncio.Event()
+        self.connected, self.readable = asyncio.Event(), asyncio.Event()
         self.connected.set()
+        self.readable.set()
 
     async def publish(self, event: WasmWorkloadEventData, *, dedup: str) -> None:
         if self.trouble is not None:
@@ -76,6 +80,7 @@ class SomeBus:
         self.stored[dedup] = event
 
     async def last_events(self, models: Sequence[type[EventData]]) -> AsyncIterator[EventData]:
+        await self.readable.wait()
         for item in self.restored:
             assert isinstance(item, tuple(models))
             yield item

@@ -52,6 +52,7 @@ def test_the_production_timings_are_these() -> None:
             "forget": 600,
             "measure": 5,
             "publish": 5,
+            "recall": 30,
         },
         "deletions": {"settle": 2, "together": 60, "grace": 300},
         "refusals": {"retry": 15, "spread": 0.25},

@@ -148,9 +148,12 @@ async def test_warnings_and_metrics_do_not_wait_for_the_bus() -> None:
         await until(lambda: len(world.bus.stored) == 2, "published")
 
 
-async def test_causes_are_known_before_the_published_events_can_be_read() -> None:
-    world = World([(PODS, unscheduled("bare", selector={"zone": "none"}))])
-    world.bus.connected.clear()
+@pytest.mark.parametrize("connected", [False, True], ids=["no NATS", "no answer of JetStream"])
+async def test_causes_are_known_before_the_published_events_can_be_read(connected: bool) -> None:
+    world = World([(PODS, unscheduled("bare", selector={"zone": "none"}))], replace(SHORT, recall=0.02))
+    if not connected:
+        world.bus.connected.clear()
+    world.bus.readable.clear()
     labels = {"service": world.kube.telemetry.service, "handler": "spin", "node": "", "state": "failed"}
     async with world.running():
         await until(lambda: world.warnings == [("Pod", "bare", "NoNodeWithLabel")], "an Event")
@@ -158,6 +161,7 @@ async def test_causes_are_known_before_the_published_events_can_be_read() -> Non
         await until(lambda: read("trellis_wasm_pods", labels) == 1, "the metric")
         assert not world.bus.stored
         world.bus.connected.set()
+        world.bus.readable.set()
         await world.until_published("failed Pod bare NoNodeWithLabel")
 
 
