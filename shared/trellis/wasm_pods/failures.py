@@ -8,7 +8,11 @@ text itself. None of these programs reports a code for its errors. Sources of th
   core/runtime/v2/shim_manager.go (a shim that is missing), images without the platform of the node, images with layers
   that are not file systems (deislabs/containerd-wasm-shims#191, containerd#8243: ``no processor for media-type``) or
   are not unpacked (rancher-desktop#10524); core/images/image.go (``unexpected media type T for D: not found``: the
-  registry, or a proxy, has answered with another document).
+  registry, or a proxy, has answered with another document); core/unpack/unpacker.go (``number of layers and diffIDs
+  don't match``: a layer has a type that containerd does not unpack; 1.7: ``unpacker does not support platform``);
+  core/metadata/content.go (``content digest D: not found``: a blob that the node should have, not the registry).
+- The dynamic loader of Linux: a shim that is linked to a later version of a library (``version `GLIBC_2.38' not
+  found``), or to one that the node does not have.
 - CRI-O: internal/oci (``failed to find runtime handler H from runtime list``).
 - kubelet: pkg/kubelet/runtimeclass (a RuntimeClass that was deleted); admission plugin RuntimeClass (at creation);
   pkg/kubelet (a key that a ConfigMap or a Secret lacks).
@@ -48,22 +52,27 @@ _CREATING: Final = (
     (
         re.compile(
             r"failed to start shim.{0,300}?"
-            r"(?:exec format error|executable file not found|no such file or directory|permission denied)"
+            r"(?:exec format error|executable file not found|no such file or directory|permission denied"
+            r"|version `[^']+' not found|error while loading shared libraries)"
         ),
         Reason.SHIM_NOT_EXECUTABLE,
     ),
 )
 """The error of a task is not one of its shim: runc reports files that are missing, too."""
 _PULLING: Final = (
-    (re.compile(r"no match(?:ing manifest)? for (?:platform|\S+/\S+)"), Reason.IMAGE_FOR_ANOTHER_PLATFORM),
+    (
+        re.compile(r"no match(?:ing manifest)? for (?:platform|\S+/\S+)|unpacker does not support platform"),
+        Reason.IMAGE_FOR_ANOTHER_PLATFORM,
+    ),
     (
         re.compile(
             r"mismatched image rootfs and manifest layers|parent snapshot \S+ does not exist|unsupported media"
             r"|no processor for media-type|unexpected media type application/vnd[.]|invalid tar header"
+            r"|number of layers and diffIDs don't match"
         ),
         Reason.IMAGE_NOT_ACCEPTED,
     ),
-    (re.compile(r"unexpected media type"), Reason.PULL_FAILED),
+    (re.compile(r"unexpected media type|content digest \S+: not found"), Reason.PULL_FAILED),
     (
         re.compile(
             r"unauthorized|(?<!permission )denied|authentication required|no basic auth credentials|forbidden",

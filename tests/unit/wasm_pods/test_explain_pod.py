@@ -298,6 +298,14 @@ CAUSES: dict[str, tuple[Case, Reason, tuple[str, ...]]] = {
         Reason.SHIM_NOT_EXECUTABLE,
         ("exec format error", "node n1"),
     ),
+    "a shim for a later C library": (
+        Case(
+            pod("hello", CREATING),
+            [sandbox("failed to start shim: start failed: /opt/spin: libc.so.6: version `GLIBC_2.38' not found: exit")],
+        ),
+        Reason.SHIM_NOT_EXECUTABLE,
+        ("GLIBC_2.38", "Use a build of the shim"),
+    ),
     "a sandbox": (
         Case(pod("hello", CREATING), [sandbox("failed to set up network: no IP addresses available")]),
         Reason.SANDBOX_FAILED,

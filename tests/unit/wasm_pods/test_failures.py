@@ -50,6 +50,27 @@ CREATED = {
         "failed to start shim: start failed: : fork/exec /opt/shim: permission denied",
         Failure(Reason.SHIM_NOT_EXECUTABLE),
     ),
+    "a shim that needs a later C library": (
+        (
+            "failed to start shim: start failed: /opt/shim: /lib64/libc.so.6: version `GLIBC_2.38' not found (required "
+            "by /opt/shim): exit status 1"
+        ),
+        Failure(Reason.SHIM_NOT_EXECUTABLE),
+    ),
+    "a shim that needs a library": (
+        (
+            "failed to start shim: start failed: /opt/shim: error while loading shared libraries: libwasmedge.so.0: "
+            "cannot open shared object file: No such file or directory: exit status 127"
+        ),
+        Failure(Reason.SHIM_NOT_EXECUTABLE),
+    ),
+    "a network plugin that needs a later C library": (
+        (
+            'failed to setup network for sandbox "ab": plugin type="own" failed (add): /opt/cni/own: /lib64/libc.so.6: '
+            "version `GLIBC_2.34' not found"
+        ),
+        None,
+    ),
     "a file that runc does not find": (
         f"{TASK}OCI runtime create failed: runc create failed: open /proc/x: no such file or directory: unknown",
         None,
@@ -96,6 +117,15 @@ PULLED = {
         "failed to extract layer sha256:ab: archive/tar: invalid tar header: unknown",
         Reason.IMAGE_NOT_ACCEPTED,
     ),
+    "a layer of a type that is not unpacked": (
+        "failed to unpack image on snapshotter overlayfs: number of layers and diffIDs don't match: 2 != 0",
+        Reason.IMAGE_NOT_ACCEPTED,
+    ),
+    "a platform that is not unpacked": (
+        "unpacker does not support platform wasip1/wasm for image sha256:ab",
+        Reason.IMAGE_FOR_ANOTHER_PLATFORM,
+    ),
+    "a blob that the node has lost": ("content digest sha256:ab: not found", Reason.PULL_FAILED),
     "a manifest of another type": (
         "unexpected media type application/vnd.wasm.config.v0+json for sha256:ab: not found",
         Reason.IMAGE_NOT_ACCEPTED,

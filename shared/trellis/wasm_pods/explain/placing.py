@@ -37,7 +37,7 @@ MOUNT_EVENTS: Final = ("FailedMount", "FailedAttachVolume")
 _NETWORK: Final = ("setup network for sandbox", "cni plugin")
 _SANDBOX_IMAGE: Final = "failed to get sandbox image"
 """containerd pulls the image of sandboxes (pause) like any other one."""
-_MISSING: Final = ("not installed", "no such file", "not found")
+_MISSING: Final = ("not installed", "no such file", "executable file not found")
 _GATED: Final = "SchedulingGated"
 _CORDONED: Final = "node.kubernetes.io/unschedulable"
 _OF_NODES: Final = "node.kubernetes.io/"
