@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 from trellis.provisioning.shims import ShimView
 from trellis.read_model.health import Verdict
 from trellis.v2.objects import Meta
-from trellis.wasm_pods.explain.containers import FAILED, NO_LOGIN, UNHEALTHY
+from trellis.wasm_pods.explain.containers import FAILED, HOOK_FAILED, NO_LOGIN, UNHEALTHY
 from trellis.wasm_pods.explain.owner import counted_pods, owner_health
 from trellis.wasm_pods.explain.placing import MOUNT_EVENTS
 from trellis.wasm_pods.explain.pod import NOT_KILLED, pod_health
@@ -31,7 +31,7 @@ CRON_JOB: Final = "CronJob"
 SPIN_APP: Final = "SpinApp"
 _CREATORS: Final = frozenset({("apps", "StatefulSet"), ("apps", "DaemonSet"), ("batch", JOB)})
 """API group and kind: OpenKruise has a StatefulSet and a DaemonSet, too, and Volcano a Job."""
-EVENT_REASONS: Final = frozenset({SANDBOX, CREATE, FAILED, UNHEALTHY, NO_LOGIN, NOT_KILLED, *MOUNT_EVENTS})
+EVENT_REASONS: Final = frozenset({SANDBOX, CREATE, FAILED, HOOK_FAILED, UNHEALTHY, NO_LOGIN, NOT_KILLED, *MOUNT_EVENTS})
 """Reasons of the Events that health, or its message, depends on."""
 _PARENTS: Final = {DEPLOYMENT: SPIN_APP, JOB: CRON_JOB}
 

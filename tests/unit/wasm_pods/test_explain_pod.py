@@ -511,6 +511,30 @@ CAUSES: dict[str, tuple[Case, Reason, tuple[str, ...]]] = {
         Reason.PROBE_FAILED,
         ("Readiness probe errored", "httpGet"),
     ),
+    "a postStart hook": (
+        Case(
+            pod("hello", crashing(137)),
+            [
+                event("FailedPostStartHook", "PostStartHook failed", container="app"),
+                event("Unhealthy", "Liveness probe failed: refused", container="app", at="2026-11-27T10:01:00Z"),
+            ],
+        ),
+        Reason.CONTAINER_NOT_CREATED,
+        ("container app", "lifecycle.postStart"),
+    ),
+    "an error of the shim, and the postStart hook of another container": (
+        Case(
+            pod("hello", crashing(137), container(name="proxy", ready=True), containers=[{"name": "app"}, PROXY]),
+            [event("FailedPostStartHook", "PostStartHook failed", container="proxy")],
+        ),
+        Reason.SHIM_ERROR,
+        ("container app", "137"),
+    ),
+    "a postStart hook, before the container is restarted": (
+        Case(pod("hello", container(waiting("PostStartHookError", "Exec is not supported: not found")))),
+        Reason.CONTAINER_NOT_CREATED,
+        ("Exec is not supported", "lifecycle.postStart"),
+    ),
     "killed, and a readiness probe failed before": (
         Case(pod("hello", crashing(137)), [event("Unhealthy", "Readiness probe failed: connection refused")]),
         Reason.SHIM_ERROR,

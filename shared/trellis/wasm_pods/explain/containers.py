@@ -22,7 +22,9 @@ from trellis.wasm_pods.snapshot import Part, Snapshot
 FAILED: Final = "Failed"
 """Reason of the Events of the kubelet for a container that is not pulled, created or started."""
 UNHEALTHY: Final = "Unhealthy"
+HOOK_FAILED: Final = "FailedPostStartHook"
 CRASHING: Final = "CrashLoopBackOff"
+_HOOK_ERROR: Final = "PostStartHookError"
 _CONFIG: Final = "CreateContainerConfigError"
 _NOT_STARTED: Final = frozenset({"StartError", "ContainerCannotRun"})
 """Reasons of a container that containerd could not start: it counts as ended."""
@@ -117,8 +119,7 @@ def creation(snapshot: Snapshot, pod: WasmPod) -> Line | None:
 
 
 def _not_created(snapshot: Snapshot, pod: WasmPod, item: Container, words: str) -> Line:
-    events = [event for event in snapshot.events_of(pod.meta.uid, FAILED) if event.container in {"", item.name}]
-    said = words or next((event.message for event in events), "") or item.waiting
+    said = words or next(iter(_events_about(snapshot, pod, item, FAILED)), "") or item.waiting
     failure, text = of_start(said), f"container {item.name} cannot be started: {short(bare(said))}"
     if item.waiting == _CONFIG:
         if of_config(said) is not None:
@@ -127,6 +128,8 @@ def _not_created(snapshot: Snapshot, pod: WasmPod, item: Container, words: str) 
         # As for an image of user 0 with runAsNonRoot: containerd has not seen the container.
         do = f"correct the container, as its securityContext or its volumes: `kubectl describe pod -n {_of(pod)}`"
         return wrong(pod, "container", text, do, Reason.CONTAINER_NOT_CREATED)
+    if item.waiting == _HOOK_ERROR:
+        return _hook(pod, item, said)
     if failure is None:
         do = f"read {runtime_log(pod.node)}"
         return wrong(pod, "container", text, do, Reason.CONTAINER_NOT_CREATED)
@@ -149,6 +152,8 @@ def ends(snapshot: Snapshot, pod: WasmPod) -> Line | None:
         return _known(snapshot, pod, item, text, failure)
     if end.reason == _OUT_OF_MEMORY:
         return _out_of_memory(pod, item)
+    if end.code in _ENDED_BY_KUBELET and (hook := _events_about(snapshot, pod, item, HOOK_FAILED)):
+        return _hook(pod, item, hook[0])
     if end.code in _ENDED_BY_KUBELET and (killed := _killed_by_probe(snapshot, pod, item)):
         return _probe(pod, killed)
     return _ended(snapshot, pod, item, end, lines)
@@ -291,5 +296,17 @@ def _probe(pod: WasmPod, words: str) -> Line:
 
 def _killed_by_probe(snapshot: Snapshot, pod: WasmPod, item: Container) -> str:
     """Return the Event of the probe that made the kubelet end a container, "" if there is none."""
-    events = (event for event in snapshot.events_of(pod.meta.uid, UNHEALTHY) if event.container in {"", item.name})
-    return next((event.message for event in events if event.message.startswith(_LIVENESS)), "")
+    words = _events_about(snapshot, pod, item, UNHEALTHY)
+    return next((found for found in words if found.startswith(_LIVENESS)), "")
+
+
+def _hook(pod: WasmPod, item: Container, words: str) -> Line:
+    text = f"the kubelet ends container {item.name}, because its postStart hook fails: {short(bare(words))}"
+    do = "correct or remove lifecycle.postStart of the container: most shims execute no commands in a container"
+    return wrong(pod, "container", text, do, Reason.CONTAINER_NOT_CREATED)
+
+
+def _events_about(snapshot: Snapshot, pod: WasmPod, item: Container, reason: str) -> list[str]:
+    """Return the messages of the Events of this reason about a container, the newest first."""
+    events = snapshot.events_of(pod.meta.uid, reason)
+    return [event.message for event in events if event.container in {"", item.name}]
