@@ -180,6 +180,15 @@ CAUSES: dict[str, tuple[Case, Reason, tuple[str, ...]]] = {
         Reason.NO_NODE_WITH_LABEL,
         ("zone=b", "(n1)"),
     ),
+    "a label that its RuntimeClass selected with another value": (
+        Case(
+            unscheduled(selector={"spin": "provisioned", "tier": "edge"}),
+            nodes=[node(labels={"spin": "provisioned", "tier": "core"})],
+            classes=[runtime_class(nodeSelector={"spin": "provisioned", "tier": "core"})],
+        ),
+        Reason.NO_NODE_WITH_LABEL,
+        ("label tier=edge", "Delete the pod"),
+    ),
     "a taint": (tainted("gpu"), Reason.TAINT_NOT_TOLERATED, ("gpu=yes:NoSchedule", "spin-v2")),
     "a cordoned node": (
         tainted("node.kubernetes.io/unschedulable"),

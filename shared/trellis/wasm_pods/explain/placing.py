@@ -162,7 +162,12 @@ def _no_label(snapshot: Snapshot, pod: WasmPod, of_class: Pairs, shim: ShimView 
     if labelled:
         names = listed([item.name for item in labelled], SHOWN)
         text = f"no node with the runtime ({names}) has the label {labels_text(own)}"
-    return wrong(pod, "scheduling", text, "label a node, or change nodeSelector of the pod", Reason.NO_NODE_WITH_LABEL)
+    do = "label a node, or change nodeSelector of the pod"
+    found = snapshot.runtime_class(pod.runtime_class)
+    # The API server refuses pods whose own labels differ from those of their RuntimeClass.
+    if found is not None and not dict(own).keys().isdisjoint(dict(found.selector)):
+        do = "delete the pod: its RuntimeClass selects other labels since, and a new pod has them"
+    return wrong(pod, "scheduling", text, do, Reason.NO_NODE_WITH_LABEL)
 
 
 def _tainted(pod: WasmPod, shim: ShimView | None, fitting: list[NodeView], repelling: Counter[NodeTaint]) -> Line:
