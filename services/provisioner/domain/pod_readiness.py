@@ -23,7 +23,8 @@ from trellis.wasm_pods.counted_pods import RUN_ALWAYS
 _NAMED: Final = 3
 """Number of pods that a command names."""
 _DAEMON: Final = "DaemonSet"
-_FINAL_KINDS: Final = frozenset({"", "Job"})
+_JOB: Final = "Job"
+_FINAL_KINDS: Final = frozenset({"", _JOB})
 """Kinds of owners that do not replace each failed pod; "" has no owner."""
 
 
@@ -259,9 +260,12 @@ def _less_ready(
     """Return the pods of an owner that are to become ready until it is as ready as before; [] if it is.
 
     Pods that left the node are replaced by pods that were created since, on any node; those of a DaemonSet are not.
-    An owner without pods to become ready was scaled down, deleted, or has completed.
+    A failed pod of a Job counts until a later one exists. An owner without pods to become ready was scaled down,
+    deleted, or has completed.
     """
     ready_before, total_before = before
+    newest = max((pod.created_at for pod in pods), default=0)
+    pods = [pod for pod in pods if not (pod.failed and pod.owner_kind == _JOB and pod.created_at < newest)]
     here = [pod for pod in pods if pod.node == baseline.node and not pod.is_replaced]
     staying = [pod for pod in here if not pod.deleting]
     left = max(0, total_before - len(staying))

@@ -128,6 +128,15 @@ def test_a_pod_that_failed_counts_as_not_ready_unless_its_owner_replaces_it(kind
     assert found.open is is_open
 
 
+def test_a_failed_pod_of_a_job_does_not_count_once_the_job_has_created_another() -> None:
+    mine = pod(owner_kind="Job", owner_name="batch", created_at=900)
+    failed = replace(mine, ready=False, failed=True)
+    retry = replace(mine, name="batch-2", node="node-2", created_at=1_040)
+    assert judging(state(mine), failed, retry).open
+    assert not judging(state(mine), failed, replace(retry, ready=False)).open
+    assert not judging(state(mine), failed, replace(retry, created_at=900)).open, "a parallel one"
+
+
 def test_a_pod_of_a_daemonset_on_another_node_does_not_count_for_this_one() -> None:
     mine = pod(owner_kind="DaemonSet", owner_name="agent")
     other = replace(mine, name="agent-2", node="node-2", created_at=1_010)
