@@ -22,12 +22,12 @@ from uuid import uuid4
 from provisioner.domain.workloads.decide import Observed, Workload, decide
 from provisioner.domain.workloads.published import EVENTS, Published
 from provisioner.timings import WorkloadTimings
+from provisioner.workloads.finished_owners import FinishedOwners
 from provisioner.workloads.gather import Gather
 from provisioner.workloads.metrics import PodNumbers
 from provisioner.workloads.owners import Owners
 from provisioner.workloads.pods import WorkloadPod
 from provisioner.workloads.refused_creations import RefusedCreation
-from provisioner.workloads.scaled_down import ScaledDown
 from provisioner.workloads.warnings import Warnings
 from provisioner.workloads.watches import PodWatch
 from trellis.bus.bus import Bus, BusUnavailable, EventRefused
@@ -57,7 +57,7 @@ class WorkloadReconciler:
     gather: Gather
     warnings: Warnings
     numbers: PodNumbers
-    scaled_down: ScaledDown
+    finished: FinishedOwners
     timings: WorkloadTimings
     term: str = field(default_factory=lambda: uuid4().hex[:8])
     published: Published = field(default_factory=Published)
@@ -141,7 +141,7 @@ class WorkloadReconciler:
             self._evaluate_again(owner)
         there = {*(item.uid for item in pods.controllers()), *refused.uids()}
         self.owners.keep(there)
-        self.scaled_down.keep(there)
+        self.finished.keep(there)
         self.gather.keep(pods.objects)
         self._members = {owner: kept for owner, found in self._members.items() if (kept := found & there)}
         self._stored = {owner.uid: self._stored[owner.uid] for owner in self._members if owner.uid in self._stored}
@@ -191,10 +191,10 @@ class WorkloadReconciler:
         owners, snapshot = await self._owners_of(uids), self.gather.snapshot()
         for owner in owners:
             members = {uid: self.watch.pods.of_controller(uid) for uid in sorted(self._members[owner])}
-            if not await self.scaled_down.read(members):
+            if not await self.finished.read(owner, members):
                 self._evaluate_in(owner, self.timings.events_wait)
                 continue
-            pods = [pod for those in members.values() for pod in those if not self.scaled_down.is_needless(pod)]
+            pods = [pod for those in members.values() for pod in those if not self.finished.is_needless(pod)]
             now = self.kube.now()
             snapshot, observed = await self._observe(owner, snapshot, pods, now)
             published = self.published.states.get(owner.key)

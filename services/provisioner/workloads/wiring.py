@@ -13,6 +13,7 @@ from provisioner.cache import Cache
 from provisioner.domain.shim_snapshot import RuntimeClassView
 from provisioner.domain.workloads.classes import provided_classes
 from provisioner.workloads.evidence import Evidence
+from provisioner.workloads.finished_owners import FinishedOwners
 from provisioner.workloads.gather import Gather
 from provisioner.workloads.metrics import PodNumbers
 from provisioner.workloads.owners import Owners
@@ -20,7 +21,6 @@ from provisioner.workloads.pods import WorkloadPod, WorkloadPods
 from provisioner.workloads.reconciler import KEY, WorkloadReconciler
 from provisioner.workloads.refused_creations import RefusedCreation, RefusedCreations
 from provisioner.workloads.refused_owners import RefusedOwners
-from provisioner.workloads.scaled_down import ScaledDown
 from provisioner.workloads.warnings import Warnings
 from provisioner.workloads.watches import PodWatch
 from trellis.bus.consume.queue import KeyedQueue
@@ -51,9 +51,9 @@ class Workloads:
         owners = Owners(kube)
         self._refused = RefusedOwners(kube, owners, creations, self._provided, timings)
         gather = Gather(cache, classes, classes_known, Evidence(kube, timings), self._refused, timings)
-        scaled_down = ScaledDown(kube, timings)
+        finished = FinishedOwners(kube, timings)
         self._numbers = PodNumbers(
-            *(base.telemetry, self._handler_of, owners.known, gather.cause_of, scaled_down.is_needless)
+            base.telemetry, self._handler_of, owners.known, gather.cause_of, finished.is_needless
         )
         self.reconciler = WorkloadReconciler(
             kube,
@@ -64,7 +64,7 @@ class Workloads:
             gather,
             Warnings(kube, recorder, timings, enabled=cache.settings.workload_warnings),
             self._numbers,
-            scaled_down,
+            finished,
             timings,
         )
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from trellis import names
-from trellis.v2.fields import Json, items, mapping, message, number, text, texts
+from trellis.v2.fields import Json, items, mapping, message, number, seconds, text, texts
 from trellis.v2.objects import FALSE, TRUE, Condition, Meta, condition, view_conditions, view_meta
 from trellis.wasm_pods.pods import Pairs, Toleration, WasmPod, view_template, view_tolerations
 
@@ -42,7 +42,8 @@ class OwnerView:
     """An owner of pods. ``kind``: as in its manifest; ``template``: of its pods, of a SpinApp without a runtime class.
 
     ``wanted``: number of pods that it should have, None if another object decides. ``refused``: why its pods cannot be
-    created, as its conditions report it. ``complete``: a Job that has succeeded; ``failed``: why a Job has failed.
+    created, as its conditions report it. ``complete``: a Job that has succeeded; ``failed``: why a Job has failed;
+    ``succeeded``: Unix seconds, when the last Job of a CronJob has, 0.0 if none has.
     ``selector``: of its pods, for a list. ``executor``: of a SpinApp. ``paused``, ``stalled``: of the rollout of a
     Deployment, the latter with its message; ``outdated``: some of its pods have a former template. ``revision``: of the
     current template of a StatefulSet.
@@ -56,12 +57,17 @@ class OwnerView:
     suspended: bool = False
     complete: bool = False
     failed: str = ""
+    succeeded: float = 0.0
     selector: str = ""
     executor: str = ""
     paused: bool = False
     stalled: str = ""
     outdated: bool = False
     revision: str = ""
+
+    def has_succeeded_since(self, job: OwnerView) -> bool:
+        """Return whether a later run than a Job of this CronJob has completed: its own Job can be deleted since."""
+        return not job.complete and self.succeeded > (job.meta.created or 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +119,7 @@ def view_owner(kind: str, manifest: object) -> OwnerView:
         suspended=spec.get("suspend") is True,
         complete=condition(conditions, "Complete").true,
         failed=_failed(status) if kind == "Job" else "",
+        succeeded=seconds(text(status, "lastSuccessfulTime")) or 0.0,
         selector=label_selector(mapping(spec, "selector")),
         executor=text(spec, "executor"),
         paused=spec.get("paused") is True,

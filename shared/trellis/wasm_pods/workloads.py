@@ -199,10 +199,11 @@ class Inventory:
         if owner is None:
             return ()
         if owner.kind == CRON_JOB:
+            cron = owner
             there = ((JOB, job) for job in self._created.get((CRON_JOB, key), ()))
             jobs = [self.owners[id_] for id_ in there if self.owners[id_].meta.owner == owner.meta.uid]
             owner = max(jobs, key=lambda job: (job.meta.created or 0.0, job.meta.name), default=None)
-            if owner is None or owner.complete:
+            if owner is None or owner.complete or cron.has_succeeded_since(owner):
                 return ()
             key = owner.meta.key
         return [self.pods[pod] for pod in self._created.get((owner.kind, key), ())]

@@ -9,7 +9,7 @@ from sabotage.breaking import Break
 _PODS: Final = "tests/unit/wasm_pods/test_explain_pod.py"
 _OWNERS: Final = "tests/unit/wasm_pods/test_explain_owner.py"
 _REPORTED: Final = "tests/unit/provisioner/test_workloads.py"
-_SCALED_DOWN: Final = "tests/unit/provisioner/test_scaled_down.py"
+_FINISHED: Final = "tests/unit/provisioner/test_finished_owners.py"
 _REFUSED: Final = "tests/unit/provisioner/test_refused_owners.py"
 _DECISIONS: Final = "tests/unit/provisioner/test_workload_decide.py"
 _READING: Final = "tests/unit/wasm_pods/test_reading.py"
@@ -229,12 +229,12 @@ REPORTS: Final = (
     ),
     Break(
         "an evicted pod of a Deployment with 0 replicas is a failure",
-        "ADR 123, rule 6: a failed pod whose ReplicaSet is scaled to 0 does not count",
+        "ADR 123, rule 6: a failed pod whose owner needs none does not count",
         "provisioner",
-        "ScaledDown.is_needless",
+        "FinishedOwners.is_needless",
         "return read is not None and not read.needs_pods",
         "return read is not None and read.needs_pods",
-        f"{_SCALED_DOWN}::test_an_evicted_pod_of_a_deployment_that_is_scaled_down_is_no_failure",
+        f"{_FINISHED}::test_an_evicted_pod_of_a_deployment_that_is_scaled_down_is_no_failure",
     ),
     Break(
         "an Event about refused pods counts although a pod was created since",

@@ -218,7 +218,8 @@ async def test_the_first_span_of_the_trace_begins_with_the_pod(monkeypatch: pyte
 
 async def test_reads_of_events_have_a_rate_limit_and_bounded_memory() -> None:
     world = World([])
-    evidence, view = Evidence(world.kube, SHORT), world.parts.pods.view
+    evidence = Evidence(world.kube, SHORT, _limit=TokenBucket(1e-9, 2 * RATE))
+    view = world.parts.pods.view
     pods = [found for number in range(1100) if (found := view(pod(f"p-{number}", CREATING), {"spin-v2"})) is not None]
     read = [await evidence.read(item) for item in pods[:50]]
     assert sum(read) == len(world.reads("/events")) == 2 * RATE

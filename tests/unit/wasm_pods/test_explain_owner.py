@@ -388,6 +388,20 @@ CASES: dict[str, tuple[str, Manifest, Snapshot, str | None, Health]] = {
         Reason.JOB_FAILED,
         Health.DEGRADED,
     ),
+    "a CronJob that has completed a run after its newest Job, which is deleted since": (
+        "CronJob",
+        cron() | {"status": {"lastSuccessfulTime": "2026-11-28T10:00:00Z"}},
+        snapshot(job=view_owner("Job", workload("hello-1", status={"conditions": [DEADLINE]}))),
+        None,
+        Health.HEALTHY,
+    ),
+    "a CronJob that has completed a run before its newest Job": (
+        "CronJob",
+        cron() | {"status": {"lastSuccessfulTime": "2026-11-26T10:00:00Z"}},
+        snapshot(job=view_owner("Job", workload("hello-1", status={"conditions": [DEADLINE]}))),
+        Reason.JOB_FAILED,
+        Health.DEGRADED,
+    ),
     "a CronJob, the pods of whose newest Job are refused": (
         "CronJob",
         cron(),

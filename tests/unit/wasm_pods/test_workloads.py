@@ -210,6 +210,15 @@ def test_a_failed_pod_of_an_owner_without_replicas_does_not_count() -> None:
         assert len(found.counted) == replicas
 
 
+def test_the_pods_of_a_cron_job_are_those_of_its_last_run() -> None:
+    job, of_job = workload("nightly-1", owner=OF_CRON), ("Pod", pod("a", owner=("Job", "nightly-1", "uid-nightly-1")))
+    template = {"jobTemplate": {"spec": {"template": workload()["spec"]["template"]}}}
+    for succeeded, number in (("2026-11-26T10:00:00Z", 1), ("2026-11-28T10:00:00Z", 0)):
+        cron = workload("nightly", status={"lastSuccessfulTime": succeeded}, **template)
+        found = rows(inventory(("CronJob", cron), ("Job", job), of_job))
+        assert len(found["CronJob", "shop/nightly"].pods) == number
+
+
 def test_snapshots_of_owners_share_the_lookups_of_the_cluster() -> None:
     first, second = SNAPSHOT.of([view_pod(pod("a"))]), SNAPSHOT.of([view_pod(pod("b"))])
     assert first.pods != second.pods

@@ -90,7 +90,7 @@ async def _of_owner(read: PartReads, owner: OwnerView) -> Snapshot:
             key=lambda job: (job.meta.created or 0.0, job.meta.name),
             default=None,
         )
-        if newest is None or newest.complete:
+        if newest is None or newest.complete or owner.has_succeeded_since(newest):
             return Snapshot(job=newest)
         return replace(await _of_owner(read, newest), job=newest)
     labels = {"labels": owner.selector} if owner.selector else {}

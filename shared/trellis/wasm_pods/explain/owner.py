@@ -134,6 +134,8 @@ def _cron_job(snapshot: Snapshot, cron: OwnerView) -> Iterator[Line]:
         yield Line("job", text, False, "", Rank.SYMPTOM, Reason.PODS_UNKNOWN, Health.UNKNOWN)
     elif snapshot.job is None:
         yield _refused(snapshot, cron) or Line("job", "it has created no Job yet")
+    elif cron.has_succeeded_since(snapshot.job):
+        yield Line("job", f"its last run has completed; its newest Job is of an earlier one: {snapshot.job.meta.name}")
     else:
         yield Line("job", f"its newest Job is {snapshot.job.meta.name}")
         yield from _workload(snapshot, snapshot.job)
