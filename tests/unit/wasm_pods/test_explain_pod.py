@@ -864,6 +864,10 @@ OTHERS: dict[str, tuple[Case, Outcome]] = {
         Case(pod("hello", CREATING), [sandbox('no runtime for "spin" is configured')]),
         (Reason.WAITING, Health.PROGRESSING),
     ),
+    "its RuntimeClass was deleted, and exists again": (
+        Case(pod("hello", CREATING), [sandbox('runtimeclass.node.k8s.io "spin-v2" not found')]),
+        (Reason.WAITING, Health.PROGRESSING),
+    ),
     "not ready yet": (Case(pod("hello", container())), (Reason.NOT_READY, Health.PROGRESSING)),
     "an init container runs": (
         Case(of_init(container(name="init"), waiting("PodInitializing"))),
@@ -968,6 +972,10 @@ def test_a_pod_has_the_rules_that_its_runtime_class_had_at_its_creation() -> Non
     assert page.cause is not None
     assert lacking(page.cause.do, "delete") == []
     assert outcome(Case(unscheduled(), classes=since).page())[0] == Reason.UNSCHEDULABLE
+    nodes = [node(taints=[{"key": "gpu", "effect": "NoSchedule"}, {"key": "own", "effect": "NoExecute"}])]
+    page = Case(unscheduled(), nodes=nodes, classes=since).page()
+    assert page.cause is not None
+    assert lacking(page.cause.do, "delete") == ["delete"], "a new pod does not tolerate the other taint, either"
 
 
 @pytest.mark.parametrize("effect", ["PreferNoSchedule", "NoExecute"])

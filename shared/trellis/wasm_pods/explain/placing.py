@@ -28,7 +28,7 @@ from trellis.wasm_pods.explain.lines import (
     wrong,
 )
 from trellis.wasm_pods.failures import SANDBOX, bare, of_creation, of_scheduling
-from trellis.wasm_pods.nodes import taint_text, untolerated
+from trellis.wasm_pods.nodes import taint_text
 from trellis.wasm_pods.pods import Pairs, WasmPod
 from trellis.wasm_pods.reasons import Reason
 from trellis.wasm_pods.snapshot import Part, Snapshot
@@ -125,7 +125,8 @@ def no_node(snapshot: Snapshot, pod: WasmPod) -> Line | None:
     if repelling.total() < len(fitting):
         return None
     line = _tainted(pod, shim, fitting, repelling)
-    if found is not None and not any(untolerated([taint], found.tolerations) for taint in repelling):
+    since = snapshot.taints_of(pod.selector, (*pod.tolerations, *found.tolerations)) if found is not None else repelling
+    if since.total() < len(fitting):
         return replace(line, do="delete the pod: its RuntimeClass tolerates that since, and a new pod has it")
     return line
 
@@ -276,6 +277,8 @@ def sandbox(snapshot: Snapshot, pod: WasmPod) -> Line | None:
     if reason is Reason.HANDLER_NOT_CONFIGURED:
         # The step before has found the handler: containerd was restarted since.
         return waits("sandbox", "the handler is configured now; the kubelet retries within a minute")
+    if reason is Reason.RUNTIME_CLASS_MISSING and snapshot.runtime_class(pod.runtime_class) is not None:
+        return waits("sandbox", "the RuntimeClass exists again; the kubelet retries within a minute")
     text = f"containerd cannot create the sandbox: {short(bare(words))}"
     if reason is Reason.RUNTIME_CLASS_MISSING and failure is not None:
         return wrong(pod, "sandbox", text, _class_advice(snapshot, failure.name), reason)
