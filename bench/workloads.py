@@ -228,7 +228,7 @@ async def measure(count: int, state: str) -> dict[str, float]:
     for controller in pods.controllers():
         found = pods.of_controller(controller.uid)
         owner = Workload(found[0].namespace, controller.api_version, controller.kind, controller.name, controller.uid)
-        decide(owner, await gather.observe(snapshot, found, now), None, now, 30.0)
+        decide(owner, await gather.observe(snapshot, found), None, now, 30.0)
     evaluating = time.perf_counter() - began
     gc.collect()
     return {

@@ -8,6 +8,7 @@ logs; it is not concluded before the Events of the pod were read, if these can s
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -34,7 +35,7 @@ _NOT_LISTED = "not listed, or no permission"
 
 @dataclass(frozen=True, slots=True)
 class _Verdict:
-    """The result for a view of a pod. ``at``: Unix seconds; ``since``: of the first result with this reason.
+    """The result for a view of a pod. ``at``: monotonic; ``since``: of the first result with this reason.
 
     ``tentative``: the next evidence can show another cause.
     """
@@ -75,7 +76,7 @@ class Gather:
             unread=unread,
         )
 
-    async def observe(self, snapshot: Snapshot, pods: Iterable[WorkloadPod], now: float) -> list[Observed]:
+    async def observe(self, snapshot: Snapshot, pods: Iterable[WorkloadPod]) -> list[Observed]:
         """Return the pods of a workload with their causes, without those in deletion.
 
         A StatefulSet or a DaemonSet waits for the end of those: one on a lost node, which nothing ends, has a cause.
@@ -84,7 +85,7 @@ class Gather:
         """
         there, found = [pod for pod in pods if not pod.deleting or pod.owner_kind in KEEPS_PLACE], list[Observed]()
         for pod in there:
-            found.append(self._observed(snapshot, pod, now))
+            found.append(self._observed(snapshot, pod))
             if len(found) % _TURN == 0:
                 await asyncio.sleep(0)
         known = {item.cause.reason for item in found if item.cause is not None}
@@ -114,10 +115,11 @@ class Gather:
         self._verdicts.pop(pod.key, None)
 
     def _is_stuck(self, pod: WorkloadPod, now: float) -> bool:
-        return self.cause_of(pod) is not None or now - pod.created_at >= self.timings.patience
+        # The clock of the API server can be set back: a pod far in the future is not a new one.
+        return self.cause_of(pod) is not None or abs(now - pod.created_at) >= self.timings.patience
 
-    def _observed(self, snapshot: Snapshot, pod: WorkloadPod, now: float) -> Observed:
-        verdict = self._verdict(snapshot, pod, now) if not pod.works else None
+    def _observed(self, snapshot: Snapshot, pod: WorkloadPod) -> Observed:
+        verdict = self._verdict(snapshot, pod) if not pod.works else None
         return Observed(
             name=pod.name,
             uid=pod.uid,
@@ -135,8 +137,8 @@ class Gather:
         cause = self.cause_of(pod) if item.cause is None and not item.works else None
         return replace(item, cause=cause) if cause is not None and cause.reason in known else item
 
-    def _verdict(self, snapshot: Snapshot, pod: WorkloadPod, now: float) -> _Verdict:
-        found = self._verdicts.get(pod.key)
+    def _verdict(self, snapshot: Snapshot, pod: WorkloadPod) -> _Verdict:
+        found, now = self._verdicts.get(pod.key), time.monotonic()
         if found is None or found.pod is not pod or now - found.at >= self.timings.look:
             cause = _cause(snapshot, pod)
             former = found.cause if found is not None and found.pod.uid == pod.uid else None

@@ -229,7 +229,7 @@ class WorkloadReconciler:
         self, owner: Workload, snapshot: Snapshot, pods: Sequence[WorkloadPod], now: float
     ) -> tuple[Snapshot, list[Observed]]:
         """Return the pods with their causes, and a newer snapshot if the Events of pods that do not run were due."""
-        observed, read = await self.gather.observe(snapshot, pods, now), False
+        observed, read = await self.gather.observe(snapshot, pods), False
         for pod in self.gather.to_read(pods, now):
             if not await self.gather.evidence.read(pod):
                 self._evaluate_in(owner, self.timings.events_wait)
@@ -239,7 +239,7 @@ class WorkloadReconciler:
         if not read:
             return snapshot, observed
         snapshot = self.gather.snapshot()
-        return snapshot, await self.gather.observe(snapshot, pods, now)
+        return snapshot, await self.gather.observe(snapshot, pods)
 
     async def _owner_of(self, uid: str) -> Workload | None:
         """Return the owner of a controller that has pods, or whose pods are refused."""

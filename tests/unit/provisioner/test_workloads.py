@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import http
+import time
 from collections import Counter
 from dataclasses import replace
 from typing import Any, cast
@@ -321,6 +322,16 @@ async def test_the_message_of_the_scheduler_counts_once_it_has_had_time_for_anot
         assert len(world.bus.stored) == 1
     world = World([(PODS, large)])
     async with world.running():
+        await world.until_published("failed Pod large Unschedulable")
+
+
+async def test_a_clock_of_the_api_server_that_is_set_back_delays_no_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    large = unscheduled("large", message="0/1 nodes are available: 1 Insufficient memory.")
+    world, back = World([(PODS, large)], replace(SHORT, patience=0.3)), 0.0
+    monkeypatch.setattr(world.kube, "now", lambda: time.time() - back)
+    async with world.running():
+        await until(lambda: bool(world.parts.reconciler.gather._verdicts), "evaluated")
+        back = 3600.0
         await world.until_published("failed Pod large Unschedulable")
 
 
