@@ -35,6 +35,9 @@ _UNREACHABLE: Final = re.compile(
     r"|error sending request|timed out",
     re.IGNORECASE,
 )
+_ADDRESS: Final = re.compile(r"\b[a-z]{2,10}://[^\s,()]{1,2000}")
+"""URLs, which contain names of repositories and tags: they say nothing about the failure."""
+_SERVER_ERROR: Final = re.compile(r"\bcode: 5\d\d\b")
 _CODES: Final = re.compile(r"OCI API error: ([^\[\]]{1,300})")
 _LAST_PARTS: Final = ("client error (Connect): ", "failed to decode component bytes: ")
 _PULL_KINDS: Final = (
@@ -45,11 +48,12 @@ _PULL_KINDS: Final = (
     (re.compile(r"InvalidContentType"), Reason.REGISTRY_WITHOUT_TLS),
     (_CERTIFICATE, Reason.REGISTRY_NOT_TRUSTED),
     (_UNREACHABLE, Reason.REGISTRY_UNREACHABLE),
+    (_SERVER_ERROR, Reason.PULL_FAILED),
     (_DENIED, Reason.REGISTRY_DENIED),
     (_ABSENT, Reason.IMAGE_NOT_FOUND),
 )
-"""In this order: a host that asks no registry and an unreachable registry have no opinion, and texts of denials can
-contain "not found".
+"""In this order: a host that asks no registry, and a registry that is unreachable or fails, have no opinion, and texts
+of denials can contain "not found".
 """
 
 
@@ -83,10 +87,12 @@ def classify(message: str) -> StartFailure:
 
 
 def _pull_failure(text: str, pull: re.Match[str]) -> StartFailure:
-    image, component = _FROM.search(text), pull["component"]
-    reason = next((reason for pattern, reason in _PULL_KINDS if pattern.search(text)), Reason.PULL_FAILED)
+    error, component = text[pull.end() :], pull["component"]
+    image = found[1] if (found := _FROM.search(error)) else ""
+    words = _ADDRESS.sub(" ", error.replace(image, " ") if image else error)
+    reason = next((reason for pattern, reason in _PULL_KINDS if pattern.search(words)), Reason.PULL_FAILED)
     named = SERVICE if component is None else component
-    return StartFailure(reason, _short(text[pull.end() :] or text), image[1] if image else "", named)
+    return StartFailure(reason, _short(error or text), image, named)
 
 
 def _short(text: str) -> str:

@@ -52,6 +52,10 @@ MESSAGES = {
         f"failed to pull image for component 'web': timeout pulling component from {IMAGE} after 30s: elapsed",
         Reason.REGISTRY_TIMEOUT,
     ),
+    "a registry that fails": (
+        PULL.format(image=IMAGE, error="Server error: url https://x, code: 500, message: blob not found in the store"),
+        Reason.PULL_FAILED,
+    ),
     "new": (PULL.format(image=IMAGE, error="the moon is full"), Reason.PULL_FAILED),
 }
 
@@ -60,6 +64,31 @@ MESSAGES = {
 def test_a_failed_pull_is_classified_with_its_image(message: str, reason: Reason) -> None:
     found = classify(message)
     assert (found.reason, found.image, found.component) == (reason, IMAGE, "web")
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        "registry.test/team/authentication:1",
+        "registry.test/certificate/app:1",
+        "registry.test/team/denied@sha256:4030",
+        "registry.test/team/app:401",
+        "registry.test/team/app:404",
+        "[fd00::401]:5000/not-found/app:1",
+        "forbidden:1",
+    ],
+)
+def test_the_name_of_an_image_is_no_failure(image: str) -> None:
+    registry, _, path = image.rpartition("/")
+    url = f"https://{registry}/v2/{path.replace(':', '/manifests/')}"
+    errors = {
+        f"Registry error: url {url}, envelope: [OCI API error: manifest unknown]": Reason.IMAGE_NOT_FOUND,
+        f"error sending request for url ({url}): client error (Connect): dns error": Reason.REGISTRY_UNREACHABLE,
+        f"Server error: url {url}, code: 429, message: slow down": Reason.PULL_FAILED,
+    }
+    for error, reason in errors.items():
+        found = classify(PULL.format(image=image, error=error).replace("'web'", "'unauthorized'"))
+        assert (found.reason, found.image, found.component) == (reason, image, "unauthorized")
 
 
 OTHERS = {
