@@ -17,7 +17,7 @@ from typing import Final
 
 from trellis.kube.errors import Forbidden, NotFound
 from trellis.kube.resources import SECRETS
-from trellis.oci.references import Reference, credentials_for, parse_image
+from trellis.oci.references import DOCKER_HUB_NAMES, Reference, credentials_for, parse_image
 from trellis.read_model.reading.cluster import Reading
 from trellis.registries.domain.errors import SourceError, SourceReason, TlsProblem, TransportError
 from trellis.registries.registry import Registry
@@ -99,10 +99,15 @@ async def _ask(reading: Reading, key: ImageKey, transfers: Transfers, insecure: 
 
 
 def _with_registry(image: str) -> str:
-    """Return an image with its registry: as hosts read it, one that names none is of Docker Hub."""
-    if registry_of(image):
+    """Return an image with its registry: as hosts read it, one that names none is of Docker Hub.
+
+    One without a user there is of ``library``, also if its registry is named.
+    """
+    registry = registry_of(image)
+    name = image.removeprefix(f"{registry}/") if registry else image
+    if registry not in {"", *DOCKER_HUB_NAMES}:
         return image
-    return f"{DEFAULT_REGISTRY}/{image if '/' in image else f'library/{image}'}"
+    return f"{DEFAULT_REGISTRY}/{name if '/' in name else f'library/{name}'}"
 
 
 def _state(error: SourceError, reference: Reference) -> ImageState:
@@ -143,6 +148,7 @@ async def _login(reading: Reading, key: ImageKey, reference: Reference) -> str |
         raise _LoginError(f"this account cannot read {where}") from None
     try:
         config = base64.b64decode((secret.get("data") or {})[_DOCKER_CONFIG], validate=True)
-        return credentials_for(reference, config)
+        # The runtime-operator compares registries only: it uses a login for one path for all of them.
+        return credentials_for(reference, config) or credentials_for(reference, config, by_path=False)
     except (KeyError, TypeError, ValueError, binascii.Error):
         raise _LoginError(f"{where} has no usable {_DOCKER_CONFIG}") from None

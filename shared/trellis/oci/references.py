@@ -24,7 +24,7 @@ _IMAGE: Final = re.compile(r"(?P<registry>[a-zA-Z0-9.-]+(?::[0-9]+)?)" + _IN_REG
 _HOST: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?(?::[0-9]{1,5})?")
 _LOCATION: Final = re.compile(r"oci(?P<plain>\+http)?://(?P<registry>[^/@]+)" + _IN_REGISTRY)
 _DOCKER_HUB: Final = "registry-1.docker.io"
-_DOCKER_HUB_NAMES: Final = frozenset({"docker.io", "index.docker.io", _DOCKER_HUB})
+DOCKER_HUB_NAMES: Final = frozenset({"docker.io", "index.docker.io", _DOCKER_HUB})
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Reference:
 
     def url(self, path: str) -> str:
         """Return the URL of a path in the repository."""
-        host = _DOCKER_HUB if self.registry in _DOCKER_HUB_NAMES else self.registry
+        host = _DOCKER_HUB if self.registry in DOCKER_HUB_NAMES else self.registry
         return f"{self.scheme}://{host}/v2/{self.repository}/{path}"
 
 
@@ -118,6 +118,6 @@ def credentials_for(reference: Reference, config: bytes, *, by_path: bool = True
 def _is_for(name: str, reference: Reference, by_path: bool) -> bool:
     place = name.removeprefix("https://").removeprefix("http://").rstrip("/")
     host, _, path = place.partition("/")
-    if host != reference.registry and not {host, reference.registry} <= _DOCKER_HUB_NAMES:
+    if host != reference.registry and not {host, reference.registry} <= DOCKER_HUB_NAMES:
         return False
     return not by_path or path in {"", "v1", "v2"} or f"{reference.repository}/".startswith(f"{path}/")

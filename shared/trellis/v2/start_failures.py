@@ -112,3 +112,8 @@ def registry_of(image: str) -> str:
     """Return the registry of an image, "" if it names none."""
     place, slash, _ = image.partition("/")
     return place if slash and ("." in place or ":" in place or place == "localhost") else ""
+
+
+def registry_asked(image: str) -> str:
+    """Return the registry that hosts pull an image from."""
+    return registry_of(image) or DEFAULT_REGISTRY

@@ -483,6 +483,15 @@ async def test_a_pull_secret_without_a_login_for_the_registry_is_asked_without_o
     assert {login for _, login in web.sent} == {""}
 
 
+async def test_a_login_for_one_path_of_a_registry_is_that_of_the_registry() -> None:
+    """The runtime-operator compares registries only."""
+    kube = with_secret({"auths": {"registry.test/other": {"username": "u", "password": "hunter2"}}})
+    challenge = {"team/app/manifests/1": Answer(401, {"WWW-Authenticate": "Basic"}, b"")}
+    found, web = await answer(challenge, replace(KEY, secret="pull"), kube)
+    assert (found.state, found.without_login) == (ImageState.DENIED, False)
+    assert web.sent[-1][1].startswith("Basic ")
+
+
 async def test_a_pull_secret_of_another_registry_is_the_cause_of_a_denial() -> None:
     kube = kube_of("04", 20)
     data = base64.b64encode(json.dumps({"auths": {"other.test": {"username": "u", "password": "hunter2"}}}).encode())
@@ -507,9 +516,16 @@ async def test_a_pull_secret_of_another_registry_is_the_cause_of_a_denial() -> N
 
 
 @pytest.mark.parametrize(
-    ("image", "path"), [("nginx", "library/nginx/manifests/latest"), ("team/app:1", "team/app/manifests/1")]
+    ("image", "path"),
+    [
+        ("nginx", "library/nginx/manifests/latest"),
+        ("team/app:1", "team/app/manifests/1"),
+        ("docker.io/nginx:1", "library/nginx/manifests/1"),
+        ("index.docker.io/nginx:1", "library/nginx/manifests/1"),
+        ("docker.io/team/app:1", "team/app/manifests/1"),
+    ],
 )
-async def test_an_image_without_a_registry_is_of_docker_hub(image: str, path: str) -> None:
+async def test_an_image_of_docker_hub_is_asked_for_as_hosts_read_it(image: str, path: str) -> None:
     _, web = await answer({}, ImageKey("apps", image))
     assert {url for url, _ in web.sent} == {f"https://registry-1.docker.io/v2/{path}"}
 

@@ -36,7 +36,7 @@ from trellis.v2.explain.workload import explain_workload
 from trellis.v2.host_messages import HostMessages, LastHeartbeat
 from trellis.v2.images import ImageAnswer, ImageKey, ImageState
 from trellis.v2.interfaces import Interface
-from trellis.v2.messages import HostHeartbeat
+from trellis.v2.messages import HostHeartbeat, WorkloadState, WorkloadStatus
 from trellis.v2.reasons import Reason
 from trellis.v2.snapshot import Snapshot
 
@@ -159,6 +159,32 @@ def test_workloads_that_serve_on_a_host_that_pulls_for_another_one_are_healthy()
     snapshot = make_snapshot([make_host(seen=40)], [make_workload(), pulling], make_replica_set(), make_deployment())
     page = deployment_page(snapshot)
     assert (page.cause, page.verdict.health) == (None, Health.HEALTHY)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        ("[OCI API error: denied]", Reason.REGISTRY_DENIED),
+        ("tcp connect error: Connection refused", Reason.REGISTRY_UNREACHABLE),
+    ],
+)
+@pytest.mark.parametrize(
+    ("image", "registry"),
+    [("app:1", "docker.io"), ("team/app:1", "docker.io"), ("[fd00::5]:5000/app:1", "[fd00::5]:5000")],
+)
+def test_the_registry_of_an_image_is_named_as_hosts_read_it(
+    image: str, registry: str, error: str, expected: Reason
+) -> None:
+    spec = {"components": [{"name": "web", "image": image}]}
+    message = f"failed to pull image for component 'web': failed to pull component from {image}: {error}"
+    reply = WorkloadStatus("uid-w1", WorkloadState.ERROR, message)
+    messages = HostMessages(65.0, replies={"uid-w1": reply})
+    page = workload_page(
+        make_snapshot([make_host()], [make_workload(conditions=failed_pull(), spec=spec)], messages=messages)
+    )
+    assert page.cause is not None
+    assert page.cause.reason == expected
+    assert f"registry {registry} " in page.cause.text
 
 
 def test_no_replicas_have_one_wording() -> None:

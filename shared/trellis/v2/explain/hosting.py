@@ -21,7 +21,7 @@ from trellis.v2.operator import State
 from trellis.v2.reasons import Reason
 from trellis.v2.silence import Silence
 from trellis.v2.snapshot import Part
-from trellis.v2.start_failures import registry_of
+from trellis.v2.start_failures import registry_asked
 from trellis.v2.workloads import WorkloadView
 
 _CHECK_OPERATOR: Final = (
@@ -176,7 +176,7 @@ def starting_on(cluster: Cluster, workload: WorkloadView) -> Line | None:
     if not cluster.is_starting(workload):
         return None
     images = sorted({part.image for part in workload.spec.parts if part.image})
-    registries = sorted({registry_of(image) or image for image in images})
+    registries = sorted({registry_asked(image) for image in images})
     age = cluster.age(cluster.by_server(workload.chosen.since)) or 0.0
     text = (
         f"host {host_named(cluster, workload.host_id)} has been waiting for registry {listed(registries, 3)} "

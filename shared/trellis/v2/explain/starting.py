@@ -25,7 +25,7 @@ from trellis.v2.messages import WorkloadState, state_named
 from trellis.v2.objects import Condition
 from trellis.v2.operator import DEADLINE, NO_RESPONDERS
 from trellis.v2.reasons import Reason
-from trellis.v2.start_failures import DEFAULT_REGISTRY, StartFailure, classify, registry_of
+from trellis.v2.start_failures import StartFailure, classify, registry_asked
 from trellis.v2.workloads import PartView, WorkloadView
 
 _STATE: Final = re.compile(r"(WORKLOAD_STATE_[A-Z_]{1,40})(?:: (?P<cause>.+))?", re.DOTALL)
@@ -114,9 +114,8 @@ def failed(cluster: Cluster, workload: WorkloadView, failure: StartFailure) -> L
 
 def _registry(cluster: Cluster, workload: WorkloadView, failure: StartFailure, part: PartView | None) -> Line:
     """Return the step for a registry that a host could not pull from; ``part``: with the image, None if not known."""
-    image = failure.image or (part.image if part else "") or "the image"
-    host, registry = host_named(cluster, workload.host_id), registry_of(image) or image
-    detail = quoted(failure.detail)
+    image, host = failure.image or (part.image if part else ""), host_named(cluster, workload.host_id)
+    registry, detail = registry_asked(image) if image else "of the image", quoted(failure.detail)
     match failure.reason:
         case Reason.REGISTRY_TIMEOUT:
             do = "check the registry: meanwhile the host sends no heartbeat, and the operator starts no other Workload"
@@ -209,11 +208,11 @@ def _refused_as_plain(cluster: Cluster, workload: WorkloadView, part: PartView, 
     if not answer.plain or not workload.host_id:
         return False
     running = (item for item in cluster.workloads if item.host_id == workload.host_id and item.condition("Sync").true)
-    return not any(registry_of(it.image) == registry_of(part.image) for item in running for it in item.spec.parts)
+    return not any(registry_asked(it.image) == registry_asked(part.image) for item in running for it in item.spec.parts)
 
 
 def _without_tls(cluster: Cluster, workload: WorkloadView, part: PartView) -> Line:
-    host, registry = host_named(cluster, workload.host_id), registry_of(part.image) or part.image
+    host, registry = host_named(cluster, workload.host_id), registry_asked(part.image)
     text = f"registry {registry} has {part.image} and speaks plain http; host {host} requires https by default"
     return _cause("image", text, _ENCRYPT, Reason.REGISTRY_WITHOUT_TLS)
 
@@ -335,7 +334,8 @@ def _login(part: PartView | None) -> str:
 
 def _denied(image: str, detail: str, part: PartView | None, answer: ImageAnswer | None) -> Line:
     """Return the step for an image that its registry denies; ``answer``: of the registry, if it was asked, too."""
-    text, do = f"registry {registry_of(image) or image} denies {image}{detail}", _login(part)
+    registry = registry_asked(image) if image else "of the image"
+    text, do = f"registry {registry} denies {image or 'it'}{detail}", _login(part)
     if part is not None and answer is not None and answer.without_login:
         text, do = _without_login(text, part)
     return _cause("image", text, do, Reason.REGISTRY_DENIED)
@@ -343,7 +343,7 @@ def _denied(image: str, detail: str, part: PartView | None, answer: ImageAnswer 
 
 def _without_login(text: str, part: PartView) -> tuple[str, str]:
     """Return text and resolution for a pull Secret that has logins for other registries only."""
-    registry = registry_of(part.image) or DEFAULT_REGISTRY
+    registry = registry_asked(part.image)
     text = f"{text}; its imagePullSecret, Secret {part.secret}, has no login for {registry}"
     return text, f"add a login for {registry} to Secret {part.secret}"
 
