@@ -12,6 +12,7 @@ import asyncio
 import base64
 import binascii
 import ipaddress
+import re
 from collections.abc import Collection
 from typing import Final
 
@@ -33,6 +34,7 @@ MOST: Final = 16
 """Images that are asked about for one page."""
 _EVERYWHERE: Final = (ipaddress.ip_network("0.0.0.0/0"), ipaddress.ip_network("::/0"))
 """A user can reach any registry: the command runs with their network access."""
+_OTHER_DIGEST: Final = re.compile(r"@sha(384|512):[0-9a-f]{64,}\Z")
 _DOCKER_CONFIG: Final = ".dockerconfigjson"
 _TLS_STATES: Final = {
     TlsProblem.PLAIN_HTTP: ImageState.WITHOUT_TLS,
@@ -73,6 +75,8 @@ async def _ask(reading: Reading, key: ImageKey, transfers: Transfers, insecure: 
     try:
         reference = parse_image(_with_registry(key.image))
     except ValueError as error:
+        if _OTHER_DIGEST.search(key.image):
+            return ImageAnswer(ImageState.UNKNOWN, "this command verifies digests of sha256 only")
         return ImageAnswer(ImageState.INVALID, str(error))
     try:
         credentials = await _login(reading, key, reference)

@@ -447,6 +447,12 @@ async def test_text_that_is_no_reference_is_invalid() -> None:
     assert web.sent == []
 
 
+async def test_a_digest_that_hosts_verify_and_this_command_does_not_is_unknown() -> None:
+    found, web = await answer({}, ImageKey("apps", f"registry.test/team/app@sha512:{'a' * 128}"))
+    assert found.state is ImageState.UNKNOWN
+    assert web.sent == []
+
+
 def with_secret(config: object) -> FakeKube:
     kube = bare()
     kube.put(NAMESPACES, {"metadata": {"name": "apps"}})
