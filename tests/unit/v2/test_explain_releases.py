@@ -208,6 +208,27 @@ def test_an_environment_is_the_cause_only_if_the_operator_has_refused_the_host(
     assert outcome(page(make_snapshot([host], [made], deployment=make_deployment())))[0] == expected
 
 
+def test_the_host_of_the_environment_that_does_not_work_is_the_cause_beside_ready_ones_of_other_environments() -> None:
+    silent = [condition("Reporting", "False", NO_RESPONDERS, 20), condition("Ready", "Unknown", "", 20)]
+    hosts = [
+        make_host("own", seen=55, created=9000, environment="apps", conditions=silent),
+        make_host("other", seen=5, created=9000, environment="other"),
+    ]
+    found = page(make_snapshot(hosts, [make_workload("w1", REFUSED, host="", age=21)]))
+    assert outcome(found)[0] == Reason.NO_HOST_READY
+    assert lacking(found.headline, "host own", "heartbeat") == []
+
+
+@pytest.mark.parametrize("pinned", [True, False])
+def test_a_workload_of_a_pinned_host_is_not_expected_on_another_one(pinned: bool) -> None:
+    spec = {"components": [], "hostId": "id-h1"} if pinned else {"components": []}
+    unanswered = [*steps("Config", "HostSelection", age=20), condition("Placement", "False", NO_RESPONDERS, 5)]
+    made = make_workload("w1", unanswered, spec=spec)
+    found = page(make_snapshot([make_host(seen=20), make_host("h2")], [made]))
+    assert outcome(found)[0] == Reason.HEARTBEAT_MISSING
+    assert ("spec.hostId" in found.headline) is pinned
+
+
 def test_a_host_that_is_being_deleted_is_not_chosen() -> None:
     host = make_host()
     host["metadata"]["deletionTimestamp"] = host["metadata"]["creationTimestamp"]

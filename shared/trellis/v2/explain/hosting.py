@@ -125,7 +125,10 @@ def unanswered(cluster: Cluster, workload: WorkloadView, reported: Condition) ->
         age = cluster.age(cluster.last_heartbeat(host))
         ago = f"; its last heartbeat was {in_seconds(age)} ago" if age is not None else ""
         notices = in_seconds(cluster.snapshot.timings.host_look)
-        do = f"check its process; the operator notices within {notices} and places the Workload on another host"
+        then = "places the Workload on another host"
+        if workload.spec.host_id:
+            then = "does not place it on another host while spec.hostId names this one: an ID ends with its process"
+        do = f"check its process; the operator notices within {notices} and {then}"
         text = f"{_named(host)} does not answer{quoted(message)}{ago}"
         return found or Line("host", text, False, do, Rank.CAUSE, Reason.HEARTBEAT_MISSING)
     if not cluster.snapshot.knows(Part.HOSTS):

@@ -137,6 +137,8 @@ def _not_chosen(cluster: Cluster, workload: WorkloadView, ready: Sequence[HostVi
         text = f"Host {ready[0].meta.name} matches now; the operator reconciles it again within {look}"
         return Line("host", text, ok=False, reason=Reason.WAITING)
     if not workload.spec.environment and all(host.environment != namespace for host in ready):
+        if own := [it for it in cluster.hosts if it.environment == namespace and selects(workload.spec.selector, it)]:
+            return _none_ready(cluster, own)  # without sharing, the other ones do not count
         text = (
             f"the Ready Hosts are of environment {environments_there(ready)}, and the operator can limit a Workload to "
             f"that of its namespace, {namespace}"

@@ -285,7 +285,7 @@ def _no_plugin(cluster: Cluster, workload: WorkloadView, missing: tuple[Interfac
         alike = [
             item for item in offered if any(item.startswith(f"{each.namespace}:{each.package}/") for each in missing)
         ]
-        has = f" (it has: {listed(alike or offered, _SHOWN)})"
+        has = f" (it has: {listed(alike or offered, _SHOWN) or 'none'})"
     host = host_named(cluster, workload.host_id)
     text = f"host {host} has no plugin for {listed([str(item) for item in missing], _SHOWN)}{has}"
     do = "run the workload on a host with the plugin (hostSelector)"
