@@ -17,6 +17,7 @@ from trellis.v2.objects import Meta, view_meta
 LABEL_ROUTE: Final = "wasmcloud.dev/route-manager"
 SLICE_SELECTOR: Final = f"{LABEL_ROUTE}=true"
 """Selector of the EndpointSlices of the runtime-operator."""
+_HEADLESS: Final = "None"
 PORT: Final = "http"
 """Name of the port in these slices; kube-proxy maps ports of a Service by name."""
 
@@ -42,6 +43,11 @@ class RoutedService:
     def named(self) -> bool:
         """True if one of its ports has the name of the port in the slices."""
         return any(port.name == PORT for port in self.ports)
+
+    @property
+    def headless(self) -> bool:
+        """True if its name resolves to the endpoints: its own ports map nothing then."""
+        return self.addresses == (_HEADLESS,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,4 +108,4 @@ def unroutable(address: str) -> str:
         "multicast": found.is_multicast,
     }
     kind = next((kind for kind, applies in kinds.items() if applies), "")
-    return f"is a {kind} address" if kind else ""
+    return f"is {'an' if kind == 'unspecified' else 'a'} {kind} address" if kind else ""

@@ -27,6 +27,7 @@ from trellis.v2.reasons import Reason
 from trellis.v2.snapshot import Snapshot
 
 ADDRESSES = ("10.0.0.1", "10.0.0.2")
+HTTP = {"namespace": "wasi", "package": "http", "interfaces": ["incoming-handler"], "config": {"host": "web.test"}}
 
 
 def cut_off(*slices: Any) -> Snapshot:
@@ -108,6 +109,38 @@ def test_endpoints_that_no_port_leads_to_are_not_shown_as_working() -> None:
         assert [line.ok for line in found.lines if line.about == "endpoints"] == [None]
     named = replace(snapshot, services=make_snapshot(services=[make_service()]).services)
     assert [line.ok for line in page(named).lines if line.about == "endpoints"] == [True]
+
+
+def test_a_headless_service_needs_no_port_with_a_name() -> None:
+    headless = make_service(port="")
+    headless["spec"]["clusterIP"] = "None"
+    snapshot = make_snapshot(
+        [make_host()],
+        [make_workload()],
+        deployment=make_deployment(kubernetes={"service": {"name": "web"}}),
+        services=[headless],
+        slices=[make_slice("web", *ADDRESSES)],
+    )
+    assert page(snapshot).cause is None
+    without = page(replace(snapshot, slices=()))
+    assert without.cause is not None
+    assert without.cause.reason == Reason.NO_ENDPOINTS
+
+
+def test_endpoints_that_the_api_server_refuses_to_update_are_not_healthy() -> None:
+    """They are those from before a host with a loopback address ran a Workload of the Service."""
+    spec = {"components": [], "kubernetes": {"service": {"name": "web"}}, "hostInterfaces": [HTTP]}
+    for address, expected in (("127.0.0.13", Reason.ADDRESS_NOT_ROUTABLE), ("10.0.0.2", None)):
+        snapshot = make_snapshot(
+            [make_host(), make_host("h2", hostname=address)],
+            [make_workload("w1", spec=spec), make_workload("w2", spec=spec, host="id-h2")],
+            deployment=make_deployment(2, template={"spec": spec}),
+            services=[make_service()],
+            slices=[make_slice("web", "10.0.0.1")],
+        )
+        for found in (page(snapshot), explain_deployment(snapshot, snapshot.deployments[0], Beside())):
+            assert (found.cause.reason if found.cause is not None else None) == expected
+            assert (address in found.headline) is (expected is not None)
 
 
 def test_a_service_whose_workloads_are_all_on_hosts_that_do_not_exist_is_not_healthy() -> None:

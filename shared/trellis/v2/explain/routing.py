@@ -64,14 +64,16 @@ def service_lines(cluster: Cluster, routed: Routed) -> Iterator[Line]:
     yield port
     endpoints = endpoints_line(cluster, service, reached=port.ok is True)
     yield endpoints or _no_endpoints(cluster, routed, service)
-    if endpoints is not None and (missed := _other_port(cluster, routed)) is not None:
-        yield missed
+    if endpoints is not None:
+        yield from filter(None, (_refused_update(cluster, routed), _other_port(cluster, routed)))
 
 
 def port_line(service: RoutedService) -> Line:
     """Return the step for the port of a Service that its EndpointSlices have."""
     meta = service.meta
     ports = ", ".join(f"{port.name or 'without a name'} {port.port}" for port in service.ports) or "none"
+    if service.headless:
+        return Line("service", f"{meta.key}, headless: clients use the port of the hosts", ok=True)
     if service.named or service.kind == _EXTERNAL:
         return Line("service", f"{meta.key}, ports: {ports}", ok=True)
     text = f"Service {meta.key} has no port named {PORT} (ports: {ports}), and its endpoints have only that one"
@@ -88,6 +90,16 @@ def endpoints_line(cluster: Cluster, service: RoutedService, *, reached: bool) -
         return None
     text = f"{listed(addresses, _SHOWN)}, one per host"
     return Line("endpoints", text, ok=True) if reached else Line("endpoints", f"{text}, in its EndpointSlices")
+
+
+def _refused_update(cluster: Cluster, routed: Routed) -> Line | None:
+    """Return the step for endpoints from before the API server refused those with the address of a host."""
+    for item in routed.workloads:
+        host = cluster.host(item.host_id)
+        if host is not None and is_address(host.address) and (reason := cluster.unroutable(host)):
+            text = f"the endpoints of Service {routed.namespace}/{routed.service} are outdated"
+            return refused_address(host, reason, text)
+    return None
 
 
 def _other_port(cluster: Cluster, routed: Routed) -> Line | None:
