@@ -461,6 +461,15 @@ def test_the_health_of_each_kind_is_that_of_its_page() -> None:
         assert artifact_health(cluster, artifact) == explain_artifact(snapshot, artifact, Beside()).verdict
 
 
+def test_an_artifact_that_is_published_without_an_image_is_of_no_use() -> None:
+    """The operator reads the condition and artifactUrl, and replaces the image of a component by it as it is."""
+    snapshot = recording("15").snapshot(30)
+    [artifact] = snapshot.artifacts
+    found = explain_artifact(snapshot, replace(artifact, url=""), Beside())
+    assert reason(found) == Reason.ARTIFACT_NOT_PUBLISHED
+    assert "artifactUrl" in found.headline
+
+
 def test_an_artifact_whose_image_does_not_exist_is_found_by_asking() -> None:
     snapshot = recording("15").snapshot(30)
     [artifact] = snapshot.artifacts

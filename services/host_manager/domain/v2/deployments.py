@@ -123,7 +123,7 @@ def artifact_events(cluster: Cluster, published: Published) -> Iterator[Artifact
     for artifact in sorted(cluster.snapshot.artifacts, key=lambda item: item.meta.key):
         meta = artifact.meta
         observed = artifact.observed is None or artifact.observed >= meta.generation
-        if not meta.uid or meta.deleting or not artifact.published or not observed:
+        if not meta.uid or meta.deleting or not (artifact.published and artifact.url) or not observed:
             continue
         former = published.artifacts.get(meta.key)
         if former is not None and (former.uid, former.image) == (meta.uid, artifact.url):

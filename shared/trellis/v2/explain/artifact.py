@@ -86,6 +86,11 @@ def _published(cluster: Cluster, artifact: ArtifactView, used: str) -> Iterator[
         text = f"it is not published{quoted(reported.message or reported.status)}"
         yield Line("published", text, False, "", Rank.CAUSE, Reason.ARTIFACT_NOT_PUBLISHED)
         return
+    if not artifact.url:
+        text = "its condition Published is True, and status.artifactUrl, which WorkloadDeployments use, is empty"
+        do = "set it by the controller that published it"
+        yield Line("published", text, False, do, Rank.CAUSE, Reason.ARTIFACT_NOT_PUBLISHED)
+        return
     if artifact.observed is not None and artifact.observed < artifact.meta.generation:
         text = f"generation {artifact.observed} of {artifact.meta.generation} is published"
         yield Line("published", text, ok=False, reason=Reason.NOT_OBSERVED)
