@@ -67,6 +67,7 @@ class Reason(StrEnum):
     INTERFACE_MISSING = "InterfaceMissing"
     PLUGIN_MISSING = "PluginMissing"
     HTTP_HOST_MISSING = "HttpHostMissing"
+    HTTP_HOST_INVALID = "HttpHostInvalid"
     START_FAILED = "StartFailed"
 
     # Configuration.

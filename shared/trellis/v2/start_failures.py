@@ -22,6 +22,7 @@ _PULL: Final = re.compile(
 )
 _FROM: Final = re.compile(r"(?:failed to pull component|timeout pulling component) from (\S{1,500}?)(?=:? |:?\Z)")
 _LINKER: Final = re.compile(r"imports \w{1,20} `([^`]{1,300})`, but a matching implementation was not found")
+_NO_HOST_NAME: Final = "is not a valid RFC 1123 hostname"
 _UNAVAILABLE: Final = "requested interfaces that are not available"
 _ABSENT: Final = re.compile(
     r"manifest.?unknown|name.?unknown|repository name not known|not found|\b404\b", re.IGNORECASE
@@ -83,6 +84,8 @@ def classify(message: str) -> StartFailure:
         return StartFailure(Reason.PLUGIN_MISSING, text, interfaces=tuple(debugged_interfaces(text)))
     if "no host header found" in text.lower():
         return StartFailure(Reason.HTTP_HOST_MISSING, text)
+    if _NO_HOST_NAME in text:
+        return StartFailure(Reason.HTTP_HOST_INVALID, text)
     return StartFailure(Reason.START_FAILED, text)
 
 

@@ -6,6 +6,7 @@ values of configuration, only names of ConfigMaps and Secrets.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -24,6 +25,8 @@ ARTIFACT: Final = "artifact://"
 """Prefix of an image that is the name of an entry in ``spec.artifacts`` of its WorkloadDeployment."""
 SERVICE: Final = "service"
 """Name of the part that runs for as long as its workload; components have names of their own."""
+_HOST: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*", re.IGNORECASE)
+_HOST_MOST: Final = 253
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +125,14 @@ class WorkloadView:
     def condition(self, kind: str) -> Condition:
         """Return a condition."""
         return condition(self.conditions, kind)
+
+
+def is_host_name(text: str) -> bool:
+    """Return whether hosts accept a text as ``config.host``: no wildcard, port or path; they refuse the workload then.
+
+    Source: ``wash host`` 2.7 compares Host headers with it as a whole.
+    """
+    return bool(_HOST.fullmatch(text)) and len(text) <= _HOST_MOST
 
 
 def view_workload(manifest: object) -> WorkloadView:

@@ -363,6 +363,25 @@ def test_a_host_that_the_operator_does_not_evaluate_is_no_new_one(created: float
 
 
 @pytest.mark.parametrize(
+    "host", ["*", "*.example.com", "shop.example.com:8080", "shop.example.com/cart", "http://shop"]
+)
+def test_a_host_name_that_no_host_accepts_is_the_cause(host: str) -> None:
+    http = {"namespace": "wasi", "package": "http", "interfaces": ["incoming-handler"], "config": {"host": host}}
+    spec = {"components": [{"name": "web", "image": "registry.test/app:1"}], "hostInterfaces": [http]}
+    reported = f'{ERROR}: Workload is Error: primary host "{host}" is not a valid RFC 1123 hostname'
+    for message in (ERROR, reported):
+        broken = [*steps(*ALL[:3]), condition("Sync", "False", message, 10)]
+        snapshot = make_snapshot([make_host()], [make_workload(conditions=broken, spec=spec)])
+        found = workload_page(snapshot)
+        assert outcome(found)[0] == Reason.HTTP_HOST_INVALID
+        assert lacking(found.headline, host) == []
+    valid = spec | {"hostInterfaces": [http | {"config": {"host": "Shop.example.com"}}]}
+    broken = [*steps(*ALL[:3]), condition("Sync", "False", ERROR, 10)]
+    snapshot = make_snapshot([make_host()], [make_workload(conditions=broken, spec=valid)])
+    assert outcome(workload_page(snapshot))[0] == Reason.START_FAILED
+
+
+@pytest.mark.parametrize(
     ("interface", "failed", "served"),
     [
         ("incoming-handler", Reason.HTTP_HOST_MISSING, Reason.HANDLER_MISSING),

@@ -26,7 +26,7 @@ from trellis.v2.objects import Condition
 from trellis.v2.operator import DEADLINE, NO_RESPONDERS
 from trellis.v2.reasons import Reason
 from trellis.v2.start_failures import StartFailure, classify, registry_asked
-from trellis.v2.workloads import PartView, WorkloadView
+from trellis.v2.workloads import PartView, WorkloadView, is_host_name
 
 _STATE: Final = re.compile(r"(WORKLOAD_STATE_[A-Z_]{1,40})(?:: (?P<cause>.+))?", re.DOTALL)
 """The state in a condition. Releases of the operator after 2.7 add the message of the host."""
@@ -104,6 +104,8 @@ def failed(cluster: Cluster, workload: WorkloadView, failure: StartFailure) -> L
             return _interface(cluster, workload, failure)
         case Reason.HTTP_HOST_MISSING:
             return _no_http_host()
+        case Reason.HTTP_HOST_INVALID:
+            return _invalid_http_host(failure.detail)
         case Reason.PULL_FAILED | Reason.START_FAILED:
             about = "image" if failure.reason is Reason.PULL_FAILED else "start"
             do = f"correct what the message names; {_log_of(cluster, workload)} has more"
@@ -253,6 +255,9 @@ def _links(cluster: Cluster, workload: WorkloadView) -> Iterator[Line]:
         yield _undeclared(cluster, workload, tuple(undeclared))
     if any(entry.receives_http and not entry.host and not entry.layered for entry in workload.spec.interfaces):
         yield _no_http_host()
+    for entry in workload.spec.interfaces:
+        if entry.receives_http and entry.host and not entry.layered and not is_host_name(entry.host):
+            yield _invalid_http_host(entry.host)
     host = host_named(cluster, workload.host_id)
     text = f"host {host} could not link or bind it"
     yield _cause("link", text, how_to_learn(cluster, workload), Reason.START_FAILED)
@@ -318,6 +323,12 @@ def _undeclared(cluster: Cluster, workload: WorkloadView, missing: tuple[Interfa
 def _no_http_host() -> Line:
     text = "wasi:http in hostInterfaces has no host name, which the host requires"
     return _cause("link", text, "set config.host of this entry", Reason.HTTP_HOST_MISSING)
+
+
+def _invalid_http_host(detail: str) -> Line:
+    text = f"config.host of wasi:http in hostInterfaces is not the name of a host{quoted(detail)}"
+    do = "set it to one name such as shop.example.com, without a wildcard, port or path"
+    return _cause("link", text, do, Reason.HTTP_HOST_INVALID)
 
 
 def _part(workload: WorkloadView, failure: StartFailure) -> PartView | None:

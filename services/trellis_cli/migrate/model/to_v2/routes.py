@@ -18,6 +18,7 @@ from service_reflector.domain.service_options import ServiceOptions, options_of
 from trellis import names
 from trellis.lattice.domain.addresses import AddressError, read_address
 from trellis.lattice.domain.manifests import Application
+from trellis.v2.workloads import is_host_name
 from trellis_cli.migrate.model.to_v2.configs import note_unreadable
 from trellis_cli.migrate.model.to_v2.object_names import part_name
 from trellis_cli.migrate.model.to_v2.providers import entries_of
@@ -34,8 +35,6 @@ V2_SUFFIX: Final = "-v2"
 _NAME_MOST: Final = 63
 _ANNOTATIONS_MOST: Final = 200_000
 """Below the 256 KiB of annotations that the API server accepts."""
-_HOST: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*", re.IGNORECASE)
-_HOST_MOST: Final = 253
 _ADDRESSES: Final = ("address", "default_address", "listen_address", "port")
 _LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _KEY: Final = re.compile(
@@ -77,7 +76,7 @@ def listener_of(link: Link, provider: Piece, record: Record) -> Listener:
             Way.OBJECT,
         )
     host = settings.get("host", "")
-    if host and not _is_host(host):
+    if host and not is_host_name(host):
         record.note(
             places["host"],
             Reason.HTTP_ROUTING,
@@ -152,7 +151,7 @@ def name_on_v2(plain: str, reflected: frozenset[str], applications: frozenset[st
 
 def plan_service(listener: Listener, plain: str, name: str, options: ServiceOptions, namespace: str) -> ServicePlan:
     """Return the Service of a listener. ``plain``: its name on v1; ``name``: its name on v2."""
-    hosts = [name for name in options.hostnames if _is_host(name)]
+    hosts = [name for name in options.hostnames if is_host_name(name)]
     host = listener.host or next(iter(hosts), "").lower() or cluster_host(plain, namespace)
     return ServicePlan(plain, name, host, listener.port)
 
@@ -265,11 +264,6 @@ def valid_annotations(wanted: Iterable[tuple[str, str]]) -> dict[str, str]:
             found[key] = value
             size += further
     return found
-
-
-def _is_host(name: str) -> bool:
-    """Return whether hosts of v2 accept a name as ``config.host``; they refuse the workload otherwise."""
-    return bool(_HOST.fullmatch(name)) and len(name) <= _HOST_MOST
 
 
 def _is_key(key: str) -> bool:
