@@ -12,7 +12,6 @@ import asyncio
 import base64
 import binascii
 import ipaddress
-import re
 from collections.abc import Collection
 from typing import Final
 
@@ -26,7 +25,7 @@ from trellis.registries.timings import FetchTimings
 from trellis.registries.transfers import Transfers
 from trellis.registries.web import Client, Web, host_of
 from trellis.v2.components import read_component
-from trellis.v2.images import ImageAnswer, ImageKey, ImageState
+from trellis.v2.images import ImageAnswer, ImageKey, ImageState, without_other_digest
 from trellis.v2.start_failures import DEFAULT_REGISTRY, registry_of
 from trellis_cli.v2.options import CA_FILE, INSECURE, RegistryAccess
 
@@ -34,7 +33,6 @@ MOST: Final = 16
 """Images that are asked about for one page."""
 _EVERYWHERE: Final = (ipaddress.ip_network("0.0.0.0/0"), ipaddress.ip_network("::/0"))
 """A user can reach any registry: the command runs with their network access."""
-_OTHER_DIGEST: Final = re.compile(r"@sha(384|512):[0-9a-f]{64,}\Z")
 _DOCKER_CONFIG: Final = ".dockerconfigjson"
 _TLS_STATES: Final = {
     TlsProblem.PLAIN_HTTP: ImageState.WITHOUT_TLS,
@@ -75,7 +73,7 @@ async def _ask(reading: Reading, key: ImageKey, transfers: Transfers, insecure: 
     try:
         reference = parse_image(_with_registry(key.image))
     except ValueError as error:
-        if _OTHER_DIGEST.search(key.image):
+        if without_other_digest(key.image) != key.image:
             return ImageAnswer(ImageState.UNKNOWN, "this command verifies digests of sha256 only")
         return ImageAnswer(ImageState.INVALID, str(error))
     try:

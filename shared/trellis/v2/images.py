@@ -7,11 +7,15 @@ and FOUND over plain http, which hosts refuse by default.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from trellis.v2.components import ComponentTypes
 from trellis.v2.workloads import PartView
+
+_OTHER_DIGEST: Final = re.compile(r"@sha(384:[0-9a-f]{96}|512:[0-9a-f]{128})\Z")
 
 
 class ImageState(StrEnum):
@@ -52,6 +56,11 @@ class ImageAnswer:
     types: ComponentTypes | None = None
     plain: bool = False
     without_login: bool = False
+
+
+def without_other_digest(image: str) -> str:
+    """Return an image without a digest that hosts verify and Trellis does not: Trellis knows sha256 only."""
+    return _OTHER_DIGEST.sub("", image)
 
 
 def image_key(namespace: str, part: PartView) -> ImageKey:

@@ -688,6 +688,15 @@ def test_one_spread_selects_hosts_and_several_are_reported_with_their_shares() -
     assert "poolSize 1" in line.instead
 
 
+@pytest.mark.parametrize("requirements", [{"zone": "eu west"}, {"my zone": "a"}, {"zone": "a", "rack": "x" * 64}])
+def test_labels_that_no_host_can_have_are_reported_and_select_nothing(requirements: dict[str, str]) -> None:
+    """The operator of v2 would place no Workload: the API server refuses its list of Hosts by such a selector."""
+    found = converted(app(component("ui", scaler(4, {"name": "a", "requirements": requirements}))))
+    assert "hostSelector" not in template(found)
+    [line] = lines(found, Reason.HOST_LABELS)
+    assert (line.part, line.ways) == ("spec.components[0].traits[0].properties.spread[0]", (Way.MANIFEST, Way.HOSTS))
+
+
 def test_a_component_that_wadm_does_not_run_is_reported_and_runs() -> None:
     found = converted(app(component("ui"), component("cart", scaler(1))))
     [line] = lines(found, Reason.SCALER_MISSING)
@@ -869,6 +878,8 @@ def test_a_part_of_no_use_is_no_workload() -> None:
     [
         ("ghcr.io/acme/ui:1", True),
         ("localhost:5000/ui@sha256:" + "a" * 64, True),
+        ("localhost:5000/ui:1@sha512:" + "a" * 128, True),
+        ("localhost:5000/ui@sha512:" + "a" * 64, False),
         ("acme/ui", True),
         ("ui:1", True),
         ("not a ref!!", False),
@@ -889,3 +900,13 @@ def test_labels_and_annotations_are_kept() -> None:
     assert metadata["labels"]["team"] == "web"
     assert metadata["annotations"] == {"version": "v1", "description": "A shop"}
     assert [line.part for line in lines(converted(found), Reason.LABEL)] == ["metadata.labels.bad"]
+
+
+@pytest.mark.parametrize("label", ["app.kubernetes.io/instance", "applyset.kubernetes.io/part-of", "kapp.k14s.io/app"])
+def test_a_label_by_which_a_tool_deletes_objects_is_not_copied(label: str) -> None:
+    found = manifest()
+    found["metadata"]["labels"] = {label: "shop", "app.kubernetes.io/part-of": "shop"}
+    result = converted(found)
+    assert all(label not in item["metadata"]["labels"] for item in result.objects)
+    assert of_kind(result, "WorkloadDeployment")[0]["metadata"]["labels"]["app.kubernetes.io/part-of"] == "shop"
+    assert [line.part for line in lines(result, Reason.LABEL)] == [f"metadata.labels.{label}"]

@@ -451,6 +451,8 @@ async def test_a_digest_that_hosts_verify_and_this_command_does_not_is_unknown()
     found, web = await answer({}, ImageKey("apps", f"registry.test/team/app@sha512:{'a' * 128}"))
     assert found.state is ImageState.UNKNOWN
     assert web.sent == []
+    short, _ = await answer({}, ImageKey("apps", f"registry.test/team/app@sha512:{'a' * 64}"))
+    assert short.state is ImageState.INVALID
 
 
 def with_secret(config: object) -> FakeKube:

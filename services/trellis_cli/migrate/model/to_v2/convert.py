@@ -24,6 +24,7 @@ from service_reflector.domain.service_options import ServiceOptions
 from trellis import names
 from trellis.kube.resources import WORKLOAD_DEPLOYMENTS
 from trellis.oci.references import parse_image
+from trellis.v2.images import without_other_digest
 from trellis_cli.migrate.model.to_v2.configs import ConfigMaps
 from trellis_cli.migrate.model.to_v2.interfaces import Need, make_interface
 from trellis_cli.migrate.model.to_v2.links import Links
@@ -53,6 +54,8 @@ from trellis_cli.secrets.model import RuleInputs
 _VERSION: Final = "version"
 _TRELLIS: Final = (TRELLIS, names.SERVICE_LABEL_PREFIX, names.SERVICE_ANNOTATION_PREFIX)
 _SHARED: Final = "experimental.wasmcloud.dev/shared"
+_OF_OWNERS: Final = frozenset({names.LABEL_INSTANCE, "applyset.kubernetes.io/part-of", "kapp.k14s.io/app"})
+"""Labels by which Argo CD, kubectl and kapp find the objects of an application, to delete those that it has no more."""
 _BYTES_MOST: Final = 1_400_000
 """Of an object in JSON: etcd accepts requests of 1.5 MiB, and the API server and the operator of v2 add fields."""
 
@@ -287,7 +290,10 @@ class _Conversion:
         labels: dict[str, str] = {}
         for key, value in self.app.labels.items():
             place = f"metadata.labels.{key}"
-            if targets and is_label(key, value):
+            if key in _OF_OWNERS:
+                message = f"deployment tools delete an object with label {key} that they did not create"
+                self.record.note(place, Reason.LABEL, message, "Deploy the workload by the tool.", Way.OBJECT)
+            elif targets and is_label(key, value):
                 labels[key] = value
                 self.record.done(place, targets[0])
             else:
@@ -323,7 +329,8 @@ def _order(part: str) -> tuple[tuple[int, str], ...]:
 
 def _is_reference(image: str) -> bool:
     """Return whether hosts can read the text as a reference: without a registry, it is one of Docker Hub."""
-    for text in (image, f"docker.io/{image}"):
+    plain = without_other_digest(image)
+    for text in (plain, f"docker.io/{plain}"):
         with contextlib.suppress(ValueError):
             return bool(parse_image(text))
     return False

@@ -15,6 +15,7 @@ from typing import Final
 
 from trellis_cli.migrate.model.to_v2.reading import DAEMONSCALER, Piece, Scaler
 from trellis_cli.migrate.model.to_v2.report import Reason, Record, Way
+from trellis_cli.migrate.model.to_v2.routes import is_label
 
 INT32_MOST: Final = 2**31 - 1
 
@@ -118,7 +119,16 @@ def _placement(piece: Piece, scaler: Scaler, record: Record, target: str) -> Ite
         )
         return
     for spread in scaler.spreads:
-        if not spread.requirements:
+        if invalid := [key for key, value in spread.requirements if not is_label(key, value)]:
+            record.note(
+                spread.place,
+                Reason.HOST_LABELS,
+                f"{piece.name} requires the labels {', '.join(invalid)}, which Kubernetes does not accept",
+                "Rename them in the application and on the hosts.",
+                Way.MANIFEST,
+                Way.HOSTS,
+            )
+        elif not spread.requirements:
             record.done(spread.place, target)
         else:
             yield spread.place, dict(spread.requirements)
