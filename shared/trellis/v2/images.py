@@ -59,7 +59,7 @@ class ImageAnswer:
 
 
 def without_other_digest(image: str) -> str:
-    """Return an image without a digest that hosts verify and Trellis does not: Trellis knows sha256 only."""
+    """Return an image without a digest that hosts verify and Trellis does not, which supports sha256 only."""
     return _OTHER_DIGEST.sub("", image)
 
 

@@ -37,7 +37,7 @@ _UNREACHABLE: Final = re.compile(
     re.IGNORECASE,
 )
 _ADDRESS: Final = re.compile(r"\b[a-z]{2,10}://[^\s,()]{1,2000}")
-"""URLs, which contain names of repositories and tags: they say nothing about the failure."""
+"""URLs, which contain names of repositories and tags, and no failure."""
 _SERVER_ERROR: Final = re.compile(r"\bcode: 5\d\d\b")
 _CODES: Final = re.compile(r"OCI API error: ([^\[\]]{1,300})")
 _LAST_PARTS: Final = ("client error (Connect): ", "failed to decode component bytes: ")
