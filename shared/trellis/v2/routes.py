@@ -80,7 +80,7 @@ def view_slice(manifest: object) -> RouteSlice:
         item for item in items(mapping(manifest), "endpoints") if mapping(item, "conditions").get("ready") is not False
     ]
     found = frozenset(address for item in ready for address in words(item, "addresses"))
-    port = next((number(item, "port") for item in items(mapping(manifest), "ports")), None)
+    port = next((number(item, "port") or None for item in items(mapping(manifest), "ports")), None)
     return RouteSlice(meta, meta.labels.get(names.LABEL_SERVICE_NAME, ""), found, port)
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
+from support.suite.naming import lacking
 from support.v2.manifests import (
     ALL,
     DEADLINE,
@@ -109,6 +112,32 @@ def test_endpoints_that_no_port_leads_to_are_not_shown_as_working() -> None:
         assert [line.ok for line in found.lines if line.about == "endpoints"] == [None]
     named = replace(snapshot, services=make_snapshot(services=[make_service()]).services)
     assert [line.ok for line in page(named).lines if line.about == "endpoints"] == [True]
+
+
+@pytest.mark.parametrize("port", [0, None, "http", -1])
+def test_endpoints_without_a_port_number_contradict_no_host(port: Any) -> None:
+    piece = make_slice("web", "10.0.0.1") | {"ports": [{"name": "http", "port": port}]}
+    snapshot = make_snapshot(
+        [make_host()],
+        [make_workload()],
+        deployment=make_deployment(kubernetes={"service": {"name": "web"}}),
+        services=[make_service()],
+        slices=[piece],
+    )
+    assert page(snapshot).cause is None
+
+
+def test_the_command_that_changes_a_workload_changes_it_each_time() -> None:
+    snapshot = make_snapshot(
+        [make_host()],
+        [make_workload(age=900)],
+        deployment=make_deployment(kubernetes={"service": {"name": "web"}}),
+        services=[make_service(age=60)],
+    )
+    found = page(snapshot)
+    assert found.cause is not None
+    assert found.cause.reason == Reason.SERVICE_NEWER
+    assert lacking(found.cause.do, "--overwrite", "$(date)") == []
 
 
 def test_a_headless_service_needs_no_port_with_a_name() -> None:

@@ -104,7 +104,8 @@ def _refused_update(cluster: Cluster, routed: Routed) -> Line | None:
 
 def _other_port(cluster: Cluster, routed: Routed) -> Line | None:
     """Return the step for a host that serves HTTP at another port than the one that all endpoints have."""
-    ports = {piece.port for piece in cluster.slices_of(routed.namespace, routed.service)} - {None}
+    slices = cluster.slices_of(routed.namespace, routed.service)
+    ports = {piece.port for piece in slices if piece.port is not None}
     changes = [time for item in routed.workloads if (time := cluster.changed(item)) is not None]
     if not ports or not cluster.older(max(changes, default=None), cluster.snapshot.timings.settle):
         return None
@@ -113,7 +114,7 @@ def _other_port(cluster: Cluster, routed: Routed) -> Line | None:
     if other is None:
         return None
     text = (
-        f"the endpoints of Service {routed.namespace}/{routed.service} have port {min(filter(None, ports))}, and host "
+        f"the endpoints of Service {routed.namespace}/{routed.service} have port {min(ports)}, and host "
         f"{other.meta.name} serves HTTP at {other.port}, so requests to it fail"
     )
     do = "give all host groups that run the workload one HTTP port, or select one of them by hostSelector"
@@ -141,8 +142,8 @@ def _no_endpoints(cluster: Cluster, routed: Routed, service: RoutedService) -> L
         text = f"Service {key} has no EndpointSlice, because it is newer than the last change of its Workloads"
         name = routed.workloads[0].meta.name
         do = (
-            f"change one of them: `kubectl -n {routed.namespace} annotate workload {name} trellis.dev/touched=1`; "
-            "the operator does not watch Services"
+            f"change one of them: `kubectl -n {routed.namespace} annotate --overwrite workload {name} "
+            'trellis.dev/touched="$(date)"`; the operator does not watch Services'
         )
         return _wrong("endpoints", text, do, Reason.SERVICE_NEWER)
     if newest is not None and not cluster.older(newest, settle):
