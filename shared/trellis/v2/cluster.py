@@ -18,7 +18,7 @@ from trellis.v2.host_groups import HostGroup, host_groups
 from trellis.v2.host_messages import LastHeartbeat
 from trellis.v2.hosts import HostView
 from trellis.v2.messages import HostHeartbeat, WorkloadStatus
-from trellis.v2.operator import Judgement, joint, judge
+from trellis.v2.operator import NO_RESPONDERS, Judgement, joint, judge
 from trellis.v2.operators import Operators, part_of, view_operators
 from trellis.v2.pods import HostPod
 from trellis.v2.routes import RoutedService, RouteSlice, is_address, unroutable
@@ -108,7 +108,7 @@ class Cluster:
         for host in self.hosts:
             if (time := self._recorded(host)) is not None:
                 seen[host.id] = max(time, seen.get(host.id, time))
-        return judge(self.snapshot, seen, self.all_silent)
+        return judge(self.snapshot, seen, self.all_silent and not any(map(self.disconnected, self.hosts)))
 
     @cached_property
     def clock_lead(self) -> float:
@@ -350,7 +350,7 @@ class Cluster:
             return own.silence(host)
         if not self.silent(host):
             return Silence.NONE
-        if self.without_process(host):
+        if self.without_process(host) or self.disconnected(host):
             return Silence.OWN
         last, snapshot = self.last_heartbeat(host), self.snapshot
         return attribute(last, self.newest_heartbeat, snapshot.now, common=self.all_silent, timings=snapshot.timings)
@@ -364,6 +364,30 @@ class Cluster:
         if pod is not None:
             return not pod.ready or pod.meta.deleting
         return self.has_pods(host.meta.namespace, host.group) and self.snapshot.knows_all(Part.PODS)
+
+    def disconnected(self, host: HostView) -> bool:
+        """Return whether NATS reported to the operator that the only host is not connected, and it sent nothing since.
+
+        Several hosts without a connection have a common cause. After an outage of NATS, hosts connect some seconds
+        later than the operator.
+        """
+        if len(self.hosts) > 1:
+            return False
+        timings, since, last = self.snapshot.timings, self._undelivered.get(host.id), self.last_heartbeat(host)
+        later = since is not None and (last is None or since > last)
+        return later and self.older(since, timings.settle + timings.slack)
+
+    @cached_property
+    def _undelivered(self) -> Mapping[str, float]:
+        """Unix time of the newest request of the operator that had no receiver, by the ID of its host."""
+        found: dict[str, float] = {}
+        reported = [(host.id, host.reporting) for host in self.hosts]
+        reported += [(it.host_id, it.condition(kind)) for it in self.workloads for kind in ("Placement", "Sync")]
+        for host_id, condition in reported:
+            since = self.by_server(condition.since) if NO_RESPONDERS in condition.message else None
+            if since is not None and not condition.true:
+                found[host_id] = max(since, found.get(host_id, since))
+        return found
 
     def has_pods(self, namespace: str, group: str) -> bool:
         """Return whether a host group has pods that are neither deleted nor ended, as far as known."""

@@ -242,6 +242,29 @@ def test_equal_workloads_without_a_host_are_evaluated_once(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(
+    ("failed", "seen", "hosts", "expected"),
+    [
+        pytest.param(30, 58, 1, (Reason.HEARTBEAT_MISSING, Health.DEGRADED), id="after the last heartbeat"),
+        pytest.param(8, 58, 1, (Reason.HEARTBEATS_STOPPED, Health.UNKNOWN), id="while hosts can reconnect"),
+        pytest.param(60, 58, 1, (Reason.HEARTBEATS_STOPPED, Health.UNKNOWN), id="before the last heartbeat"),
+        pytest.param(30, 58, 2, (Reason.HEARTBEATS_STOPPED, Health.UNKNOWN), id="of each of two hosts"),
+    ],
+)
+def test_a_request_without_a_receiver_shows_that_the_only_host_is_not_connected(
+    failed: float, seen: float, hosts: int, expected: tuple[Reason, Health]
+) -> None:
+    """NATS and the operator worked then, so neither of them is the cause."""
+    unmet = condition("Sync", "False", NO_RESPONDERS, failed)
+    names = [f"h{number + 1}" for number in range(hosts)]
+    workloads = [make_workload(f"w-{name}", [*steps(*ALL[:3]), unmet], host=f"id-{name}") for name in names]
+    found = make_snapshot([make_host(name, seen, created=900) for name in names], workloads)
+    assert outcome(workload_page(found)) == expected
+    reported = [condition("Reporting", "False", NO_RESPONDERS, failed), condition("Ready", "Unknown", "", failed)]
+    only = make_snapshot([make_host(name, seen, created=900, conditions=reported) for name in names], [make_workload()])
+    assert outcome(explain_host(only, only.hosts[0], Beside())) == expected
+
+
+@pytest.mark.parametrize(
     ("failed", "seen", "expected"),
     [
         (10, 12, (Reason.HEARTBEAT_MISSING, Health.DEGRADED)),

@@ -61,6 +61,8 @@ def heartbeat_missing(cluster: Cluster, host: HostView) -> Line | None:
     if silence is Silence.NONE:
         return None
     text = without_heartbeat(cluster, host)
+    if cluster.disconnected(host):
+        text += ", and is not connected to NATS"
     where = f" at {host.address}" if host.address else ""
     state_of_pod, check = pod_beside(cluster, host)
     if state_of_pod:
