@@ -498,6 +498,18 @@ def test_conditions_without_the_hosts_are_not_the_end_of_a_silence() -> None:
     assert [event.event_name for event in replay.see(world(hosts, parts))] == ["ready", "ready"]
 
 
+def test_an_artifact_without_an_image_is_not_published() -> None:
+    """Another controller can set the condition Published before artifactUrl."""
+    replay, found = Replay(), snapshot("15", 30)
+    [artifact] = found.artifacts
+    replay.see(replace(found, artifacts=[replace(artifact, url="")]))
+    assert [event for event in replay.events if event.noun == "artifact"] == []
+    replay.see(found)
+    assert [shown(event) for event in replay.events if event.noun == "artifact"] == [
+        "artifact.published apps/hello-code"
+    ]
+
+
 def test_a_new_object_of_the_same_name_ends_the_former_one() -> None:
     host, replay = a_host(1), Replay()
     replay.see(world([host]))
