@@ -102,6 +102,19 @@ def test_no_step_waits_forever(conditions: list[Manifest]) -> None:
     assert outcome(workload_page(new)) == (Reason.WAITING, Health.PROGRESSING)
 
 
+@pytest.mark.parametrize(("age", "expected"), [(30, Reason.WAITING), (90, Reason.NOT_OBSERVED)])
+def test_missing_workloads_do_not_wait_forever(age: float, expected: Reason) -> None:
+    """Nothing refuses them, and the operator creates Workloads within a second."""
+    replica_set = make_replica_set(2, conditions=steps("ScaleUp", "ScaleDown", age=age))
+    found = make_snapshot(
+        [make_host()],
+        [make_workload("w1", steps(*ALL, age=800), age=900)],
+        replica_set,
+        make_deployment(2, conditions=steps("Sync", age=900)),
+    )
+    assert outcome(deployment_page(found)) == (expected, Health.PROGRESSING)
+
+
 def test_a_host_without_conditions_does_not_wait_forever() -> None:
     for created, expected in ((10.0, Reason.WAITING), (HOUR, Reason.NOT_OBSERVED)):
         snapshot = make_snapshot([make_host(conditions=[], created=created)])

@@ -207,8 +207,26 @@ def _workloads(
     elif current is not None and (denied := _not_scaled(current)) is not None:
         yield denied
     elif not causes:
-        text = f"{ready} of its {number_of(deployment.replicas, 'Workload')} ready{_message_of(deployment)}"
-        yield Line("workloads", text, ok=False, reason=Reason.WAITING)
+        yield _too_few(cluster, deployment, owned, ready)
+
+
+def _too_few(
+    cluster: Cluster,
+    deployment: DeploymentView,
+    owned: tuple[ReplicaSetView | None, Sequence[WorkloadView]],
+    ready: int,
+) -> Line:
+    """Return the step for missing Workloads that nothing refuses: progress, until nothing has changed for a minute."""
+    current, workloads = owned
+    text = f"{ready} of its {number_of(deployment.replicas, 'Workload')} ready{_message_of(deployment)}"
+    times = [deployment.meta.created, *map(cluster.changed, workloads)]
+    times += [cluster.by_server(item.since) for item in deployment.conditions.values()]
+    if current is not None:
+        times += [current.meta.created, *(cluster.by_server(item.since) for item in current.conditions.values())]
+    newest = max((time for time in times if time is not None), default=None)
+    if cluster.older(newest, cluster.snapshot.timings.replaced + cluster.snapshot.timings.slack):
+        return _not_observed(cluster, text)
+    return Line("workloads", text, ok=False, reason=Reason.WAITING)
 
 
 def _not_scaled(current: ReplicaSetView) -> Line | None:
