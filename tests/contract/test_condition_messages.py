@@ -231,19 +231,27 @@ PULL = (
 )
 LOG_LINE = "failed to connect to NATS: authorization violation"
 CANARY_LINE = "cp: cannot create /mnt/node-root/opt/kwasm: Read-only file system"
+LONG_LINE = (
+    "exit code 1 (Error): Error: failed to run main module `/canary.wasm`: unknown import: "
+    "`wasi:http/types@0.2.0::[method]fields.get` has not been defined"
+)
 TRIED = a_job(MANY[0])
-CANARY = trial_of(
-    TRIED,
-    (Canary("spin", "uid", "spin", "image"),),
-    (
-        CanaryPod(
-            INSTALLERS, f"{NAMES[0]}-2c6fa307f7-canary", "uid", "1", job_uid=TRIED.uid, shim="spin", phase="Failed",
-            trouble=f"exit code 3 (Error): {CANARY_LINE}",
-        ),
-    ),
-    overdue=False,
-).message  # fmt: skip
-FAILURE = f"attempt 1: CanaryFailed: {CANARY}; the node was rolled back"
+
+
+def canary_pod(shim: str, trouble: str) -> CanaryPod:
+    name, uid = f"{NAMES[0]}-2c6fa307f7-canary", TRIED.uid
+    return CanaryPod(INSTALLERS, name, "uid", "1", job_uid=uid, shim=shim, phase="Failed", trouble=trouble)
+
+
+def canaries(nodes: int, **trouble: str) -> str:
+    """Return the message of a Shim whose canaries fail on nodes; ``trouble``: by Shim."""
+    tried = tuple(Canary(shim, "uid", shim, "image") for shim in trouble)
+    pods = (canary_pod(shim, text) for shim, text in trouble.items())
+    failure = trial_of(TRIED, tried, pods, overdue=False).message
+    text = f"attempt 1: CanaryFailed: {failure}; the node was rolled back"
+    return degraded(shim(failing=tuple((node, text) for node in MANY[:nodes])))
+
+
 ROLES = "-n a-namespace-with-a-long-name -a an-account-with-a-long-name"
 ACCOUNT = "system:serviceaccount:a-namespace-with-a-long-name:an-account-with-a-long-name"
 
@@ -300,7 +308,7 @@ CAUSES = {
     ),
     "a permission of Jobs": (
         on_nodes(f"its installer Job is rejected: {JOBS}; {APPLY_AGAIN}"),
-        ('cannot create resource "jobs"', APPLY_AGAIN, NAMES[-1]),
+        ('cannot create resource "jobs"', APPLY_AGAIN, "25 nodes"),
     ),
     "a policy of Jobs": (on_nodes(POLICY), ("the label team is missing", "require-labels.security.example.com")),
     "a quota of hosts": (workload(QUOTA), ("exceeded quota: compute-resources",)),
@@ -320,7 +328,17 @@ CAUSES = {
         degraded(shim(ledger_refused=f'configmaps "x" is forbidden: {USER} get resource "configmaps" in API group ""')),
         ('get resource "configmaps"', "ledger"),
     ),
-    "a canary": (degraded(shim(failing=((MANY[0], FAILURE),))), ("CanaryFailed", CANARY_LINE, NAMES[0])),
+    "a canary": (
+        canaries(1, spin=f"exit code 3 (Error): {CANARY_LINE}"), ("CanaryFailed", CANARY_LINE, NAMES[0]),
+    ),
+    "a canary on many nodes": (
+        canaries(25, spin=f"exit code 3 (Error): {CANARY_LINE}"), ("CanaryFailed", CANARY_LINE, NAMES[0], "24"),
+    ),
+    "a canary with a long last line": (canaries(1, spin=LONG_LINE), ("CanaryFailed", LONG_LINE)),
+    "a canary with a long last line on many nodes": (canaries(25, spin=LONG_LINE), ("CanaryFailed", LONG_LINE, "25")),
+    "one of several canaries": (
+        canaries(25, lunatic=f"exit code 1 (Error): {'a ' * 80}", spin=LONG_LINE), ("CanaryFailed", LONG_LINE),
+    ),
     "pods that use the shim": (
         degraded(shim(in_use=((MANY[0], "spin cannot be removed: pods shop/web still run with it; delete them"),))),
         ("shop/web", NAMES[0]),

@@ -14,8 +14,8 @@ from typing import Final
 from provisioner.domain.other_controller import keeps_off_all, verdict
 from provisioner.domain.shim_snapshot import Snapshot
 from trellis import names
-from trellis.crds.conditions import Health, State, cause_of_refusal, shortened, summary, with_context
-from trellis.provisioning.attempts import without_attempt
+from trellis.crds.conditions import MESSAGE_MAX, Health, State, cause_of_refusal, shortened, summary, with_context
+from trellis.provisioning.attempts import cause_for, without_attempt
 from trellis.provisioning.shim_status import (
     BLOCKING,
     NODES_SKIPPED,
@@ -206,7 +206,7 @@ def _degraded(snapshot: Snapshot) -> Condition:
         return Condition(kind, "True", Reason.LEDGER_REFUSED.value, message)
     if snapshot.refused:
         node, reason, text = snapshot.refused[-1]
-        message = with_context(cause_of_refusal(text), f" ({_first(node, len(snapshot.refused))})")
+        message = with_context(cause_of_refusal(text), *_on(node, len(snapshot.refused)))
         return Condition(kind, "True", reason, message)
     if snapshot.paused_nodes:
         return Condition(kind, "True", Reason.MASS_DELETION.value, _paused_text(snapshot))
@@ -216,8 +216,7 @@ def _degraded(snapshot: Snapshot) -> Condition:
         return stopped
     if snapshot.in_use:
         node, cause = min(snapshot.in_use, key=lambda pair: pair[0].name)
-        context = f" (the shim cannot be removed from {_first(node, len(snapshot.in_use))})"
-        message = with_context(cause, context)
+        message = with_context(cause, *_on(node, len(snapshot.in_use), "the shim cannot be removed from "))
         return Condition(kind, "True", Reason.IN_USE.value, message)
     return Condition(kind, "False", Reason.HEALTHY.value, "")
 
@@ -225,8 +224,11 @@ def _degraded(snapshot: Snapshot) -> Condition:
 def _failing(snapshot: Snapshot) -> Condition | None:
     if not (failing := snapshot.failing):
         return None
-    first, cause = failing[0]
-    message = with_context(without_attempt(cause), f" ({_first(first, len(failing))})")
+    first, failure = failing[0]
+    contexts = _on(first, len(failing))
+    message = f"{without_attempt(failure)}{contexts[0]}"
+    if len(message) > MESSAGE_MAX:
+        message = with_context(cause_for(snapshot.shim.name, failure), *contexts)  # the Node has the whole text
     return Condition("Degraded", "True", Reason.FAILING.value, message)
 
 
@@ -238,8 +240,7 @@ def _stopped_by_pods(snapshot: Snapshot) -> Condition | None:
         return Condition(kind, "True", found.reason, found.message)
     if snapshot.drain_blocked:
         node, cause = min(snapshot.drain_blocked, key=lambda pair: pair[0].name)
-        context = f" (pods are not evicted from {_first(node, len(snapshot.drain_blocked))})"
-        message = with_context(cause, context)
+        message = with_context(cause, *_on(node, len(snapshot.drain_blocked), "pods are not evicted from "))
         return Condition(kind, "True", Reason.DRAIN_BLOCKED.value, message)
     return None
 
@@ -295,9 +296,10 @@ def _refused(snapshot: Snapshot) -> Condition | None:
     return None
 
 
-def _first(node: NodeView, count: int) -> str:
-    """Return the name of one of ``count`` nodes, and how many more there are."""
-    return f"node {node.name}" + (f" and {count - 1} more" if count > 1 else "")
+def _on(node: NodeView, count: int, before: str = "") -> tuple[str, str]:
+    """Return ``count`` nodes as contexts of a message: with the name of one of them, then by their number."""
+    more = f" and {count - 1} more" if count > 1 else ""
+    return f" ({before}node {node.name}{more})", f" ({before}{count} node{'s' if count > 1 else ''})"
 
 
 def listed(nodes: Iterable[NodeView]) -> str:

@@ -107,8 +107,12 @@ def cause_of_refusal(text: str) -> str:
     return " ".join(_POLICY.sub(r"\g<text> (\g<policy>)", account).split())
 
 
-def with_context(cause: str, context: str) -> str:
-    """Return a message of a cause and the object concerned, of which only the cause is shortened."""
+def with_context(cause: str, *contexts: str) -> str:
+    """Return a message of a cause and the objects concerned, in the first of several wordings with the whole cause.
+
+    Without one, the message has the first wording, and only the cause is shortened.
+    """
+    context = next((text for text in contexts if len(cause) + len(text) <= MESSAGE_MAX), contexts[0])
     return f"{shortened(cause, MESSAGE_MAX - len(context))}{context}"
 
 

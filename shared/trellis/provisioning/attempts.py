@@ -19,6 +19,9 @@ from trellis.provisioning.int_or_percent import CountOrPercent
 from trellis.provisioning.views import FailedAttempt, NodeView, Target, without_changes_to
 
 _ATTEMPT: Final = re.compile(r"attempt \d+: ")
+_CANARY: Final = (
+    r"Shim {shim} fails: (?P<cause>.+?)(?: \(pod [^()\s]+\))?(?=; Shim \S+ fails: |; the node was rolled back$|$)"
+)
 DISRUPTION_FACTOR = 12
 """A failed attempt that restarted the container runtime of a node is retried after ``Retries.most``, with a maximum of
 this multiple of it: by default after 5 minutes, at most an hour."""
@@ -110,6 +113,13 @@ def failure_text(node: NodeView, target: Target, shim: str) -> str:
 def without_attempt(failure: str) -> str:
     """Return a recorded failure without the number of its attempt."""
     return _ATTEMPT.sub("", failure, count=1)
+
+
+def cause_for(shim: str, failure: str) -> str:
+    """Return reason and cause of a recorded failure for one Shim, without other Shims, its canary and the rollback."""
+    text = without_attempt(failure)
+    found = re.search(_CANARY.format(shim=re.escape(shim)), text, re.DOTALL)
+    return f"{text.partition(': ')[0]}: {found['cause']}" if found else text
 
 
 def spared_of(node: NodeView, target: Target) -> frozenset[str]:
