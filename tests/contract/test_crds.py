@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from pathlib import Path
 from typing import Any
 
@@ -108,3 +109,23 @@ def test_no_field_added_by_trellis_is_required_of_objects_made_for_the_former_ow
 
     schema = make_definition(kind)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     assert walk(schema, "") == []
+
+
+DEFAULT = re.compile(r"\b(?:Default|default|Unset|Required|Deprecated|deprecated|Ignored|ignored)\b")
+"""Words for the effect of an omitted field."""
+
+
+@pytest.mark.parametrize("kind", [*KINDS, APPLICATIONS], ids=lambda kind: kind.model.__name__)
+def test_every_optional_field_of_a_spec_describes_its_default(kind: Kind) -> None:
+    def walk(node: dict[str, Any], path: str) -> list[str]:
+        node = node.get("items", node)
+        found = []
+        for name, child in node.get("properties", {}).items():
+            optional = name not in node.get("required", [])
+            if optional and not DEFAULT.search(child.get("description", "")):
+                found.append(f"{path}.{name}")
+            found += walk(child, f"{path}.{name}")
+        return found
+
+    schema = make_definition(kind)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    assert walk(schema["properties"]["spec"], "spec") == []

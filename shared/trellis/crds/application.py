@@ -79,7 +79,7 @@ class ComponentProperties(ApiModel):
     image: str | None = None
     """Reference of the image, or ``wasmcloud+builtin://…``. Required unless application is set."""
     application: SharedComponent | None = None
-    """Component that another application shares, instead of an image."""
+    """Component that another application shares, instead of an image. Required unless image is set."""
     id: str | None = None
     """Identity in the lattice. Default: derived from the names of the application and component."""
     config: list[Config] | None = None
@@ -116,23 +116,23 @@ class TraitProperties(ApiModel):
     model_config = _KEEPS_UNKNOWN
 
     instances: Count | None = None
-    """Scaler: number of instances; of a daemonscaler, per host."""
+    """Scaler: number of instances; of a daemonscaler, per host. Required for a scaler."""
     replicas: Count | None = None
     """Scaler: deprecated, use instances."""
     spread: list[Spread] | None = None
     """Scaler: distribution of the instances over hosts. Unset: any host."""
     namespace: str | None = None
-    """Link: WIT namespace of the interfaces, such as ``wasi``."""
+    """Link: WIT namespace of the interfaces, such as ``wasi``. Required for a link."""
     package: str | None = None
-    """Link: WIT package of the interfaces, such as ``http``."""
+    """Link: WIT package of the interfaces, such as ``http``. Required for a link."""
     interfaces: list[str] | None = None
-    """Link: interfaces, such as ``incoming-handler``."""
+    """Link: interfaces, such as ``incoming-handler``. Required for a link."""
     name: str | None = None
     """Link: name, if there are several between the same components. Default: default."""
     target: TextOrTarget = None
-    """Link: target component, with its configuration and secrets."""
+    """Link: target component, with its configuration and secrets. Required for a link."""
     source: LinkEnd | None = None
-    """Link: configuration and secrets of the source."""
+    """Link: configuration and secrets of the source. Unset: none."""
     source_config: list[Config] | None = Field(default=None, alias="source_config")
     """Link: deprecated, use source.config."""
     target_config: list[Config] | None = Field(default=None, alias="target_config")

@@ -26,7 +26,7 @@ class SecretSource(ApiModel):
     model_config = _KEEPS_UNKNOWN
 
     secret_name: str = ""
-    """Name of the Secret."""
+    """Name of the Secret. Default: empty, no Secret."""
 
 
 class ConfigMapSource(ApiModel):
@@ -35,7 +35,7 @@ class ConfigMapSource(ApiModel):
     model_config = _KEEPS_UNKNOWN
 
     name: str = ""
-    """Name of the ConfigMap."""
+    """Name of the ConfigMap. Default: empty, no ConfigMap."""
 
 
 class Authority(ApiModel):
@@ -46,9 +46,9 @@ class Authority(ApiModel):
     name: str
     """Name of the volume."""
     secret: SecretSource = Field(default_factory=SecretSource)
-    """Secret with the certificates."""
+    """Secret with the certificates. Unset: the ConfigMap has them."""
     config_map: ConfigMapSource = Field(default_factory=ConfigMapSource)
-    """ConfigMap with the certificates."""
+    """ConfigMap with the certificates. Unset: the Secret has them."""
 
 
 class Certificates(ApiModel):
@@ -57,7 +57,8 @@ class Certificates(ApiModel):
     model_config = ConfigDict(json_schema_extra=never(*CERTIFICATES_NEVER))
 
     authorities: Annotated[list[Authority], Field(max_length=256)] | None = None
-    """Volumes with CA certificates, each from a Secret or a ConfigMap; only keys that end in .crt are used."""
+    """Volumes with CA certificates, each from a Secret or a ConfigMap; only keys that end in .crt are used.
+    Unset: none."""
 
 
 class PolicyService(ApiModel):
@@ -90,11 +91,11 @@ class Observability(ApiModel):
     protocol: Literal["grpc", "http"] | None = None
     """OTLP protocol: `grpc` or `http`. Unset: the host's default."""
     logs: Signal | None = None
-    """Settings for logs."""
+    """Settings for logs. Unset: those of observability."""
     metrics: Signal | None = None
-    """Settings for metrics."""
+    """Settings for metrics. Unset: those of observability."""
     traces: Signal | None = None
-    """Settings for traces."""
+    """Settings for traces. Unset: those of observability."""
 
 
 class ResourceClaim(ApiModel):
@@ -110,29 +111,29 @@ class Requirements(ApiModel):
     """Resources of one container."""
 
     claims: list[ResourceClaim] = Field(default_factory=list)
-    """Resource claims that the container uses."""
+    """Resource claims that the container uses. Default: none."""
     limits: Quantities = Field(default_factory=dict)
-    """Limits by resource name."""
+    """Limits by resource name, as Kubernetes quantities. Default: none."""
     requests: Quantities = Field(default_factory=dict)
-    """Requests by resource name."""
+    """Requests by resource name, as Kubernetes quantities. Default: none."""
 
 
 class Resources(ApiModel):
     """Resources of the containers. Unset: none are requested or limited."""
 
     nats: Requirements | None = None
-    """Resources of the container of the NATS leaf node."""
+    """Resources of the container of the NATS leaf node. Unset: none are requested or limited."""
     wasmcloud: Requirements | None = None
-    """Resources of the container of the host."""
+    """Resources of the container of the host. Unset: none are requested or limited."""
 
 
 class ContainerAdditions(ApiModel):
     """Additional fields of core/v1 Container for the containers; fields that Trellis sets take precedence."""
 
     nats: Anything = Field(default_factory=dict)
-    """Fields for the container of the NATS leaf node."""
+    """Additional fields for the container of the NATS leaf node. Default: none."""
     wasmcloud: Anything = Field(default_factory=dict)
-    """Fields for the container of the host."""
+    """Additional fields for the container of the host. Default: none."""
 
 
 class SchedulingOptions(ApiModel):
@@ -152,7 +153,8 @@ class LeafTls(ApiModel):
     """TLS between the NATS leaf node and the NATS server; without it, the address determines TLS."""
 
     secret_name: str | None = None
-    """Secret with ca.crt, and tls.crt and tls.key if the server requires client certificates."""
+    """Secret with ca.crt, and tls.crt and tls.key if the server requires client certificates. Unset: public CAs, and no
+    client certificate."""
 
 
 class WasmCloudHostConfigSpec(ApiModel):
@@ -209,7 +211,7 @@ class WasmCloudHostConfigSpec(ApiModel):
     policy_service: PolicyService | None = None
     """Policy service that permits the start of components and providers. Unset: none."""
     scheduling_options: SchedulingOptions | None = None
-    """Scheduling and resources of the pods."""
+    """Scheduling and resources of the pods. Unset: the defaults of its fields."""
     observability: Observability | None = None
     """OpenTelemetry settings of the hosts. Unset: off."""
     certificates: Certificates | None = None

@@ -71,10 +71,10 @@ class SecretGrantSpec(ApiModel):
         | rules((f"!('{ANY}' in self) || self.size() == 1", f"'{ANY}' is any ServiceAccount: remove the other names")),
     )
     """ServiceAccounts of this namespace that secrets_backend may impersonate to read Secrets; "*" is any. Their own
-    permissions apply."""
+    permissions apply. Required unless users is set."""
     users: list[User] | None = Field(default=None, max_length=_MOST, json_schema_extra=_SET)
     """Users, by their full names, that secrets_backend may impersonate to read Secrets. The setting
-    TRELLIS_SECRETS_USERS of secrets_backend must list them, too."""
+    TRELLIS_SECRETS_USERS of secrets_backend must list them, too. Required unless serviceAccounts is set."""
     entity_issuers: list[Issuer] | None = Field(default=None, min_length=1, max_length=_MOST, json_schema_extra=_SET)
     """Public keys (A…) of accounts: only components and providers that one of them signed may request Secrets. Unset:
     any."""

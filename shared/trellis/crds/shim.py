@@ -111,7 +111,7 @@ class OciSource(ApiModel):
 
 
 class ImageSource(ApiModel):
-    """A binary inside the installer's own image."""
+    """Binary inside the installer's own image."""
 
     path: str = Field(pattern="^/")
     """Absolute path in the installer's image."""
@@ -127,13 +127,14 @@ class FetchStrategy(ApiModel):
     type: str | None = None
     """Ignored: kept for objects of runtime-class-manager."""
     anon_http: AnonHttp | None = None
-    """Archive or binary for every node, fetched without credentials."""
+    """Archive or binary for every node, fetched without credentials. Unset: another source."""
     platforms: list[Platform] | None = None
-    """Archives or binaries by operating system and architecture. A node without an entry uses another source."""
+    """Archives or binaries by operating system and architecture. A node without an entry uses another source. Unset:
+    another source for all nodes."""
     oci: OciSource | None = None
-    """OCI artifact or image that contains the shim."""
+    """OCI artifact or image that contains the shim. Unset: another source."""
     image: ImageSource | None = None
-    """A binary inside the installer's own image."""
+    """Binary inside the installer's own image. Unset: another source."""
 
 
 class Overhead(ApiModel):
@@ -311,7 +312,7 @@ class ShimSpec(ApiModel):
     paused: bool | None = None
     """Start no installation on further nodes while true. Default: false."""
     verify: Verify | None = None
-    """Verification that a node runs Wasm with the shim."""
+    """Verification that a node runs Wasm with the shim. Unset: the defaults of its fields."""
     removal_policy: RemovalPolicy | None = None
     """Removal while pods use the handler: Refuse (default), Drain the pods, or Force it and end them."""
     startup_taint: StartupTaint | None = Field(

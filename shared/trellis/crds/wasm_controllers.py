@@ -132,15 +132,15 @@ class Module(ApiModel):
     )
 
     oci: OciModule | None = None
-    """Module in a registry."""
+    """Module in a registry. Unset: another source."""
     config_map: ConfigMapModule | None = None
-    """Module in a ConfigMap."""
+    """Module in a ConfigMap. Unset: another source."""
     url: str | None = Field(default=None, pattern=_URL, max_length=2048)
-    """https URL of the module, on a server that the platform permits."""
+    """https URL of the module, on a server that the platform permits. Unset: another source."""
     pvc: ClaimModule | None = None
-    """Module on a volume."""
+    """Module on a volume. Unset: another source."""
     path: str | None = Field(default=None, pattern=_PATH, max_length=1024, json_schema_extra=rules(_inside("self")))
-    """Path of the module in the platform's directory of modules."""
+    """Path of the module in the platform's directory of modules. Unset: another source."""
     sha256: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$", max_length=64)
     """SHA-256 of the module, 64 hex digits. Required for url, pvc and path, and for an image without a digest."""
 
@@ -162,7 +162,7 @@ class LabelRequirement(ApiModel):
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
     """Comparison of the label with the values."""
     values: list[LabelValue] | None = Field(default=None, max_length=_MOST, json_schema_extra=_SET)
-    """Values for In and NotIn."""
+    """Values for In and NotIn, which require one. Unset: none, as Exists and DoesNotExist require."""
 
 
 class LabelSelector(ApiModel):
@@ -252,9 +252,9 @@ class WasmControllerSpec(ApiModel):
     """Secrets of this namespace whose data the module receives when it starts; a change restarts it. The ServiceAccount
     must be permitted to get them. Unset: none."""
     limits: Limits | None = None
-    """Limits of the instance and its calls."""
+    """Limits of the instance and its calls. Unset: the defaults of its fields."""
     idle: Idle | None = None
-    """Behaviour of an idle instance."""
+    """Behaviour of an idle instance. Unset: the defaults of its fields."""
     paused: bool | None = None
     """Do not call the controller while true; it receives missed changes afterwards. Default: false."""
 
