@@ -68,7 +68,7 @@ class HostPodReady(HostPodEventData):
     )
 
 
-class HostPodGone(HostPodEventData):
+class HostPodUnavailable(HostPodEventData):
     """The pod of a host is no longer ready, terminates, or was deleted."""
 
-    event_name: ClassVar[str] = "gone"
+    event_name: ClassVar[str] = "unavailable"

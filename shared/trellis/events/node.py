@@ -51,10 +51,10 @@ class NodeReplaced(NodeEventData):
     former_uid: str = Field(description="metadata.uid of the former Node of that name")
 
 
-class NodeGone(NodeEventData):
+class NodeDeleted(NodeEventData):
     """An opted-in Node was deleted."""
 
-    event_name: ClassVar[str] = "gone"
+    event_name: ClassVar[str] = "deleted"
 
 
 class NodeReady(NodeEventData):

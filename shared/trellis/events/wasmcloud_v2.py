@@ -84,10 +84,10 @@ class WorkloadStarted(WorkloadEventData):
     host_name: str = Field(default="", description=_HOST)
 
 
-class WorkloadGone(WorkloadEventData):
+class WorkloadDeleted(WorkloadEventData):
     """A Workload that ran was deleted."""
 
-    event_name: ClassVar[str] = "gone"
+    event_name: ClassVar[str] = "deleted"
 
 
 class WorkloadFailed(EventData):
@@ -143,19 +143,19 @@ class WasmHostReady(WasmHostEventData):
     labels: dict[str, str] = Field(default_factory=dict, description="labels, which hostSelector matches")
 
 
-class WasmHostSilent(WasmHostEventData):
+class WasmHostHeartbeatMissing(WasmHostEventData):
     """A host sends no heartbeat, or is not Ready, while other hosts report; its Workloads may still serve."""
 
-    event_name: ClassVar[str] = "silent"
+    event_name: ClassVar[str] = "heartbeat_missing"
 
     reason: str = Field(min_length=1, description="HeartbeatMissing or HostNotReady, as `trellis explain` shows it")
     message: str = Field(description="cause and resolution for users")
 
 
-class WasmHostGone(WasmHostEventData):
+class WasmHostDeleted(WasmHostEventData):
     """A Host was deleted, with its Workloads."""
 
-    event_name: ClassVar[str] = "gone"
+    event_name: ClassVar[str] = "deleted"
 
 
 class HeartbeatsEventData(EventData):
