@@ -252,11 +252,11 @@ FIELD_MANAGER_TO_V2: Final = "trellis.dev/migrate-to-v2"
 TOMBSTONES: Final = "trellis-application-tombstones"
 """ConfigMap of the Applications whose finalizer was removed while wadm still had them."""
 
-LABEL_BREAKER: Final = "trellis.dev/breaker"
+LABEL_CIRCUIT_BREAKER: Final = "trellis.dev/circuit-breaker"
 """On the ConfigMap with the circuit breakers of a service: the service, ``node-watcher``."""
 _CONTROLLER_MANAGER_PREFIX: Final = "trellis.dev/controller/"
 _FIELD_MANAGER_MAX: Final = 128
-_BREAKER_PREFIX: Final = "trellis-breaker-"
+_CIRCUIT_BREAKER_PREFIX: Final = "trellis-circuit-breaker-"
 
 _LABEL_VALUE_MAX: Final = 63
 _NODE_PART_MAX: Final = 30
@@ -273,9 +273,9 @@ def short_hash(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:_HASH_LENGTH]
 
 
-def breaker_name(service: str) -> str:
+def circuit_breaker_name(service: str) -> str:
     """Return the name of the ConfigMap with the circuit breakers of a service (``node_watcher``)."""
-    return _BREAKER_PREFIX + service.replace("_", "-")
+    return _CIRCUIT_BREAKER_PREFIX + service.replace("_", "-")
 
 
 def provisioned_label_value(node: str) -> str:

@@ -23,7 +23,7 @@ from trellis.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
 from trellis.kube.resources import CONFIGMAPS, Resource
 from trellis.limits.breaker import State, close, moment, settled, unreadable
 from trellis.limits.breaker_record import make_breakers, read_breakers
-from trellis.names import breaker_name
+from trellis.names import circuit_breaker_name
 from trellis.services import SERVICES
 from trellis_cli.circuit_breaker.model import LIMITS, BreakerRow, Position, row_of, rows_of
 from trellis_cli.common.complete import complete_word
@@ -157,7 +157,7 @@ async def read_rows(kube: Kube, namespace: str) -> list[BreakerRow]:
 async def _record(kube: Kube, service: str, namespace: str) -> tuple[dict[str, State | None], str | None]:
     """Return the states in the record of a service and its resourceVersion, None if there is none."""
     try:
-        manifest = await kube.get(CONFIGMAPS, breaker_name(service), namespace)
+        manifest = await kube.get(CONFIGMAPS, circuit_breaker_name(service), namespace)
     except NotFound:
         return {}, None
     return read_breakers(manifest), manifest["metadata"]["resourceVersion"]

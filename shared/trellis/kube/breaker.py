@@ -24,7 +24,7 @@ from trellis.kube.timings import BreakerTimings
 from trellis.kube.unhurried_clock import UnhurriedClock
 from trellis.limits.breaker import Deletion, Limits, State, decide, paused_message, settled, unreadable, without_ended
 from trellis.limits.breaker_record import make_breakers, read_breakers
-from trellis.names import breaker_name, short_hash
+from trellis.names import circuit_breaker_name, short_hash
 from trellis.telemetry import get_logger
 
 DELETION_PAUSED: Final = "DeletionPaused"
@@ -219,7 +219,7 @@ class Breaker:
     async def _read(self) -> None:
         """Read the record. The cached state replaces a missing or corrupted record."""
         try:
-            found = await self.kube.get(CONFIGMAPS, breaker_name(self.scope.service), self.scope.namespace)
+            found = await self.kube.get(CONFIGMAPS, circuit_breaker_name(self.scope.service), self.scope.namespace)
         except NotFound:
             self._version, stored = None, dict[str, State | None]()
         else:

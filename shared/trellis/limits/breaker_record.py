@@ -27,9 +27,9 @@ def make_breakers(service: str, namespace: str, states: Mapping[str, State], res
     With the resourceVersion of the last read, the write is a compare-and-swap.
     """
     metadata: Manifest = {
-        "name": names.breaker_name(service),
+        "name": names.circuit_breaker_name(service),
         "namespace": namespace,
-        "labels": {names.LABEL_MANAGED_BY: names.MANAGED_BY, names.LABEL_BREAKER: service.replace("_", "-")},
+        "labels": {names.LABEL_MANAGED_BY: names.MANAGED_BY, names.LABEL_CIRCUIT_BREAKER: service.replace("_", "-")},
     }
     if resource_version:
         metadata["resourceVersion"] = resource_version

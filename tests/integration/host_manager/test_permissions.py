@@ -32,7 +32,7 @@ from trellis.kube.resources import (
     WASMCLOUD_V2,
 )
 from trellis.lattice.timings import LatticeTimings
-from trellis.names import breaker_name
+from trellis.names import circuit_breaker_name
 from trellis_dev.localcluster import ClusterInfo
 from trellis_dev.localcluster.nats import NatsServer
 
@@ -150,7 +150,7 @@ async def test_each_right_is_used_and_none_is_missing(
         settings = {"kubeconfig": account.kubeconfig, "namespace": SYSTEM}
     account.apply(applied)
     hosts.api.call("DELETE", LEASES.path(SYSTEM, "trellis-host-manager"))
-    hosts.api.call("DELETE", CONFIGMAPS.path(SYSTEM, breaker_name("host_manager")))
+    hosts.api.call("DELETE", CONFIGMAPS.path(SYSTEM, circuit_breaker_name("host_manager")))
     offset = hosts.fleet.audit_offset()
     await hosts.as_recorded("minimal")
     with wasmcloud_v2(hosts.api), NatsServer(tmp_path / "nats") as server:

@@ -24,7 +24,7 @@ from trellis.telemetry import Metrics, setup
 from trellis_dev.fakes.fake import FakeKube, status_reply
 
 NS = "trellis-system"
-NAME = "trellis-breaker-node-watcher"
+NAME = "trellis-circuit-breaker-node-watcher"
 QUICK = BreakerTimings(poll=0.02)
 
 

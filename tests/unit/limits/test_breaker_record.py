@@ -72,8 +72,8 @@ def test_times_and_numbers_that_make_no_sense_are_garbage(text: str) -> None:
 def test_a_configmap_holds_a_key_a_kind_and_is_found_by_its_label() -> None:
     written = {"nodes": State((Admission(1.5, 40, frozenset({"abc"})),)), "jobs": State()}
     manifest = make_breakers("node_watcher", "trellis-system", written, "7")
-    assert manifest["metadata"]["name"] == "trellis-breaker-node-watcher"
-    assert manifest["metadata"]["labels"][names.LABEL_BREAKER] == "node-watcher"
+    assert manifest["metadata"]["name"] == "trellis-circuit-breaker-node-watcher"
+    assert manifest["metadata"]["labels"][names.LABEL_CIRCUIT_BREAKER] == "node-watcher"
     assert manifest["metadata"]["resourceVersion"] == "7"
     assert read_breakers(manifest) == written
     assert read_breakers({"data": {"nodes": "oops"}}) == {"nodes": None}
