@@ -1,7 +1,7 @@
 """The cost of a change of one node for provisioner: ``python bench/plan.py [--nodes N]``.
 
 In: nothing; it plans in this process. Out: processor time of a plan after the change, the least of several, with and
-without a limit in percent, and while half of all nodes are in work, and that of the counts of a Shim's status; each
+without a limit in percent, and while half of all nodes are in progress, and that of the counts of a Shim's status; each
 beside that of an eighth of the nodes, on stdout with the machine. Each change of a node is planned for the whole
 cluster, several times, and counted for each Shim.
 """
@@ -118,7 +118,7 @@ def main() -> int:
     for title, limit, at_work in (
         ("one of them new, no limit", None, False),
         ("one of them new, a limit of 10 %", tenth, False),
-        ("one of them new, half of the others in work", None, True),
+        ("one of them new, half of the others in progress", None, True),
     ):
         small, large = (least(Cluster.of(size, limit, at_work=at_work).plan) for size in sizes)
         print(f"a plan of {options.nodes} nodes, {title}: {large:.2f} ms; of {sizes[0]}: {small:.2f} ms")

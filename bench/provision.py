@@ -248,7 +248,7 @@ async def peer(binary: str, nodes: int) -> None:
 
 
 async def limited(nodes: int) -> None:
-    """Never more than the limit in work, and nothing written when there is nothing to do: from the audit log."""
+    """Never more than the limit in progress, and nothing written when there is nothing to do: from the audit log."""
     async with local_cluster(nodes=nodes, audit=True) as info:
         port = free_port()
         assert info.audit_log is not None
@@ -269,7 +269,7 @@ async def limited(nodes: int) -> None:
                 idle = records(audit, offset)
         print(f"Trellis, {nodes} nodes, maxUnavailable {LIMIT} (from the API server's audit log)")
         most = most_in_progress(records(audit, 0))
-        print(f"  most nodes in work at a time   {most:8d}")
+        print(f"  most nodes in progress         {most:8d}")
         print(f"  all nodes labelled after       {took:8.2f} s")
         print(f"  writes by Trellis, in all      {len([r for r in records(audit, 0) if is_ours(r)]):8d}")
         others = [r for r in idle if is_ours(r) and r["objectRef"]["resource"] != "leases"]
@@ -300,7 +300,7 @@ def ours(audit: Path, since: int, resource: str, verb: str) -> int:
 
 
 def most_in_progress(history: list[dict[str, Any]]) -> int:
-    """In work: from the creation of a node's Job until proof or failure is written on the Node."""
+    """In progress: from the creation of a node's Job until the result is written on the Node."""
     at_work: set[str] = set()
     most = 0
     for record in history:

@@ -1,13 +1,13 @@
 """The limit of a Shim's rollout, and its distance from the ideal time: ``python bench/rollout.py``.
 
-Starts a control plane on this machine with simulated nodes whose installers take a fixed time (``--seconds``, what the
-whole of it takes on a real node), and rolls a Shim out to all of them, ``--max-update`` at a time: from nothing, and
-then to a second version. All figures come from the API server's audit log.
+Starts a control plane on this machine with simulated nodes whose installers run for a fixed time (``--seconds``, the
+duration on a real node), and rolls out a Shim to all of them, ``--max-update`` at a time: the first version, then a
+second one. All figures come from the audit log of the API server.
 
-In work is a node from the creation of its Job until its proof is written on the Node. The ideal time is the number of
-waves (nodes ÷ slots, rounded up) × the time that one Job takes from its creation to the label when nothing else is
-going on, the median of five nodes that were done one after another before. The time taken is from the write of the
-Shim to the last node's label. Exit status 1: more nodes in work than allowed, or more than 1.2 × the ideal.
+A node is in progress from the creation of its Job until the result is written on the Node. The ideal time is the
+number of waves (nodes ÷ slots, rounded up) × the time of one Job from its creation to the label without other work,
+the median of five nodes that were changed one by one before. The measured time is from the write of the Shim to the
+label of the last node. Exit status 1: more nodes in progress than the limit, or more than 1.2 × the ideal time.
 """
 
 from __future__ import annotations
@@ -133,23 +133,23 @@ def read(history: list[dict[str, Any]]) -> Rollout:
     begin = next(at(r) for r in accepted if r["objectRef"]["resource"] == "shims" and not is_ours(r))
     created: dict[str, float] = {}
     ended: dict[str, float] = {}
-    proved: dict[str, float] = {}
+    labelled: dict[str, float] = {}
     for record in accepted:
         reference, verb = record["objectRef"], record["verb"]
         node = reference.get("name", "").rsplit("-", 3)[0]
-        if reference["resource"] == "jobs" and reference.get("subresource") == "status" and node not in proved:
+        if reference["resource"] == "jobs" and reference.get("subresource") == "status" and node not in labelled:
             ended[node] = at(record)
         elif not is_ours(record):
             continue
         elif reference["resource"] == "jobs" and verb == "create":
             created[node] = at(record, "requestReceivedTimestamp")
         elif reference["resource"] == "nodes" and verb == "patch" and reference["name"] in created:
-            proved.setdefault(reference["name"], at(record))
-    assert proved.keys() == created.keys(), f"{len(created) - len(proved)} Jobs led to no label"
+            labelled.setdefault(reference["name"], at(record))
+    assert labelled.keys() == created.keys(), f"{len(created) - len(labelled)} Jobs led to no label"
     return Rollout(
-        took=max(proved.values()) - begin,
-        jobs={node: proved[node] - started for node, started in created.items()},
-        labels={node: proved[node] - ended[node] for node in created},
+        took=max(labelled.values()) - begin,
+        jobs={node: labelled[node] - started for node, started in created.items()},
+        labels={node: labelled[node] - ended[node] for node in created},
         most=most_in_progress(history),
         writes=sum(map(is_ours, history)),
     )
@@ -161,7 +161,7 @@ def report(title: str, rollout: Rollout, ideal: float, limit: int) -> bool:
     ratio = rollout.took / ideal
     print(title)
     print(f"  nodes                          {len(times):8d}")
-    print(f"  most in work at a time         {rollout.most:8d}   of {limit} allowed")
+    print(f"  most in progress at a time         {rollout.most:8d}   of {limit} allowed")
     print(f"  one Job, to the label, median  {statistics.median(times):8.2f} s   longest {times[-1]:.2f} s")
     idle = (limit * rollout.took - sum(times)) / len(times)
     print(f"  of it, from the Job's end on   {statistics.median(rollout.labels.values()):8.2f} s   median")
@@ -210,12 +210,12 @@ def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, default=1000, help="simulated nodes (1000)")
-    parser.add_argument("--max-update", default="10%", help="nodes in work at a time, number or percentage (10%%)")
+    parser.add_argument("--max-update", default="10%", help="nodes in progress at a time, number or percentage (10%%)")
     parser.add_argument("--seconds", type=float, default=8.0, help="how long an installer takes (8)")
     options = parser.parse_args()
     print(f"machine: {describe()}\na Shim on {options.nodes} simulated nodes, installers of {options.seconds:g} s")
     kept = measure(options)
-    print(f"limits: never more in work than allowed, {LIMIT} x the ideal: {'kept' if kept else 'NOT KEPT'}")
+    print(f"limits: never more in progress than allowed, {LIMIT} x the ideal: {'kept' if kept else 'NOT KEPT'}")
     return 0 if kept else 1
 
 

@@ -303,7 +303,7 @@ class Hosts:
     operator: Operator
     client: Client
     interval: float = V2Timings().heartbeat
-    silent: set[int] = field(default_factory=set)
+    stopped: set[int] = field(default_factory=set)
     last: dict[int, float] = field(default_factory=dict)
     published: int = 0
 
@@ -313,7 +313,7 @@ class Hosts:
         due = time.monotonic()
         while True:
             for number in range(count):
-                if number not in self.silent:
+                if number not in self.stopped:
                     await self.beat(number)
                 due += self.interval / count
                 await asyncio.sleep(max(0.0, due - time.monotonic()))
@@ -425,16 +425,16 @@ async def silence(world: World, since: float) -> list[Row]:
     """
     events, hosts, number = world.events, world.hosts, 0
     await asyncio.sleep(max(0.0, since + TRUST + 20 - time.time()))
-    hosts.silent.add(number)
+    hosts.stopped.add(number)
     await asyncio.sleep(1)  # one that was on its way is recorded
     last = hosts.last[number]
-    silent = await events.wait("wasm_host.heartbeat_missing", host_name(number), last)
+    missing = await events.wait("wasm_host.heartbeat_missing", host_name(number), last)
     again = time.time()
-    hosts.silent.discard(number)
+    hosts.stopped.discard(number)
     await hosts.beat(number)
     ready = await events.wait("wasm_host.ready", host_name(number), again)
     return [
-        Row("last heartbeat -> wasm_host.heartbeat_missing; by the rule 36 to 60 s", silent - last, "s"),
+        Row("last heartbeat -> wasm_host.heartbeat_missing; by the rule 36 to 60 s", missing - last, "s"),
         Row("first heartbeat again -> wasm_host.ready", ready - again, "s", TARGET_EVENT),
     ]
 

@@ -211,11 +211,11 @@ async def lap(ring: Ring, nonce: str) -> list[float]:
 
 
 async def measure(
-    ring: Ring, mode: str, processes: list[psutil.Process], begun: float, idle: Callable[[], Awaitable[None]]
+    ring: Ring, mode: str, processes: list[psutil.Process], since: float, idle: Callable[[], Awaitable[None]]
 ) -> bool:
     """Send nonces around and say what it took; returns whether the targets are met."""
     await lap(ring, "1")
-    started = time.monotonic() - begun
+    started = time.monotonic() - since
     await idle()
     used = processor(processes)
     await asyncio.sleep(QUIET_SECONDS)

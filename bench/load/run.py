@@ -122,8 +122,8 @@ async def one_size(made: World, share: Fraction, options: argparse.Namespace, di
     with running(environment, directory, made.monitors, separate=options.separate) as bundle:
         again = {"ready": round(await asyncio.to_thread(until_ready, bundle), 2), "quiet": await quiet(bundle)}
         # Hosts of which nothing is heard are said to be silent after a while, which no change here is the reason of.
-        silent = bundle.began + LatticeTimings().silence - time.monotonic()
-        await asyncio.sleep(max(0.0, silent) + options.idle / 3)
+        missing_in = bundle.began + LatticeTimings().silence - time.monotonic()
+        await asyncio.sleep(max(0.0, missing_in) + options.idle / 3)
         before = await asyncio.to_thread(bundle.count)
         again |= {"processor": round(before.processor, 2), "messages": before.messages}
         await asyncio.sleep(options.idle)

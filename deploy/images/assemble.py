@@ -148,5 +148,5 @@ if __name__ == "__main__":
     arguments = parser.parse_args()
     if arguments.image == "services" and not PAGE.is_file():
         raise SystemExit("assemble: the console's page is not built: run `trellis dev page` in the checkout")
-    told = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))["project"]
-    print("assembled", assemble(IMAGES[arguments.image], arguments.packages, told, arguments.root))
+    project = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))["project"]
+    print("assembled", assemble(IMAGES[arguments.image], arguments.packages, project, arguments.root))

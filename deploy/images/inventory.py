@@ -195,14 +195,14 @@ def runtime_components(runtime: Path) -> list[dict[str, Any]]:
     Raises:
         SystemExit: a crate declares no licence, or has no checksum in the lock; a C library is unknown.
     """
-    told = json.loads((runtime / "metadata.json").read_text(encoding="utf-8"))
+    metadata = json.loads((runtime / "metadata.json").read_text(encoding="utf-8"))
     lock = tomllib.loads((runtime / "crates.lock").read_text(encoding="utf-8"))
     sums = {(item["name"], item["version"]): item.get("checksum") for item in lock["package"]}
-    packages = {item["id"]: item for item in told["packages"]}
-    root = packages[told["resolve"]["root"]]
+    packages = {item["id"]: item for item in metadata["packages"]}
+    root = packages[metadata["resolve"]["root"]]
     found = [_runtime(root, runtime), *_libraries((runtime / "libraries.txt").read_text(encoding="utf-8"))]
     for package in sorted(
-        _linked(told["resolve"]), key=lambda item: (packages[item]["name"], packages[item]["version"])
+        _linked(metadata["resolve"]), key=lambda item: (packages[item]["name"], packages[item]["version"])
     ):
         name, version = packages[package]["name"], packages[package]["version"]
         checksum = sums.get((name, version))
@@ -324,8 +324,8 @@ def _python(version: str) -> dict[str, Any]:
 
 def _installed(root: Path, site: Path, file: Path) -> dict[str, Any]:
     """Return the SBOM that CycloneDX's tool writes for the environment."""
-    said = ["environment", "--pyproject", "pyproject.toml", "--output-reproducible", "-o", str(file)]
-    sys.argv = ["cyclonedx-py", *said, str(root / "bin" / "python3")]
+    arguments = ["environment", "--pyproject", "pyproject.toml", "--output-reproducible", "-o", str(file)]
+    sys.argv = ["cyclonedx-py", *arguments, str(root / "bin" / "python3")]
     try:
         runpy.run_module("cyclonedx_py", run_name="__main__", alter_sys=True)
     except SystemExit as end:
@@ -341,8 +341,8 @@ def _installed(root: Path, site: Path, file: Path) -> dict[str, Any]:
 def _named_license(site: Path, name: str) -> list[dict[str, Any]]:
     """Return the licence name of a package that is not an SPDX identifier; the tool omits such names."""
     [distribution] = distributions(name=name, path=[str(site)])
-    said = str(distribution.metadata.json.get("license", "")).strip()
-    return [{"license": {"name": said, "acknowledgement": "declared"}}] if said and "\n" not in said else []
+    licence = str(distribution.metadata.json.get("license", "")).strip()
+    return [{"license": {"name": licence, "acknowledgement": "declared"}}] if licence and "\n" not in licence else []
 
 
 def _validate(text: str) -> None:
@@ -380,6 +380,6 @@ if __name__ == "__main__":
     parser.add_argument("--python", default=platform.python_version(), help="version of its Python interpreter")
     parser.add_argument("--base", type=Path, help="list of the packages of its base; default: those of this machine")
     parser.add_argument("--tools", type=Path, default=TOOLS, help="directory of the packages of the tools")
-    told = parser.parse_args()
-    made_for = Target(told.machine, told.python, told.base, told.tools)
-    main(told.root, told.lock, told.out, made_for, Parts(told.console, told.runtime))
+    options = parser.parse_args()
+    made_for = Target(options.machine, options.python, options.base, options.tools)
+    main(options.root, options.lock, options.out, made_for, Parts(options.console, options.runtime))

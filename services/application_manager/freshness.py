@@ -41,8 +41,8 @@ def verdict_of(store: ModelStore | None, owner: str | None, *, owned: bool) -> V
         return Verdict("Unknown", "NotFollowed", "application_manager is not connected to the lattice yet")
     if store.synced_at is None:
         return Verdict("Unknown", "WadmUnavailable", f"the applications shown may be outdated: {store.reason}")
-    if store.silent:
-        return Verdict("Unknown", "WadmUnavailable", f"the last reports of wadm may be outdated: {store.silent}")
+    if store.unavailable:
+        return Verdict("Unknown", "WadmUnavailable", f"the last reports of wadm may be outdated: {store.unavailable}")
     if owner is None:
         return Verdict("Unknown", "OwnerUnknown", "the cluster that owns the lattice's applications is not known yet")
     if not owned:

@@ -137,7 +137,7 @@ class Gather:
         if (
             store is None
             or store.synced_at is None
-            or store.silent
+            or store.unavailable
             or self.cache.followers.owner(key.lattice_id) is None
         ):
             return None
@@ -149,6 +149,6 @@ def _unavailable_reason(store: ModelStore | None) -> str:
         return "application_manager is not connected to the lattice yet"
     if store.synced_at is None:
         return f"the state of wadm is unknown: {store.reason}"
-    if store.silent:
-        return f"wadm does not answer, so its last report may be outdated: {store.silent}"
+    if store.unavailable:
+        return f"wadm does not answer, so its last report may be outdated: {store.unavailable}"
     return "the cluster that owns its lattice's applications is not known yet"

@@ -61,7 +61,7 @@ class ApplicationMetrics(FollowedGauges[LatticeAddress]):
     def _synced_age(self, lattice_id: str) -> float:
         """Return seconds since the state was last complete; before that, seconds since the lattice is followed."""
         store = self._cache.followers.store(lattice_id)
-        if store is not None and store.synced_at is not None and not store.silent:
+        if store is not None and store.synced_at is not None and not store.unavailable:
             self._synced[lattice_id] = store.synced_at
         return max(0.0, time.time() - self._synced[lattice_id])
 

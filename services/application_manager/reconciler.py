@@ -69,7 +69,7 @@ class Reconciler:
         decision = deciding.decide(snapshot)
         for view, about in decision.duplicates:
             await self._duplicate(snapshot, view, about)
-        if decision.silent:
+        if decision.without_status:
             await self.effects.apply(snapshot, decision.actions)
             return decision.again
         again = await self._keep(snapshot, decision, trace)
@@ -78,7 +78,7 @@ class Reconciler:
     async def _duplicate(self, snapshot: Snapshot, view: ApplicationView, decision: Decision) -> None:
         """Apply the decision about a newer object that names the same application."""
         snapshot = replace(snapshot, view=view, object=view.object, reason="", progress=SETTLED)
-        if decision.silent:
+        if decision.without_status:
             await self.effects.apply(snapshot, decision.actions)
         else:
             await self._write(Seen(view, snapshot, decision))

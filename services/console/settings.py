@@ -111,8 +111,8 @@ class Settings(HostNatsSettings):
                 "(TRELLIS_CONSOLE_TLS_CERT_FILE)"
             )
             raise ValueError(message)
-        proves = self.console_proxy_secret_file or self.console_proxy_ca_file
-        if self.console_auth is Auth.PROXY and not proves:
+        verified_by = self.console_proxy_secret_file or self.console_proxy_ca_file
+        if self.console_auth is Auth.PROXY and not verified_by:
             message = (
                 "TRELLIS_CONSOLE_AUTH: has proxy, needs TRELLIS_CONSOLE_PROXY_SECRET_FILE or "
                 "TRELLIS_CONSOLE_PROXY_CA_FILE: otherwise any client that reaches the port can impersonate any user"

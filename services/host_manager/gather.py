@@ -80,7 +80,7 @@ class Cache:
 
     ``controller``: wasmcloud-operator, while it is active. ``deployments``, ``daemon_sets``: workloads of host groups;
     ``operators``: all Deployments, as any could be wasmcloud-operator. ``waiting``: groups without a reconcile so far.
-    ``unfinished``: new groups of which the first half is created. ``ready``: by group its ready pods, and since when
+    ``half_created``: new groups of which the first half is created. ``ready``: by group its ready pods, and since when
     the watch shows them as ready.
     """
 
@@ -99,7 +99,7 @@ class Cache:
     lattices: LatticeFollower = field(default_factory=lambda: LatticeFollower(lambda _: None))
     last_reads: dict[str, LastRead] = field(default_factory=dict)
     waiting: set[str] = field(default_factory=set)
-    unfinished: dict[str, HalfCreated] = field(default_factory=dict)
+    halves: dict[str, HalfCreated] = field(default_factory=dict)
     ready: dict[str, dict[tuple[str, str, str], float]] = field(default_factory=dict)
     changes: Changes = field(default_factory=Changes)
     retries: PodRetries = field(default_factory=PodRetries)
@@ -109,7 +109,7 @@ class Cache:
         """Drop the state of a deleted host group."""
         self.applied.pop(key, None)
         self.last_reads.pop(key, None)
-        self.unfinished.pop(key, None)
+        self.halves.pop(key, None)
         self.ready.pop(key, None)
         self.published.groups.pop(key, None)
         self.changes.forget(key)
@@ -127,12 +127,12 @@ class Cache:
         """Record that the workload of a new group is created; its next reconcile creates the rest without reads."""
         head = snapshot.head
         self.invalidate(head.key)
-        self.unfinished[head.key] = HalfCreated(head.uid, head.generation, time.monotonic() + self.timings.half_created)
+        self.halves[head.key] = HalfCreated(head.uid, head.generation, time.monotonic() + self.timings.half_created)
 
     def gives_way(self, key: str) -> bool:
         """Return whether a host group whose hosts can start yields to groups without a reconcile so far."""
-        unfinished = self.unfinished.get(key)
-        may = unfinished is not None and unfinished.until > time.monotonic()
+        half = self.halves.get(key)
+        may = half is not None and half.until > time.monotonic()
         return bool(self.waiting) and (may or self.early_for(key) is not None)
 
     def knows(self, snapshot: Snapshot, seconds: float) -> None:
@@ -212,7 +212,7 @@ class Cache:
     async def _look(self, base: Snapshot, group: Group) -> Snapshot:
         """Read the children of the host group, and all objects that it refers to."""
         self.invalidate(base.head.key)
-        head, half = base.head, self.unfinished.pop(base.head.key, None)
+        head, half = base.head, self.halves.pop(base.head.key, None)
         half_created = half is not None and (half.uid, half.generation) == (head.uid, head.generation)
         fresh = half_created or self._is_fresh(base)
         children, sources, last_log_line = await asyncio.gather(

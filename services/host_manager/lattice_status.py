@@ -90,7 +90,7 @@ def _left_out(shown: Mapping[str, Any], name: str, count: int, *, more: bool = F
     return f"status.{name} shows {fitting} of {'more than ' * more}{count}" if fitting < count or more else ""
 
 
-def silent_pods(snapshot: Snapshot) -> list[str]:
+def pods_without_heartbeat(snapshot: Snapshot) -> list[str]:
     """Return the names of the pods with a missing heartbeat."""
     return sorted(name for name, report in reports_of(snapshot).items() if report.reported == "No")
 
@@ -138,10 +138,10 @@ def _shown_reports(snapshot: Snapshot) -> dict[str, Report]:
 def _reported(snapshot: Snapshot) -> Finding:
     reports = _shown_reports(snapshot)
     ready = [pod for pod in snapshot.pods if pod.ready]
-    silent = sorted(name for name, report in reports.items() if report.reported == "No")
-    if silent:
-        named = ", ".join(silent[:_PODS_NAMED]) + (
-            f" and {len(silent) - _PODS_NAMED} more" * (len(silent) > _PODS_NAMED)
+    missing = sorted(name for name, report in reports.items() if report.reported == "No")
+    if missing:
+        named = ", ".join(missing[:_PODS_NAMED]) + (
+            f" and {len(missing) - _PODS_NAMED} more" * (len(missing) > _PODS_NAMED)
         )
         message = f"the host in pod {named} sent no heartbeat for 70 s: see its log, or set hostRecycling: OneAtATime"
         return REPORTED, "False", "HeartbeatMissing", message

@@ -17,7 +17,7 @@ from host_manager.domain.snapshot import Snapshot
 from host_manager.domain.status import refused_by
 from host_manager.finalizer_release import FinalizerRelease
 from host_manager.gather import Cache
-from host_manager.lattice_status import due_in, silent_pods
+from host_manager.lattice_status import due_in, pods_without_heartbeat
 from trellis.bus.bus import Bus, BusUnavailable
 from trellis.events.hosts import HostsReady, HostsRemoved
 from trellis.kube.errors import Conflict, Invalid, KubeError, TooManyRequests, Unauthorized, Unavailable
@@ -83,7 +83,7 @@ class Reconciler:
         status = next((item.status for item in actions if isinstance(item, deciding.WriteStatus)), snapshot.status)
         if refused_by(status):
             self.cache.invalidate(key)  # a full read does not contain rejections
-        if status.get("hosts") and not silent_pods(snapshot) and due_in(snapshot) is None:
+        if status.get("hosts") and not pods_without_heartbeat(snapshot) and due_in(snapshot) is None:
             self.cache.lattices.recycling.reset(key)
         again = await self._publish_state(snapshot, status, deleted=False)
         if again is not None:

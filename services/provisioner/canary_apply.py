@@ -47,7 +47,7 @@ class VerificationEffects:
             case VerifyJob():
                 await self._verify(action)
             case CreateUndo():
-                return await self._take_back(action)
+                return await self._roll_back(action)
             case _:
                 assert_never(action)
         return None
@@ -78,11 +78,11 @@ class VerificationEffects:
         await self.kube.merge_patch(JOBS, job.name, patch, job.namespace, field_manager=names.FIELD_MANAGER_PROVISIONER)
         _log.info("installer job verified", node=job.node, job=job.name, verified=action.verified_by.value)
 
-    async def _take_back(self, action: CreateUndo) -> float | None:
+    async def _roll_back(self, action: CreateUndo) -> float | None:
         """Create the Job that rolls back another Job."""
         job, task = action.job, action.task
         with self.telemetry.tracer.start_as_current_span(
-            "create undoing job", attributes={"k8s.node.name": action.node.name, "trellis.reason": action.reason.value}
+            "create rollback job", attributes={"k8s.node.name": action.node.name, "trellis.reason": action.reason.value}
         ):
             trace = current_trace()
             manifest = make_installer_job(

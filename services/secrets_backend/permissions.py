@@ -30,9 +30,9 @@ def roles_hint(identity: Identity, secret: str = "") -> str:
     if account is None and identity.user.startswith(_OF_KUBERNETES):
         return f"a ClusterRole with the verb impersonate on users, resourceNames [{identity.user}]: Kubernetes' own"
     own = account is not None and account[0] == identity.namespace
-    who = f"-a {account[1]}" if account and own else f"--user {shlex.quote(identity.user)}"
+    flag = f"-a {account[1]}" if account and own else f"--user {shlex.quote(identity.user)}"
     what = f" -s {secret}" if secret else ""
-    return f"`trellis secrets roles -n {identity.namespace} {who}{what} | kubectl apply -f -`"
+    return f"`trellis secrets roles -n {identity.namespace} {flag}{what} | kubectl apply -f -`"
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,14 +28,14 @@ class ServiceMetrics(FollowedGauges[LatticeAddress]):
     def _show(self, lattice_id: str, address: LatticeAddress) -> Forget:
         _, _, digest = lattice_id.partition("/")
         reads = (
-            partial(self._silent, lattice_id, time.monotonic()),
+            partial(self._since_last_message, lattice_id, time.monotonic()),
             partial(self._applications, lattice_id),
             partial(self._services, lattice_id),
         )
         of = (redact_url(address.nats.url), address.lattice, digest)
         return self._metrics.lattice(SERVICE_REFLECTOR, of, *reads)
 
-    def _silent(self, lattice_id: str, since: float) -> float:
+    def _since_last_message(self, lattice_id: str, since: float) -> float:
         last_message = self._cache.followers.last_message_at(lattice_id)
         return time.monotonic() - (since if last_message is None else last_message)
 

@@ -63,7 +63,7 @@ class Reconciler:
             with self.traces.span(key, f"reflect {key}", trace, attributes):
                 waits.append(await self._act(snapshot, actions))
         if any(not isinstance(action, _SEEN_BY_WATCHES) for action in actions):
-            written = self.queue.take_back(key)  # the objects that the API server returned are evaluated here
+            written = self.queue.cancel_pending(key)  # the objects that the API server returned are evaluated here
             snapshot = await self._look(key)
             waits.append(snapshot.look_again)
             if written and any(_is_new(action, actions) for action in deciding.decide(snapshot)):

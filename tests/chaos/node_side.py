@@ -28,7 +28,7 @@ Manifest = dict[str, Any]
 _JOBS: Final = "/apis/batch/v1/namespaces"
 _DELETION_SECONDS: Final = 0.2
 MAX_UPDATE: Final = 2
-"""Nodes of a Shim that may be in work at a time."""
+"""Nodes of a Shim that may be in progress at a time."""
 
 
 def sha256_of(version: str) -> str:

@@ -53,7 +53,7 @@ def test_the_page_has_each_sample() -> None:
 
 @pytest.mark.parametrize("name", SAMPLES)
 @pytest.mark.parametrize("architecture", ["amd64", "arm64"])
-def test_a_sample_is_installed_or_refused_as_the_page_says(name: str, architecture: str) -> None:
+def test_a_sample_is_installed_or_refused_as_the_page_describes(name: str, architecture: str) -> None:
     manifest = SAMPLES[name]
     shim = view_shim(manifest | {"metadata": manifest["metadata"] | {"uid": "u", "resourceVersion": "1"}})
     _, runtime_class, result = ROWS[name]

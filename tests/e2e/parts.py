@@ -119,7 +119,7 @@ PARTS = (
     _pytest("the services' image, as the chart runs it", REAL / "test_services_image.py", requirements.missing),
     _pytest("the demo with a real node", REAL / "test_demo.py", _no_wasm_nodes),
     _pytest("Wasm pods that are broken, explained", REAL / "test_explain_pods.py", _no_wasm_nodes),
-    _pytest("tools that verify installers", REAL / "test_proof_tools.py", _no_wasm_nodes),
+    _pytest("tools that verify installers", REAL / "test_verification_tools.py", _no_wasm_nodes),
     _pytest("the installer, fetching by https", REAL / "test_installer_https.py", _no_wasm_nodes),
     _pytest("the installer, from a private registry by a proxy", REAL / "test_installer_private.py", _no_wasm_nodes),
     _pytest("the installer's spans, in a Jaeger", REAL / "test_installer_traces.py", _no_wasm_nodes),

@@ -18,7 +18,7 @@ import typer
 import yaml
 
 from trellis_cli.common.output import Format, print_document
-from trellis_dev.commands.local import ending_well
+from trellis_dev.commands.local import reporting_errors
 from trellis_dev.localcluster import ClusterInfo, LocalClusterError, cluster, requirements
 from trellis_dev.localcluster.building import How
 from trellis_dev.localcluster.node_images import NATS, architecture, nats_image
@@ -32,7 +32,7 @@ _OWN = (SERVICES, INSTALLER)
 
 def build(checkout: Path, name: str, export: Path | None, output: Format) -> None:
     """Build the images, load and export them, and print their locations."""
-    with ending_well("building the images"), on_stderr() as progress:
+    with reporting_errors("building the images"), on_stderr() as progress:
         require_checkout(checkout.resolve())
         requirements.require()
         how = How(progress, threading.Event())

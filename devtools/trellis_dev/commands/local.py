@@ -60,7 +60,7 @@ def _terminate(number: int, frame: FrameType | None) -> NoReturn:
 
 
 @contextmanager
-def ending_well(what: str) -> Iterator[None]:
+def reporting_errors(what: str) -> Iterator[None]:
     """Convert errors and signals to a message on standard error and an exit status."""
     previous = {number: signal.signal(number, _terminate) for number in _TERMINATING}
     try:
@@ -90,7 +90,7 @@ class RealNodes:
 
 def up(name: str, *, nodes: int, real: RealNodes, jaeger: bool, lattices: Lattices | None, output: Format) -> None:
     """Start a cluster and print its addresses."""
-    with ending_well(f"bringing up cluster '{name}'"), on_stderr() as progress:
+    with reporting_errors(f"bringing up cluster '{name}'"), on_stderr() as progress:
         info = cluster.up(
             name,
             nodes=nodes,
@@ -151,7 +151,7 @@ def _hidden(info: ClusterInfo) -> set[str]:
 def down(name: str | None) -> None:
     """Stop one cluster, or all. A cluster of a running process is reported and left; the status is then 1."""
     left = []
-    with ending_well("taking clusters down"):
+    with reporting_errors("taking clusters down"):
         for each in [name] if name is not None else registry.names():
             try:
                 typer.echo(f"cluster '{each}' is stopped" if cluster.down(each) else f"there is no cluster '{each}'")
@@ -164,7 +164,7 @@ def down(name: str | None) -> None:
 
 def status(output: Format) -> None:
     """Print the clusters."""
-    with ending_well("listing clusters"):
+    with reporting_errors("listing clusters"):
         found = cluster.status()
     if output.structured:
         print_document(output, [info.model_dump(mode="json", exclude=_hidden(info)) for info in found])
@@ -177,7 +177,7 @@ def status(output: Format) -> None:
 def ensure_tools(*, jaeger: bool, real_node: bool, wadm: bool) -> None:
     """Install the tools and print their paths."""
     wanted = [*tools.DEFAULT, *(["jaeger"] if jaeger else []), *(tools.REAL_NODE if real_node else ())]
-    with ending_well("getting the tools"), on_stderr() as progress:
+    with reporting_errors("getting the tools"), on_stderr() as progress:
         if real_node:
             requirements.require()
             how = How(progress, threading.Event())

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import typer
 
-from trellis_dev.commands.local import ending_well
+from trellis_dev.commands.local import reporting_errors
 from trellis_dev.localcluster import chromium, page
 from trellis_dev.localcluster.building import How
 from trellis_dev.localcluster.progress import on_stderr
@@ -19,7 +19,7 @@ from trellis_dev.localcluster.progress import on_stderr
 
 def build(checkout: Path, *, check: bool, browser: bool) -> None:
     """Build the page; optionally check it and install the test browser."""
-    with ending_well("building the console's page"), on_stderr() as progress:
+    with reporting_errors("building the console's page"), on_stderr() as progress:
         how = How(progress, threading.Event())
         built = page.build_page(checkout.resolve(), how)
         if check:

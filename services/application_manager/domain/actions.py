@@ -184,7 +184,7 @@ class Decision:
     lost: Lost | None = None
     again: float | None = None
     refused: Refused | None = None
-    silent: bool = False
+    without_status: bool = False
     duplicates: tuple[tuple[ApplicationView, Decision], ...] = ()
 
 

@@ -32,7 +32,7 @@ from trellis import names
 
 APPLICATIONS: Final = "applications"
 """Kind in the circuit breaker: Applications, and their models in wadm."""
-_SILENT: Final = Decision(silent=True)
+_WITHOUT_STATUS: Final = Decision(without_status=True)
 
 
 def decide(snapshot: Snapshot) -> Decision:
@@ -47,7 +47,7 @@ def decide(snapshot: Snapshot) -> Decision:
     """
     progress = snapshot.progress
     if snapshot.duty is Duty.STAND_BY:
-        return _SILENT
+        return _WITHOUT_STATUS
     if snapshot.duty is Duty.REMOVE_FINALIZERS:
         return _release(snapshot)
     if progress.removed is not None:
@@ -90,9 +90,9 @@ def _release(snapshot: Snapshot) -> Decision:
 
     def of(view: ApplicationView | None) -> Decision:
         if view is None or not view.object.finalizer:
-            return _SILENT
+            return _WITHOUT_STATUS
         announcement = Announcement(Reason.FINALIZER_REMOVED, "Trellis removes its finalizers: it is to be uninstalled")
-        return Decision((RemoveFinalizer(announcement),), silent=True)
+        return Decision((RemoveFinalizer(announcement),), without_status=True)
 
     return replace(of(snapshot.view), duplicates=tuple((other, of(other)) for other in snapshot.others))
 
@@ -104,12 +104,12 @@ def _accept_removal(snapshot: Snapshot, removed: ApplicationView) -> Decision:
     if base is not None and (model is not None or snapshot.wadm is Absence.UNAVAILABLE):
         revision = max(base.revision, 0 if model is None else model.revision)
     announcement = Announcement(Reason.FINALIZER_REMOVED, "a user removed its finalizer")
-    return Decision((AcceptRemoval(announcement, removed, revision),), again=0.0, silent=True)
+    return Decision((AcceptRemoval(announcement, removed, revision),), again=0.0, without_status=True)
 
 
 def _compare_unless_awaited(snapshot: Snapshot, awaited: Awaited | None) -> Decision:
     if awaited is not None:
-        return Decision(again=awaited.until - snapshot.monotonic, silent=True)
+        return Decision(again=awaited.until - snapshot.monotonic, without_status=True)
     view = snapshot.view
     if view is not None and view.problem and not view.object.deleting:
         return Decision()
@@ -127,4 +127,4 @@ def _duplicate(snapshot: Snapshot, other: ApplicationView) -> Decision:
     announcement = Announcement(Reason.DUPLICATE, message)
     if not other.object.deleting:
         return Decision(waits=announcement)
-    return Decision((RemoveFinalizer(announcement),) if other.object.finalizer else (), silent=True)
+    return Decision((RemoveFinalizer(announcement),) if other.object.finalizer else (), without_status=True)

@@ -40,8 +40,8 @@ def init_request(controller: tuple[str, str], config: bytes, data: tuple[Any, An
     """Return the request of ``init``; ``config`` is JSON, ``data`` the data of ConfigMaps and Secrets, by name."""
     namespace, name = controller
     rest = {"configMaps": data[0], "secrets": data[1]}
-    who = orjson.dumps({"namespace": namespace, "name": name})
-    return b'{"controller":%b,"config":%b,%b' % (who, config, orjson.dumps(rest, option=orjson.OPT_SORT_KEYS)[1:])
+    reference = orjson.dumps({"namespace": namespace, "name": name})
+    return b'{"controller":%b,"config":%b,%b' % (reference, config, orjson.dumps(rest, option=orjson.OPT_SORT_KEYS)[1:])
 
 
 def migrate_request(init: bytes, sha256: str, state: bytes) -> bytes:

@@ -227,8 +227,8 @@ def _begin(work: Coroutine[object, object, bytes], future: Future[bytes]) -> Non
     loop = asyncio.get_running_loop()
     task = loop.create_task(_do_into(future, work))
 
-    def end(given_up: Future[bytes]) -> None:
-        if given_up.cancelled():
+    def end(ended: Future[bytes]) -> None:
+        if ended.cancelled():
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(task.cancel)
 

@@ -102,10 +102,10 @@ class Hosting:
         try:
             wait = await self._turn(item, view)
         except Exception:
-            await self.memory.take_back(item)
+            await self.memory.reclaim(item)
             raise
         else:
-            await self.memory.take_back(item)
+            await self.memory.reclaim(item)
             return wait
         finally:
             item.busy = False

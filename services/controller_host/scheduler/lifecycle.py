@@ -158,7 +158,7 @@ class GuestLifecycle:
         with self._lock:
             return self._suspend()
 
-    def give_up(self) -> None:
+    def discard(self) -> None:
         """Discard the instance without a snapshot: the next start is cold."""
         with self._lock:
             self._give_up()

@@ -77,7 +77,7 @@ class Memory:
             if not self.outcomes.closing:
                 self.count(hosted)
 
-    async def take_back(self, hosted: Hosted) -> None:
+    async def reclaim(self, hosted: Hosted) -> None:
         """Evict a guest that is to be evicted; if the disk refuses it, discard it: it starts cold later."""
         if not hosted.evict or self.outcomes.closing:
             return
@@ -85,7 +85,7 @@ class Memory:
             if hosted.pinned or hosted.lifecycle.instance is None or await self.in_pool(hosted.lifecycle.suspend):
                 return
             hosted.disk_full, hosted.listed = max(1, hosted.lifecycle.counters.resident_bytes), False
-            await self.in_pool(hosted.lifecycle.give_up)
+            await self.in_pool(hosted.lifecycle.discard)
         finally:
             hosted.evict = False  # while true, its memory counts as free
         self.outcomes.without_disk(

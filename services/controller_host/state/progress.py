@@ -197,10 +197,10 @@ class Progress(Database):
         The claim is deleted with its last controller: a namespace or account can be re-created by another owner.
         """
         with self._reading() as base:
-            own, anybody = base.execute(_SHOWN, (uid, claim, claim)).fetchone()
-        if anybody and not own:
+            own, shown = base.execute(_SHOWN, (uid, claim, claim)).fetchone()
+        if shown and not own:
             self.show(uid, claim)
-        return bool(anybody)
+        return bool(shown)
 
     def digests(self) -> set[str]:
         """Return the SHA-256 of all stored modules."""

@@ -40,7 +40,7 @@ from host_manager.domain.status import (
 )
 from host_manager.domain.takeover import transferred_fields
 from host_manager.domain.template import managed_by
-from host_manager.lattice_status import REPORTED, silent_pods
+from host_manager.lattice_status import REPORTED, pods_without_heartbeat
 from trellis import names
 from trellis.crds.conditions import cause_of_refusal
 
@@ -312,8 +312,8 @@ def _recycle(snapshot: Snapshot) -> list[Action]:
         return []
     if len(snapshot.pods) != counts.desired or not all(pod.ready for pod in snapshot.pods):
         return []
-    silent = silent_pods(snapshot)
-    pod = next((pod for pod in snapshot.pods if silent and pod.name == silent[0]), None)
+    missing = pods_without_heartbeat(snapshot)
+    pod = next((pod for pod in snapshot.pods if missing and pod.name == missing[0]), None)
     if pod is None:
         return []
     return [RecyclePod(snapshot.head, pod, f"pod {pod.name} is restarted: its host sent no heartbeat for 70 s")]

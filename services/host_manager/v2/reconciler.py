@@ -18,7 +18,7 @@ from uuid import uuid4
 
 from host_manager.domain.v2.decide import decide, forget_deleted, knows_enough
 from host_manager.domain.v2.published import EVENTS, OUTAGES, Published, namespace_of, object_of, objects_of
-from host_manager.domain.v2.trust import silent_namespaces
+from host_manager.domain.v2.trust import namespaces_without_heartbeats
 from host_manager.timings import Timings
 from host_manager.v2.gather import V2Cache
 from host_manager.v2.metrics import HostKey
@@ -133,16 +133,16 @@ class V2Reconciler:
 
     def _report_operator(self, cluster: Cluster) -> None:
         """Log once that the operator does not work, and once that it does again."""
-        former, silent = self.cache.working, silent_namespaces(cluster)
+        former, without = self.cache.working, namespaces_without_heartbeats(cluster)
         states = [part.operator.state for part in cluster.parts]
         found = {_WORKING[state] for state in states}
         working = 0.0 if 0.0 in found else min(found)
-        self.cache.working = 0.0 if working == 1.0 and silent else working
+        self.cache.working = 0.0 if working == 1.0 and without else working
         if self.cache.working == 0.0 and former != 0.0:
             _log.warning(
                 "runtime-operator does not record heartbeats, missing ones are not published",
                 state=", ".join(state.value for state in states),
-                namespaces=sorted(silent),
+                namespaces=sorted(without),
                 hosts=len(cluster.hosts),
             )
         elif self.cache.working == 1.0 and former == 0.0:

@@ -124,7 +124,7 @@ def _late(canary: Canary, pod: CanaryPod | None, refused: str) -> str:
     return f"its pod {pod.place} did not end in time ({pod.trouble or 'it still runs'}){hint}"
 
 
-def proves_all(job: JobView, canaries: Iterable[Canary], changed: Iterable[str]) -> bool:
+def verifies_all(job: JobView, canaries: Iterable[Canary], changed: Iterable[str]) -> bool:
     """Return whether pods tested all Shims that a Job changed: then no verification depends on the kubelet alone."""
     return {canary.shim for canary in canaries} >= set(changed) and bool(job.canaries)
 

@@ -142,8 +142,8 @@ def to_begin(node: NodeView, jobs: tuple[JobView, ...], entry: Entry) -> bool:
 def _begin(snapshot: Snapshot, node: NodeView, jobs: tuple[JobView, ...]) -> list[Action]:
     """Return the creation of the Job of a claimed slot, once no earlier one is running."""
     if snapshot.other is not None:
-        unfinished = any(job.deleting or job.state is not JobState.FAILED for job in jobs)
-        return [] if unfinished else [WarnNode(node, Reason.OTHER_CONTROLLER, snapshot.other.advice)]
+        not_ended = any(job.deleting or job.state is not JobState.FAILED for job in jobs)
+        return [] if not_ended else [WarnNode(node, Reason.OTHER_CONTROLLER, snapshot.other.advice)]
     entry, target = snapshot.entry, snapshot.target
     if entry is None or target is None or snapshot.task is None or not to_begin(node, snapshot.jobs, entry):
         return []
@@ -271,7 +271,7 @@ def _follow(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
 
 
 def _follow_active(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
-    if job.given_up and not node.ready:
+    if job.failure_target and not node.ready:
         return _give_up(job)
     if refused := pod_refused(snapshot, node, job):
         return refused
@@ -282,7 +282,7 @@ def _give_up(job: JobView) -> list[Action]:
     """Judge a Job on an unreachable node, which reports no end of a pod: otherwise its slot would never be free."""
     if job.failure is not None:
         return []
-    message = f"{job.given_up}; the node is not ready, so it is not known how far the installer came"
+    message = f"{job.failure_target}; the node is not ready, so it is not known how far the installer came"
     return judge(job, Reason.NODE_NOT_READY, message)
 
 
@@ -302,12 +302,12 @@ def _stuck(snapshot: Snapshot, job: JobView) -> list[Action]:
     """
     if job.failure is None:
         return judge(job, Reason.INSTALLER_POD_STUCK, _pod_stuck(snapshot, job))
-    return [] if job.given_up or job.ends_now else [EndJob(job, Reason.INSTALLER_POD_STUCK)]
+    return [] if job.failure_target or job.ends_now else [EndJob(job, Reason.INSTALLER_POD_STUCK)]
 
 
 def _pod_stuck(snapshot: Snapshot, job: JobView) -> str:
     waits = snapshot.installer.waiting if snapshot.installer else ""
-    details = "; ".join(part for part in (job.given_up, waits) if part)
+    details = "; ".join(part for part in (job.failure_target, waits) if part)
     text = f"Job {job.namespace}/{job.name} is past its deadline and its pod has not ended"
     return f"{text} ({details})" if details else text
 
@@ -316,11 +316,11 @@ def _follow_undo(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Actio
     """Judge an attempt once its rollback ended; the verdict is on the rollback Job, with the number of the attempt."""
     if job.failure is not None:
         return []
-    reason, _, message = job.undoes.partition(": ")
+    reason, _, message = job.rolls_back.partition(": ")
     match job.state:
         case JobState.ACTIVE if refused := pod_refused(snapshot, node, job):
             return refused
-        case JobState.ACTIVE if job.given_up and not node.ready:
+        case JobState.ACTIVE if job.failure_target and not node.ready:
             message = f"{message}; the node is not ready, so it is not known whether the rollback completed"
         case JobState.ACTIVE if snapshot.stuck_in <= 0:
             message = f"{message}; it is not known whether the rollback completed: {_pod_stuck(snapshot, job)}"

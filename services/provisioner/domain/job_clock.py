@@ -62,7 +62,7 @@ class JobClock:
 
 
 def _phase_of(job: JobView) -> Phase | None:
-    if job.deleting or job.given_up:
+    if job.deleting or job.failure_target:
         return Phase.ENDING
     return {JobState.ACTIVE: Phase.WORKING, JobState.COMPLETE: Phase.DONE}.get(job.state)
 

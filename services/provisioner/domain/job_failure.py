@@ -33,11 +33,11 @@ def judge(
 def unlike(job: JobView, node: NodeView) -> str:
     """Return how a node's runtime handlers differ from those that its Job installs, and what to check."""
     if not node.handlers:
-        silent = (
+        unlisted = (
             f"lists no runtime handlers at all, so not {', '.join(map(repr, sorted(job.handlers)))}: "
             f"{node.runtime_version or 'its container runtime'} or its kubelet is too old for that"
         )
-        return silent if job.installs is None else f"{silent}, and no pod tried it: set spec.verify.canaryImage"
+        return unlisted if job.installs is None else f"{unlisted}, and no pod tried it: set spec.verify.canaryImage"
     missing, left = job.handlers - node.handlers, job.removed_handlers & node.handlers
     parts = [("does not list", missing), ("still lists", left)]
     differences = " and ".join(

@@ -120,11 +120,11 @@ def plan(snapshot: FleetSnapshot) -> Plan:
     for node in (*fresh, *retries):
         target = permitted[node.uid]
         changes = changes_of(node, target)
-        begun = _baselines(snapshot, node, changes, judgements)
-        if slots.take(node.uid, changes, sum(map(size_of, begun.values()))):
+        of_node = _baselines(snapshot, node, changes, judgements)
+        if slots.take(node.uid, changes, sum(map(size_of, of_node.values()))):
             claimed.append(node)
             entries[node.uid] = Entry(target.digest, next_attempt(node, target), int(snapshot.now), changes)
-            for name, baseline in begun.items():
+            for name, baseline in of_node.items():
                 baselines[name][node.uid] = baseline
     states = {name: replace(item.state, baselines=baselines[name]) for name, item in judgements.items()}
     wakes = (wake_in, snapshot.stuck_in, *(item.wake_in for item in judgements.values()))

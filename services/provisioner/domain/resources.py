@@ -39,7 +39,7 @@ class Task:
     force: bool = False
     first: InstallSpec | None = field(default=None, hash=False)
     canaries: tuple[str, ...] = ()
-    undoes: JobView | None = None
+    rolls_back: JobView | None = None
     blamed: str = ""
     reason: str = ""
     unconfirmed: frozenset[str] = frozenset()
@@ -47,7 +47,7 @@ class Task:
     @property
     def operation(self) -> str:
         """The label of the Job, and a part of its name."""
-        if self.undoes is not None:
+        if self.rolls_back is not None:
             return UNDO
         return REMOVE if self.removes else PROVISION
 
@@ -65,7 +65,7 @@ class Task:
     @property
     def digest(self) -> str:
         """The digest for which the outcome of the Job is recorded."""
-        return self.target.digest if self.undoes is None else self.undoes.digest
+        return self.target.digest if self.rolls_back is None else self.rolls_back.digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ def make_installer_job(
             annotations[annotation] = ",".join(listed)
     if task.spec is not None:
         annotations[names.ANNOTATION_SHIMS] = encode_digests(dict(task.target.shims))
-    if task.undoes is not None:
+    if task.rolls_back is not None:
         annotations[names.ANNOTATION_ROLLS_BACK] = task.reason
         if task.blamed:
             annotations[names.ANNOTATION_BLAMED] = task.blamed

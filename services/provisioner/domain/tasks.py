@@ -136,7 +136,7 @@ def undo_of(node: NodeView, job: JobView, shims: Collection[str], reason: str, f
         removes=removes,
         force=removes,
         first=removals if unverified and back else None,
-        undoes=job,
+        rolls_back=job,
         blamed=encode_digests({name: job.shims[name] for name in shims}),
         reason=reason,
     )

@@ -17,7 +17,7 @@ from provisioner.domain.actions import (
     Snapshot,
     VerifyJob,
 )
-from provisioner.domain.canary import Trial, proves_all, trial_of
+from provisioner.domain.canary import Trial, trial_of, verifies_all
 from provisioner.domain.job_failure import about, blame, judge, unlike
 from provisioner.domain.refused import update_refused
 from provisioner.domain.tasks import undo_of
@@ -46,7 +46,7 @@ def verify(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
     if (left := _left(snapshot)) > 0:
         return [LookAgain(left)]
     message = f"the installer succeeded, but after {snapshot.verify_timeout:.0f} s the node {unlike(job, node)}"
-    return take_back(snapshot, node, job, Reason.HANDLER_MISSING, message)
+    return roll_back(snapshot, node, job, Reason.HANDLER_MISSING, message)
 
 
 def in_vain(snapshot: Snapshot, node: NodeView, job: JobView) -> tuple[str, ...]:
@@ -81,11 +81,11 @@ def _try_out(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
     """Return the actions that test the Shims of a Job with canary pods; the verification is written to the Job."""
     trial = _trial(snapshot, job)
     if trial.passed:
-        everything = proves_all(job, snapshot.canaries, tried(node, job))
+        everything = verifies_all(job, snapshot.canaries, tried(node, job))
         return [VerifyJob(job, VerifiedBy.CANARY if everything else VerifiedBy.HANDLER)]
     if trial.failed:
         clear = [DeleteCanary(pod, Reason.CANARY_FAILED) for pod in snapshot.pods if not pod.deleting]
-        return [*clear, *take_back(snapshot, node, job, Reason.CANARY_FAILED, trial.message)]
+        return [*clear, *roll_back(snapshot, node, job, Reason.CANARY_FAILED, trial.message)]
     again = [DeleteCanary(pod, Reason.VERIFICATION_FAILED) for pod in trial.again]
     return [*again, *(CreateCanary(job, canary) for canary in trial.begin), LookAgain(max(_left(snapshot), 0.0))]
 
@@ -96,7 +96,7 @@ def tried(node: NodeView, job: JobView) -> tuple[str, ...]:
     return tuple(sorted(name for name, digest in job.shims.items() if had.get(name) != digest))
 
 
-def take_back(snapshot: Snapshot, node: NodeView, job: JobView, reason: Reason, message: str) -> list[Action]:
+def roll_back(snapshot: Snapshot, node: NodeView, job: JobView, reason: Reason, message: str) -> list[Action]:
     """Roll back Shims without a verification before the Job is judged, so that a failure leaves the node unchanged.
 
     A legacy image has no rollback, and a node that is not ready is not rolled back.

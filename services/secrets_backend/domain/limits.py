@@ -24,7 +24,7 @@ class Limits:
     def allows(self, entity: Hashable, now: float) -> bool:
         """Count a request, and return whether it may be answered; ``now`` in seconds of any monotonic clock.
 
-        ``entity``: its name, with its origin, as the name in a token is claimed and not proved.
+        ``entity``: its name, with its origin, as the name in a token is claimed and not verified.
         """
         if not self.rate:
             return True

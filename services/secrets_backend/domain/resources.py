@@ -58,11 +58,11 @@ def account_of(user: str) -> tuple[str, str] | None:
 
 def make_impersonation(reader: Reader, home: str) -> list[Manifest]:
     """Return role and binding with which secrets_backend in namespace ``home`` can impersonate a reader."""
-    kind, resource, namespace, who = "ClusterRole", "users", "", reader.name
+    kind, resource, namespace, identity = "ClusterRole", "users", "", reader.name
     if reader.account is not None:
-        kind, resource, (namespace, who) = "Role", "serviceaccounts", reader.account
+        kind, resource, (namespace, identity) = "Role", "serviceaccounts", reader.account
     name = names.impersonation_role(reader.role_key)
-    rule = {"apiGroups": [""], "resources": [resource], "resourceNames": [who], "verbs": ["impersonate"]}
+    rule = {"apiGroups": [""], "resources": [resource], "resourceNames": [identity], "verbs": ["impersonate"]}
     subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": home}
     return [_role(kind, name, namespace, rule), _binding(kind, name, namespace, subject)]
 

@@ -16,7 +16,7 @@ from trellis.read_model.explain.application import MANAGER, application_cause
 from trellis.read_model.explain.page import Rank
 from trellis.read_model.reading.cluster import Reading
 from trellis.read_model.tables.apps import TROUBLE, AppRow, row_of
-from trellis_cli.status.row import Led, Part, Unwell, led_part, with_leader
+from trellis_cli.status.row import Led, Part, Unhealthy, led_part, with_leader
 from trellis_cli.status.served import list_or_row
 
 NAME: Final = "applications"
@@ -62,4 +62,4 @@ def applications_part(rows: Sequence[AppRow], causes: Mapping[str, str], leader:
     text = ", ".join(f"{count} {phase}" for phase, count in phases.items())
     led = Led(MANAGER, leader, "Kubernetes and wadm are not synchronized")
     data = {"count": len(rows), "phases": phases, "unhealthy": sorted(bad)}
-    return led_part(NAME, text, led, Unwell("unhealthy", "application", bad), data)
+    return led_part(NAME, text, led, Unhealthy("unhealthy", "application", bad), data)

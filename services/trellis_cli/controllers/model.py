@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from trellis.read_model.tables.controllers import HOST, ControllerRow
-from trellis_cli.status.row import Led, Part, Unwell, led_part
+from trellis_cli.status.row import Led, Part, Unhealthy, led_part
 
 PART: Final = "controllers"
 UNKNOWN: Final = {"count": None, "states": None, "not_ready": None, "holder": None}
@@ -26,4 +26,4 @@ def controllers_part(
     text = ", ".join(f"{count} {state}" for state, count in states.items())
     led = Led(HOST, leader, "no controller is called")
     data = {"count": len(rows), "states": states, "not_ready": sorted(bad)}
-    return led_part(PART, text, led, Unwell("not ready", "controller", bad), data)
+    return led_part(PART, text, led, Unhealthy("not ready", "controller", bad), data)

@@ -30,7 +30,7 @@ _SENT_TYPE: Final = "properties.secret.wasmcloud.dev/v1alpha1"
 DEFINITION: Final = "CRD of SecretGrants"
 READING: Final = "permission to read"
 _REFUSES: Final = "secrets_backend refuses every request with UpstreamError"
-_ANYBODY: Final = Token("", "", None)
+_ANY_USER: Final = Token("", "", None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +188,7 @@ def _wanted(use: Use, policy: Policy) -> Step:
 def _granted(row: Row, policy: Policy, around: RuleInputs) -> Row:
     token, connection, note = around.token, around.connection, ""
     if token is None:
-        token, connection, limited = _ANYBODY, *_without_issuer_limit(connection, policy.namespace)
+        token, connection, limited = _ANY_USER, *_without_issuer_limit(connection, policy.namespace)
         note = "; issuer unknown: use --entity-jwt" if limited else ""
     try:
         identity = identify(policy, token, connection, around.users)

@@ -56,7 +56,7 @@ class Led:
 
 
 @dataclass(frozen=True, slots=True)
-class Unwell:
+class Unhealthy:
     """The unhealthy objects of a row: ``what`` describes them, ``kind`` is for ``trellis explain``.
 
     ``causes``: by ``namespace/name``, "" if only the page has the cause.
@@ -73,18 +73,18 @@ def command(kind: str, key: str) -> str:
     return f"trellis explain {kind}/{name}" + (f" -n {namespace}" if namespace else "")
 
 
-def named(unwell: Unwell) -> str:
+def named(unhealthy: Unhealthy) -> str:
     """Return a sentence with the first unhealthy objects, and the cause of the first."""
-    keys = sorted(unwell.causes)
+    keys = sorted(unhealthy.causes)
     more = f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else ""
     # Objects with a known cause come first.
-    first = min(keys, key=lambda key: (not unwell.causes[key], key))
+    first = min(keys, key=lambda key: (not unhealthy.causes[key], key))
     of = f": {first}" if len(keys) > 1 else ""
-    reason = f"{of}: {unwell.causes[first]}" if unwell.causes[first] else ""
-    return f"{unwell.what}: {', '.join(keys[:_NAMED])}{more}{reason}: see `{command(unwell.kind, first)}`"
+    reason = f"{of}: {unhealthy.causes[first]}" if unhealthy.causes[first] else ""
+    return f"{unhealthy.what}: {', '.join(keys[:_NAMED])}{more}{reason}: see `{command(unhealthy.kind, first)}`"
 
 
-def led_part(name: str, text: str, led: Led, unwell: Unwell, data: dict[str, Any]) -> Part:
+def led_part(name: str, text: str, led: Led, unhealthy: Unhealthy, data: dict[str, Any]) -> Part:
     """Return the row of objects of a service with a leader: unhealthy objects and a missing leader are problems.
 
     ``text`` is "" if the service has no objects; ``data`` get its ``holder`` and the ``causes``.
@@ -94,11 +94,11 @@ def led_part(name: str, text: str, led: Led, unwell: Unwell, data: dict[str, Any
         problems.append(
             f"no replica leads {led.service}, so {led.otherwise}: start it with `trellis run {led.service}`"
         )
-    if unwell.causes:
-        problems.append(named(unwell))
+    if unhealthy.causes:
+        problems.append(named(unhealthy))
     by = f"; {led.service} led by {led.leader}" if led.leader else ""
     by = f"; leader of {led.service} unknown: this account may not read its Lease" if led.leader is None else by
-    data = data | {"holder": led.leader or None, "causes": dict(sorted(unwell.causes.items()))}
+    data = data | {"holder": led.leader or None, "causes": dict(sorted(unhealthy.causes.items()))}
     return Part(name, (text or "none") + by, "; ".join(problems), data)
 
 

@@ -26,7 +26,7 @@ from trellis_cli.circuit_breaker.model import BreakerRow, Position
 from trellis_cli.common.rollout_state import Rollout
 from trellis_cli.explain.grant import BACKEND, grant_cause
 from trellis_cli.status.reflected_services import ReflectedServices
-from trellis_cli.status.row import Led, Part, Unwell, command, led_part, named
+from trellis_cli.status.row import Led, Part, Unhealthy, command, led_part, named
 
 Manifest = Mapping[str, Any]
 
@@ -104,11 +104,11 @@ def rollout_part(rollout: Rollout, pending: Mapping[str, str] | None = None) -> 
         if (cause := _shim_cause(shim, node_failures_reported=bool(stuck)))
     }
     if causes:
-        problems.append(named(Unwell("Shims blocked", "shim", causes)))
-    in_work = len(rollout.ledger.entries)
-    text = f"{in_work} in progress{', halted' if halted else ''}; {summary(rollout.rows)}"
+        problems.append(named(Unhealthy("Shims blocked", "shim", causes)))
+    in_progress = len(rollout.ledger.entries)
+    text = f"{in_progress} in progress{', halted' if halted else ''}; {summary(rollout.rows)}"
     data = {
-        "in_progress": in_work,
+        "in_progress": in_progress,
         "halted": halted,
         "counts": {state.value: count for state, count in counts.items()},
         "causes": failed | stuck,
@@ -173,7 +173,7 @@ def reflected_services_part(found: ReflectedServices) -> Part:
     led = Led(REFLECTOR, found.leader, "endpoints are not updated")
     data = {"services": found.services, "without_endpoints": without, "unreached": sorted(found.unreached)}
     causes = dict.fromkeys(without, "") | dict(found.unreached)
-    return led_part("reflected-services", text, led, Unwell("no endpoint", "service", causes), data)
+    return led_part("reflected-services", text, led, Unhealthy("no endpoint", "service", causes), data)
 
 
 def hosts_part(groups: Sequence[Manifest], leader: str | None) -> Part:
@@ -188,7 +188,7 @@ def hosts_part(groups: Sequence[Manifest], leader: str | None) -> Part:
     text = f"{len(groups)} host groups, {ready} of {wanted} hosts ready" if groups else ""
     led = Led(HOST_MANAGER, leader, "host groups are not reconciled")
     events: dict[str, Any] = {"groups": len(groups), "hosts_ready": ready, "hosts": wanted, "unhealthy": sorted(causes)}
-    return led_part(HOSTS, text, led, Unwell("unhealthy", "hostgroup", causes), events)
+    return led_part(HOSTS, text, led, Unhealthy("unhealthy", "hostgroup", causes), events)
 
 
 def secrets_part(grants: Sequence[Manifest], groups: Sequence[Manifest] | None, pods: Sequence[Manifest]) -> Part:
@@ -208,7 +208,7 @@ def secrets_part(grants: Sequence[Manifest], groups: Sequence[Manifest] | None, 
         see = f"kubectl get pods -n {place} -l app.kubernetes.io/component={BACKEND}"
         problems.append(f"no pod of {BACKEND} is ready, components get no Secrets: see `{see}`")
     if causes:
-        problems.append(named(Unwell("not ready", "secretgrant", causes)))
+        problems.append(named(Unhealthy("not ready", "secretgrant", causes)))
     runs = f"{ready} of {len(pods)} pods of {BACKEND} ready" if pods else f"{BACKEND} has no separate pods"
     data = {"grants": len(grants), "without_effect": sorted(causes), "causes": causes}
     text = f"{len(grants)} grants; {runs}"

@@ -216,7 +216,7 @@ async def _stop(kube: Kube, task: Task, leases: Leases, stopped: list[str]) -> s
     records = await asyncio.gather(*leased)
     now = time.monotonic()
     led = {service: leases.leader(service, item, now) for service, item in zip(task.services, records, strict=True)}
-    return "; ".join(f"{who} leads {service}: stop it" for service, who in led.items() if who)
+    return "; ".join(f"{holder} leads {service}: stop it" for service, holder in led.items() if holder)
 
 
 async def _lease(kube: Kube, name: str, namespace: str) -> LeaseRecord | None:

@@ -19,7 +19,7 @@ from trellis.v2.explain.operator import operator_lines
 from trellis.v2.explain.text import number_of
 from trellis.v2.snapshot import Part as Read
 from trellis.v2.snapshot import Snapshot
-from trellis_cli.status.row import Part, Unwell, named
+from trellis_cli.status.row import Part, Unhealthy, named
 
 PART: Final = "wasmcloud-v2"
 UNKNOWN: Final = dict.fromkeys(("deployments", "host_groups", "hosts", "artifacts", "unhealthy", "causes"))
@@ -41,7 +41,7 @@ def v2_part(snapshot: Snapshot) -> Part:
         "artifact": [(item.meta.key, artifact_cause(cluster, item)) for item in snapshot.artifacts],
     }
     found = {kind: _unwell(items, common) for kind, items in lines.items()}
-    problems = [named(Unwell(f"{kind} not healthy", kind, causes)) for kind, causes in found.items() if causes]
+    problems = [named(Unhealthy(f"{kind} not healthy", kind, causes)) for kind, causes in found.items() if causes]
     counts = {
         "deployments": _count(snapshot, Read.DEPLOYMENTS, len(snapshot.deployments)),
         "host_groups": _count(snapshot, Read.PODS, len(groups)) if snapshot.knows(Read.HOSTS) else None,

@@ -206,7 +206,7 @@ class JobView:
     """The relevant fields of an installer Job. Times are Unix seconds.
 
     ``succeeded``: one of its pods succeeded, in any state of the Job. ``ends_now``: it must end before its deadline.
-    ``given_up``: reason for which Kubernetes fails it once its pods have ended; "" if there is none.
+    ``failure_target``: reason for which Kubernetes fails it once its pods have ended; "" if there is none.
     ``unconfirmed``: names of Shims that may be installed from before although no annotation names them. ``has_pods``: a
     pod was created, in any state. ``suspended``: it creates no pods, and its deadline is stopped; ``has_pods`` is then
     true if a former pod may still run, or succeeded.
@@ -228,7 +228,7 @@ class JobView:
     traceparent: str | None = None
     state: JobState = JobState.ACTIVE
     condition: str = ""
-    given_up: str = ""
+    failure_target: str = ""
     created_at: int = 0
     started_at: int | None = None
     finished_at: int | None = None
@@ -239,7 +239,7 @@ class JobView:
     disruptive: bool = False
     canaries: frozenset[str] = frozenset()
     verified_by: VerifiedBy | None = None
-    undoes: str = ""
+    rolls_back: str = ""
     deleting: bool = False
     has_pods: bool = False
     suspended: bool = False

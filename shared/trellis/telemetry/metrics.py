@@ -308,10 +308,10 @@ class Metrics(ConsoleMetrics):
 
         return forget
 
-    def wasmcloud_reception(self, service: str, connected: Read, heard: Read, unreadable: Read) -> Forget:
+    def wasmcloud_reception(self, service: str, connected: Read, received: Read, unreadable: Read) -> Forget:
         """Export the state of the reception of heartbeats of wasmCloud v2; replaceable as for a watch."""
         gauges = (self.wasmcloud_heartbeats_connected, self.wasmcloud_hosts_reporting, self.wasmcloud_hosts_unreadable)
-        return self._observe(gauges, (service,), (connected, heard, unreadable))
+        return self._observe(gauges, (service,), (connected, received, unreadable))
 
     def wasmcloud_host(self, service: str, of: tuple[str, str], reads: tuple[Read, Read, Read]) -> Forget:
         """Export the numbers of a host of wasmCloud v2; replaceable as for a watch.
@@ -350,19 +350,19 @@ class Metrics(ConsoleMetrics):
         return self._observe(gauges, (service, *of), (messages, seconds))
 
     def lattice(
-        self, service: str, of: tuple[str, str, str], silent: Read, applications: Read, services: Read
+        self, service: str, of: tuple[str, str, str], since_last_message: Read, applications: Read, services: Read
     ) -> Forget:
         """Export the age of the last message and the object counts of a lattice; replaceable as for a watch.
 
         Args:
             service: service that follows the lattice.
             of: NATS address, lattice name, and lattice ID (unique among accounts).
-            silent: seconds since the last message.
+            since_last_message: seconds since the last message.
             applications: number of deployed applications.
             services: number of reflected Services.
         """
         gauges = (self.lattice_seconds_since_last_message, self.lattice_applications, self.lattice_services)
-        return self._observe(gauges, (service, *of), (silent, applications, services))
+        return self._observe(gauges, (service, *of), (since_last_message, applications, services))
 
     def kept_lattice(self, service: str, of: tuple[str, str, str], reads: KeptReads) -> Forget:
         """Export the state of the Application objects of a lattice; replaceable as for a watch.

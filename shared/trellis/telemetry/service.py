@@ -154,7 +154,7 @@ def setup(
     }
     if cluster is not None:
         attributes["k8s.cluster.name"] = cluster
-    sampler = _sampler(sample_ratio, anybody=bool(otlp_endpoint or span_exporters))
+    sampler = _sampler(sample_ratio, exported=bool(otlp_endpoint or span_exporters))
     # Without the exit handler: callers call shutdown(), and that of the SDK blocks for up to 30 s.
     resource = Resource.create(attributes)
     provider = TracerProvider(sampler, resource, shutdown_on_exit=False, id_generator=Generator())
@@ -167,12 +167,12 @@ def setup(
     return Telemetry(service, provider, metrics or process_metrics(), cluster, exporter)
 
 
-def _sampler(ratio: float | None, *, anybody: bool) -> Sampler | None:
+def _sampler(ratio: float | None, *, exported: bool) -> Sampler | None:
     """Return the sampler; None is the default of the SDK, which follows OTEL_TRACES_SAMPLER.
 
     The service that starts a trace decides for the whole trace: a share of whole traces is sent, never parts of each.
     """
-    if not anybody:
+    if not exported:
         # Without an exporter no span is recorded; its IDs are still created, for logs and spans of other services.
         return ALWAYS_OFF
     return None if ratio is None else ParentBased(TraceIdRatioBased(ratio))

@@ -108,7 +108,7 @@ class Cluster:
         for host in self.hosts:
             if (time := self._recorded(host)) is not None:
                 seen[host.id] = max(time, seen.get(host.id, time))
-        return judge(self.snapshot, seen, self.all_silent and not any(map(self.disconnected, self.hosts)))
+        return judge(self.snapshot, seen, self.no_heartbeats and not any(map(self.disconnected, self.hosts)))
 
     @cached_property
     def clock_lead(self) -> float:
@@ -337,9 +337,9 @@ class Cluster:
         return max((time for time in times if time is not None and time <= latest), default=None)
 
     @cached_property
-    def all_silent(self) -> bool:
+    def no_heartbeats(self) -> bool:
         """True if the heartbeats of all hosts are missing, and neither starts of workloads nor pods explain all."""
-        if not all(self.silent(host) for host in self.hosts):
+        if not all(self.heartbeat_missing(host) for host in self.hosts):
             return False
         busy = {item.host_id for item in self.starting}
         return any(host.id not in busy and not self.without_process(host) for host in self.hosts)
@@ -348,12 +348,12 @@ class Cluster:
         """Return whose silence the missing heartbeat of a host is."""
         if (own := self.within(host.meta.namespace)) is not self:
             return own.silence(host)
-        if not self.silent(host):
+        if not self.heartbeat_missing(host):
             return Silence.NONE
         if self.without_process(host) or self.disconnected(host):
             return Silence.OWN
         last, snapshot = self.last_heartbeat(host), self.snapshot
-        return attribute(last, self.newest_heartbeat, snapshot.now, common=self.all_silent, timings=snapshot.timings)
+        return attribute(last, self.newest_heartbeat, snapshot.now, common=self.no_heartbeats, timings=snapshot.timings)
 
     def without_process(self, host: HostView) -> bool:
         """Return whether the pods prove that a host does not run: its pod is not ready, or does not exist any more.
@@ -397,7 +397,7 @@ class Cluster:
     def _groups_with_pods(self) -> set[tuple[str, str]]:
         return {(group.namespace, group.name) for group in self.host_groups.values() if group.live}
 
-    def silent(self, host: HostView) -> bool:
+    def heartbeat_missing(self, host: HostView) -> bool:
         """Return whether the heartbeat of a host is missing; ``silence`` attributes it."""
         return self.missed(host) or self.older(self.last_heartbeat(host), self.snapshot.timings.silence)
 

@@ -51,13 +51,13 @@ class Judgement:
         return self.state in {State.UNAVAILABLE, State.CUT_OFF, State.HEARTBEATS_MISSING}
 
 
-def judge(snapshot: Snapshot, seen: Mapping[str, float], silent: bool) -> Judgement:
+def judge(snapshot: Snapshot, seen: Mapping[str, float], no_heartbeats: bool) -> Judgement:
     """Return the state of the operator.
 
     Args:
         snapshot: all that was read.
         seen: last recorded heartbeat by the ID of the host, in Unix seconds by the clock of the API server.
-        silent: the heartbeats of all Hosts are missing.
+        no_heartbeats: the heartbeats of all Hosts are missing.
     """
     if not snapshot.knows(Part.HOSTS):
         return Judgement(State.UNKNOWN)
@@ -68,7 +68,7 @@ def judge(snapshot: Snapshot, seen: Mapping[str, float], silent: bool) -> Judgem
         return Judgement(State.CUT_OFF if timed_out else State.UNAVAILABLE, found.unrecorded)
     age = max(snapshot.now - max(seen.values()), 0.0) if seen else None
     timings = snapshot.timings
-    if age is not None and age <= timings.silence and not silent:
+    if age is not None and age <= timings.silence and not no_heartbeats:
         return Judgement(State.WORKING, age=age)
     if found.unregistered:
         return Judgement(State.UNAVAILABLE, found.unregistered)
@@ -78,7 +78,7 @@ def judge(snapshot: Snapshot, seen: Mapping[str, float], silent: bool) -> Judgem
         return Judgement(State.CUT_OFF, age=age)
     if age > timings.expired and not any(GATED in host.ready.message for host in snapshot.hosts):
         return Judgement(State.UNAVAILABLE, age=age)
-    return Judgement(State.HEARTBEATS_MISSING if silent else State.UNKNOWN, age=age)
+    return Judgement(State.HEARTBEATS_MISSING if no_heartbeats else State.UNKNOWN, age=age)
 
 
 def joint(found: Sequence[Judgement]) -> Judgement:

@@ -236,8 +236,8 @@ def _sandboxed(found: Condition, phase: str, containers: tuple[Container, ...]) 
 def _scheduled(status: Json) -> Condition:
     """Return the condition PodScheduled; its reason precedes the message, as only ``SchedulingGated`` matters."""
     found = next((item for item in items(status, "conditions") if text(item, "type") == "PodScheduled"), {})
-    said = ": ".join(filter(None, (text(found, "reason"), message(found))))
-    return Condition("PodScheduled", text(found, "status"), said)
+    found_message = ": ".join(filter(None, (text(found, "reason"), message(found))))
+    return Condition("PodScheduled", text(found, "status"), found_message)
 
 
 def _containers(spec: Json, status: Json) -> tuple[Container, ...]:

@@ -1,4 +1,4 @@
-"""Shims that only a pod finds out, and nodes that only a pod proves: broken shims, and containerd 1.6."""
+"""Shims that only a pod tests, and nodes that only a pod verifies: broken shims, and containerd 1.6."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_later_version_that_is_broken_gives_way_to_the_one_before(world: World
     assert node.tree() == before
 
 
-def test_on_containerd_16_a_pod_proves_what_no_list_shows(old_world: World, machine: dict[str, str]) -> None:
+def test_on_containerd_16_a_pod_verifies_what_no_list_shows(old_world: World, machine: dict[str, str]) -> None:
     kubectl, node = old_world.kubectl, old_world.node()
     before, restarts = node.tree(), node.restarts()
     old_world.label("wasi", NODE)

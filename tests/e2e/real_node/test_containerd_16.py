@@ -1,4 +1,4 @@
-"""The same with containerd 1.6, which lists no handlers: there only a pod proves that a runtime is there."""
+"""The same with containerd 1.6, which lists no handlers: there only a pod verifies a runtime."""
 
 from __future__ import annotations
 

@@ -154,9 +154,9 @@ def test_a_shim_goes_on_runs_wasm_and_goes_without_a_trace(world: World, machine
 
     ended = world.jobs.run("install", "install", spec=world.spec("shim"))
     assert (ended.code, ended.result.outcome, ended.result.restarted) == (0, Outcome.INSTALLED, True), ended.log
-    (proved,) = ended.result.shims
-    assert (proved.handler, proved.verified, proved.version) == ("wasi", True, "0.1.0")
-    assert proved.sha256 == world.digest("shim")
+    (shim,) = ended.result.shims
+    assert (shim.handler, shim.verified, shim.version) == ("wasi", True, "0.1.0")
+    assert shim.sha256 == world.digest("shim")
     assert world.jobs.restarts() == restarts + 1
     if tells:
         eventually(world.handlers, "the node lists the handler", 60)

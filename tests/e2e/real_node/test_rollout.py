@@ -69,7 +69,7 @@ def test_a_program_that_is_no_shim_is_reported_on_shim_and_node_and_changes_noth
     eventually(lambda: not world.jobs(), "no Job is left", 60)
 
 
-def test_a_shim_whose_object_was_forced_away_is_removed_all_the_same(world: World) -> None:
+def test_a_shim_whose_object_was_deleted_by_force_is_removed_all_the_same(world: World) -> None:
     kubectl, node = world.kubectl, world.node()
     before = node.tree()
     world.label("orphan", NODE)

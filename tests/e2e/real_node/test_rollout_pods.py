@@ -136,7 +136,7 @@ def undo(world: World, shim: str) -> None:
 
 
 @pytest.mark.parametrize(("shim", "rolling"), [("halts", {"workloads": "Halt"}), ("waits", {"workloadTimeout": "30s"})])
-def test_a_version_that_breaks_a_workload_stops_after_its_first_node_and_is_taken_back(
+def test_a_version_that_breaks_a_workload_stops_after_its_first_node_and_is_rolled_back(
     world: World, shim: str, rolling: dict[str, str]
 ) -> None:
     strategy = {"type": "rolling", "rolling": {"maxUpdate": 1, **rolling}}

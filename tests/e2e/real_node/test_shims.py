@@ -1,4 +1,4 @@
-"""The shims that proofs of installers use: the working ones run Wasm, the broken ones are broken as they say."""
+"""The shims of the installer tests: the working ones run Wasm, the broken ones fail as their names describe."""
 
 from __future__ import annotations
 

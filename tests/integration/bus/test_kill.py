@@ -23,7 +23,7 @@ EVENTS = 1000
 KILLS = 3
 
 
-async def test_a_process_that_is_killed_in_mid_work_loses_nothing_and_repeats_what_was_in_work(
+async def test_a_process_that_is_killed_in_mid_work_loses_nothing_and_repeats_what_was_in_progress(
     buses: Buses, jetstream: JetStreamContext, tmp_path: Path
 ) -> None:
     path = tmp_path / "done"

@@ -82,7 +82,7 @@ def installation(cluster: ClusterInfo, cluster_api: Api, shim: Shim) -> Iterator
 
 
 @pytest.mark.thorough
-async def test_all_that_is_well_is_and_the_sick_one_is_named(
+async def test_all_healthy_services_are_ready_and_the_unhealthy_one_is_named(
     cluster: ClusterInfo, cluster_api: Api, installation: Installation, tmp_path: Path
 ) -> None:
     found = hooks("test", **VALUES)

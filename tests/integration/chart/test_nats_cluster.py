@@ -127,7 +127,7 @@ async def test_published_events_survive_the_loss_of_the_leading_server_and_servi
 
 
 @pytest.mark.thorough
-async def test_with_two_servers_away_nothing_is_lost_and_it_goes_on_when_one_is_back(world: World) -> None:
+async def test_with_two_servers_unavailable_nothing_is_lost_and_it_continues_when_one_is_back(world: World) -> None:
     await world.publish(10)
     first = await world.leader()
     others = [pod for pod in world.servers.pods if pod is not first]

@@ -47,7 +47,7 @@ async def shown(hosts: HostWorld, name: str, status: str, reason: str) -> None:
         pytest.fail(f"not {status}/{reason}: {hosts.status(name)}")
 
 
-async def test_hosts_are_shown_beside_pods_and_an_outage_takes_nothing_away(
+async def test_hosts_are_shown_beside_pods_and_an_outage_removes_nothing(
     hosts: HostWorld, lattice: tuple[NatsServer, LatticeSpeaker]
 ) -> None:
     server, speaker = lattice

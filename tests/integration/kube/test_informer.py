@@ -121,9 +121,7 @@ async def test_bookmarks_keep_a_quiet_watch_fresh(kube: Kube, namespace: str, la
 
 
 @pytest.mark.thorough
-async def test_a_list_whose_page_token_was_compacted_away_starts_again(
-    kube: Kube, namespace: str, cluster: ClusterInfo
-) -> None:
+async def test_a_list_whose_page_token_was_compacted_restarts(kube: Kube, namespace: str, cluster: ClusterInfo) -> None:
     """410 for a page: etcd has forgotten the state that the first page was of."""
     for number in range(5):
         await kube.create(CONFIGMAPS, configmap(namespace, f"c{number}"))

@@ -27,7 +27,7 @@ TIMINGS = WatchTimings(backoff_first=0.05, backoff_most=0.5)
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[ClusterInfo]:
-    """A control plane of this module's own: a restore undoes what everybody did."""
+    """A control plane of this module's own: a restore undoes all changes."""
     with owned_cluster() as info:
         yield info
 

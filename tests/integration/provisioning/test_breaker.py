@@ -85,7 +85,7 @@ async def test_a_mass_opt_out_is_paused_across_leaders_until_a_user_permits_it(f
 
 
 @pytest.mark.thorough
-async def test_a_mass_that_was_announced_meets_no_breaker(fleet: Fleet, tmp_path: Path) -> None:
+async def test_a_mass_deletion_that_was_announced_is_not_paused(fleet: Fleet, tmp_path: Path) -> None:
     nodes = fleet.add(*["node"] * 12)
     async with running(tmp_path / "log", **fleet.environment(max_unavailable="100%")):
         await fleet.all_provisioned(nodes, seconds=60)

@@ -1,4 +1,4 @@
-"""Canary pods on simulated nodes: they prove a Shim where nothing else does, and what they disprove is taken back."""
+"""Canary pods on simulated nodes: they verify a Shim where nothing else does; one that fails is rolled back."""
 
 from __future__ import annotations
 

@@ -127,25 +127,25 @@ async def heartbeats(fleet: Fleet, *nodes: str) -> AsyncIterator[None]:
 
 @pytest.mark.thorough
 async def test_nodes_of_kwasm_are_taken_over_and_nothing_is_installed_again(fleet: Fleet, former: Former) -> None:
-    proved, unproved, broken = fleet.add("node", "node", "bad")
-    former.show(proved, "spin")
+    verified, unverified, broken = fleet.add("node", "node", "bad")
+    former.show(verified, "spin")
     jobs = []
-    for node in (proved, unproved, broken):
+    for node in (verified, unverified, broken):
         jobs.append(former.job("kwasm", node))
         fleet.patch(node, {"metadata": {"labels": {names.LABEL_PROVISIONED: node}}})
     await former.ended(*jobs)
-    before = {node: (fleet.labels(node), fleet.annotations(node)) for node in (proved, unproved, broken)}
+    before = {node: (fleet.labels(node), fleet.annotations(node)) for node in (verified, unverified, broken)}
     requested = ("kwasm", "--handler", "spin", "--installer-image", IMAGE)
 
     planned = await former.steps(*requested, "--dry-run")
-    assert planned[f"Node {proved}"] == planned[f"Node {unproved}"] == "take over"
+    assert planned[f"Node {verified}"] == planned[f"Node {unverified}"] == "take over"
     assert planned[f"Node {broken}"] == "leave"
     refused = await former.migrate(*requested)
     assert refused.returncode == 1
     assert "give --yes" in refused.stderr
     assert before == {node: (fleet.labels(node), fleet.annotations(node)) for node in before}
 
-    async with heartbeats(fleet, proved, unproved):
+    async with heartbeats(fleet, verified, unverified):
         assert await former.steps(*requested, "--yes") == planned
     assert [former.exists(path) for path in jobs] == [False, False, True]
     again = await former.steps(*requested, "--yes")
@@ -162,25 +162,25 @@ async def test_nodes_of_kwasm_are_taken_over_and_nothing_is_installed_again(flee
         await fleet.all_provisioned([fresh])
         await fleet.quiet()
     assert former.nodes_of_jobs(offset) == [fresh], "what came last has a Job, and those before it have none"
-    assert fleet.provisioned(proved)
-    assert fleet.provisioned(unproved)
-    assert fleet.labels(proved)[names.LABEL_WASM_READY] == names.WASM_READY
-    assert names.LABEL_WASM_READY not in fleet.labels(unproved)
+    assert fleet.provisioned(verified)
+    assert fleet.provisioned(unverified)
+    assert fleet.labels(verified)[names.LABEL_WASM_READY] == names.WASM_READY
+    assert names.LABEL_WASM_READY not in fleet.labels(unverified)
 
 
 async def test_shims_are_taken_over_and_can_be_removed_again(fleet: Fleet, former: Former) -> None:
-    proved, unproved = fleet.add("node", "node", opted_in=False)
-    former.show(proved, former.shim)
+    verified, unverified = fleet.add("node", "node", opted_in=False)
+    former.show(verified, former.shim)
     shim = former.post(SHIMS, as_new(leftover("rcm", "shim", shim=former.shim)))
     uid = shim["metadata"]["uid"]
     former.post(CLASSES, as_new(leftover("rcm", "runtime_class", shim=former.shim, shim_uid=uid)))
     jobs = []
-    for node in (proved, unproved):
+    for node in (verified, unverified):
         jobs.append(former.job("rcm", node, uid))
         fleet.patch(node, {"metadata": {"labels": {former.shim: "provisioned", f"{former.shim}-nodes": "true"}}})
     await former.ended(*jobs)
     planned = await former.steps("rcm", "--yes")
-    assert planned[f"Shim {former.shim}"] == planned[f"Node {proved}"] == planned[f"Node {unproved}"] == "take over"
+    assert planned[f"Shim {former.shim}"] == planned[f"Node {verified}"] == planned[f"Node {unverified}"] == "take over"
     assert not any(map(former.exists, jobs))
     assert set((await former.steps("rcm", "--yes")).values()) == {"keep"}
     assert fleet.api.call("GET", f"{SHIMS}/{former.shim}")[1]["metadata"]["finalizers"] == [names.FINALIZER]
@@ -210,23 +210,23 @@ async def test_shims_are_taken_over_and_can_be_removed_again(fleet: Fleet, forme
             await eventually(lambda: later.has(fresh), "it has a Shim that came later", seconds=60)
         await fleet.quiet()
         assert former.nodes_of_jobs(offset) == [fresh], "what came last has a Job, and those before it have none"
-        assert fleet.labels(proved)[names.LABEL_WASM_READY] == names.WASM_READY
-        assert names.LABEL_WASM_READY not in fleet.labels(unproved)
+        assert fleet.labels(verified)[names.LABEL_WASM_READY] == names.WASM_READY
+        assert names.LABEL_WASM_READY not in fleet.labels(unverified)
         assert found()["status"]["nodesReady"] == 2
 
-        former.show(unproved, former.shim)  # its kubelet was updated, and lists handlers now
+        former.show(unverified, former.shim)  # its kubelet was updated, and lists handlers now
         await eventually(
-            lambda: fleet.labels(unproved).get(names.LABEL_WASM_READY) == names.WASM_READY, "proved by its handler"
+            lambda: fleet.labels(unverified).get(names.LABEL_WASM_READY) == names.WASM_READY, "verified by its handler"
         )
-        assert fleet.annotations(unproved)[names.ANNOTATION_VERIFIED] == "handler"
+        assert fleet.annotations(unverified)[names.ANNOTATION_VERIFIED] == "handler"
         assert former.nodes_of_jobs(offset) == [fresh]
 
         fleet.api.call("DELETE", f"{SHIMS}/{former.shim}")
-        await eventually(lambda: fleet.job_of(proved), "a Job removes it", seconds=30)
-        former.show(proved)
-        former.show(unproved)
+        await eventually(lambda: fleet.job_of(verified), "a Job removes it", seconds=30)
+        former.show(verified)
+        former.show(unverified)
         await eventually(lambda: not found().get("metadata", {}).get("uid"), "the Shim is gone", seconds=60)
-    assert former.shim not in fleet.labels(proved)
+    assert former.shim not in fleet.labels(verified)
 
 
 async def test_nothing_is_done_while_the_operator_runs_unless_it_is_requested(fleet: Fleet, former: Former) -> None:

@@ -118,7 +118,7 @@ async def the_first_installers_run(scene: Scene) -> set[str]:
     return set()
 
 
-async def the_first_installers_ended_and_nothing_is_proved(scene: Scene) -> set[str]:
+async def the_first_installers_ended_and_nothing_is_verified(scene: Scene) -> set[str]:
     await scene.start(with_kubelets=False)
     scene.shim.apply(max_update=3)
     await eventually(lambda: sum(map(ended, scene.fleet.jobs())) == 3, "three ended")
@@ -195,7 +195,7 @@ POINTS: list[Point] = [
     some_wait_for_a_slot,
     a_node_is_claimed_and_has_no_job,
     the_first_installers_run,
-    the_first_installers_ended_and_nothing_is_proved,
+    the_first_installers_ended_and_nothing_is_verified,
     the_first_installers_ended_unseen,
     the_first_installers_ended_unseen_and_their_jobs_are_deleted,
     the_first_installers_failed,

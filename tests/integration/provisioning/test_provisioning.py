@@ -203,7 +203,7 @@ async def test_a_job_deleted_by_hand_is_made_again(fleet: Fleet) -> None:
 
 
 @pytest.mark.thorough
-async def test_opting_out_in_mid_work_takes_the_job_away(fleet: Fleet) -> None:
+async def test_opting_out_in_mid_work_deletes_the_job(fleet: Fleet) -> None:
     [name] = fleet.add("hangs")
     async with fleet.services():
         await eventually(lambda: fleet.job_of(name), "a Job")
@@ -305,7 +305,7 @@ async def test_a_deleted_node_frees_its_slot(fleet: Fleet) -> None:
 
 
 @pytest.mark.thorough
-async def test_never_more_nodes_are_in_work_than_the_limit(fleet: Fleet) -> None:
+async def test_never_more_nodes_are_in_progress_than_the_limit(fleet: Fleet) -> None:
     offset = fleet.audit_offset()
     nodes = fleet.add(*["node"] * 10, *["flaky"] * 2)
     async with fleet.services(max_unavailable="3"):

@@ -156,7 +156,7 @@ async def test_a_node_whose_labels_are_refused_is_reported_and_holds_no_slot_for
             page = json.loads(await explained(fleet, f"node/{refused}", "-o", "json"))
             assert MESSAGE in page["cause"]
             [verified_by] = [line["text"] for line in page["lines"] if line["about"] == "verification"]
-            assert "API server" in verified_by, "it is not the proof that is waited for"
+            assert "API server" in verified_by, "it is not the verification that is waited for"
             await all_commands_name(fleet, shim, MESSAGE)
             await eventually(lambda: shim.has(other), "another node has the slot", seconds=30)
             assert not shim.has(refused)

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300), pytest.mark.thoroug
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[ClusterInfo]:
-    """A control plane of this module's own: a restore undoes what everybody did."""
+    """A control plane of this module's own: a restore undoes all changes."""
     with owned_cluster(audit=True, kwok_stages=INSTALLER_STAGES) as info:
         yield info
 

@@ -156,7 +156,7 @@ async def test_recreate_is_all_nodes_at_once(fleet: Fleet, shim: Shim) -> None:
         await deleted(shim)
 
 
-async def test_a_shim_whose_object_was_forced_away_is_removed_all_the_same(fleet: Fleet, shim: Shim) -> None:
+async def test_a_shim_whose_object_was_deleted_by_force_is_removed_all_the_same(fleet: Fleet, shim: Shim) -> None:
     [node] = shim.add_nodes(1)
     async with kubelets(fleet) as disks:
         async with fleet.services():

@@ -1,4 +1,4 @@
-"""Shims and nodes that are away: passed by and named, given up in mid-work, left behind at last; and Shims in a row."""
+"""Unavailable Shims and nodes: skipped and named, abandoned in mid-work, left over at last; several Shims in a row."""
 
 from __future__ import annotations
 

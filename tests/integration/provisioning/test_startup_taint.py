@@ -1,4 +1,4 @@
-"""A node starts with a taint, is proved, and the taint goes: that one alone, and only once all its Shims are there."""
+"""A node starts with a taint, which is removed once all its Shims are verified; other taints stay."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ async def test_the_startup_taint_goes_when_all_shims_that_name_it_are_verified(f
     async with fleet.services(), kubelets(fleet):
         second.apply(sha256=None, **requested)  # so it is wanted there, and cannot be installed
         shim.apply(**requested)
-        await eventually(lambda: shim.has(node), "the first Shim is proved", seconds=60)
+        await eventually(lambda: shim.has(node), "the first Shim is verified", seconds=60)
         await eventually(lambda: shim.condition("Available")[0] == "True", "and says so")
         assert taints(fleet, node) == [STARTING, LOOKS_ALIKE]
         second.apply(**requested)
-        await eventually(lambda: second.has(node), "the second Shim is proved", seconds=60)
+        await eventually(lambda: second.has(node), "the second Shim is verified", seconds=60)
         await eventually(lambda: taints(fleet, node) == [LOOKS_ALIKE], "the taint is gone")
         for item in (shim, second):
             item.delete()

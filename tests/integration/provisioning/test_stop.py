@@ -83,7 +83,7 @@ async def stubborn(fleet: Fleet, log: Path, mode: str, **changes: object) -> Asy
 
 
 @pytest.mark.thorough
-async def test_under_load_it_ends_well_releases_its_leases_and_the_next_one_finishes(
+async def test_under_load_it_succeeds_releases_its_leases_and_the_next_one_finishes(
     fleet: Fleet, tmp_path: Path
 ) -> None:
     nodes = fleet.add(*["node"] * 60)

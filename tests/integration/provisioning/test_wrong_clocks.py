@@ -94,7 +94,7 @@ async def provisioned(shim: Shim, nodes: list[str]) -> None:
     await eventually(lambda: all(map(shim.has, nodes)), "the nodes have the Shim", seconds=PATIENCE)
 
 
-async def proofs(fleet: Fleet, nodes: list[str]) -> Counter[str]:
+async def verifications(fleet: Fleet, nodes: list[str]) -> Counter[str]:
     """Return how often it was published of each node that it is provisioned, once it was of all."""
     received: Counter[str] = Counter()
     async with asyncio.timeout(PATIENCE):
@@ -141,7 +141,7 @@ async def test_wrong_clocks_change_nothing(
         assert found is not None
         assert found["metadata"]["uid"] == job["metadata"]["uid"], "its Job is at work, and nobody judged it"
         assert names.ANNOTATION_FAILURE not in fleet.annotations(acted)
-        assert await proofs(fleet, done) == Counter(done)
+        assert await verifications(fleet, done) == Counter(done)
     records = fleet.writes(offset)
     for service in SERVICES:
         assert late_writes(records, Lease(fleet.system, service)) == []

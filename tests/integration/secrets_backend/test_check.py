@@ -176,7 +176,7 @@ async def test_a_refused_token_is_reported_with_the_reason(world: World, tmp_pat
     assert str(tmp_path / "none") in missing.stderr
 
 
-async def test_clients_without_read_permission_cannot_tell_whether_a_secret_exists(
+async def test_clients_without_read_permission_cannot_detect_whether_a_secret_exists(
     world: World, tmp_path: Path
 ) -> None:
     world.make(

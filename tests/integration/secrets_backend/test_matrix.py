@@ -143,7 +143,7 @@ async def test_without_permission_to_impersonate_the_manifest_to_apply_is_report
             assert named in answer["UpstreamError"]
 
 
-async def test_an_account_without_permissions_cannot_tell_missing_from_forbidden(installed: Installed) -> None:
+async def test_an_account_without_permissions_cannot_distinguish_missing_from_forbidden(installed: Installed) -> None:
     world = installed.world
     world.account("poor")
     installed.may_be("poor", "never-made")

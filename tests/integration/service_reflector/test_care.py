@@ -243,7 +243,7 @@ async def test_a_namespace_can_go(world: ReflectedWorld) -> None:
         await eventually(lambda: world.service("going") is None, "the Service is let go", seconds=PATIENCE)
 
 
-async def test_uninstalling_lets_go(world: ReflectedWorld) -> None:
+async def test_an_uninstallation_removes_finalizers(world: ReflectedWorld) -> None:
     world.group("group", "let-lattice")
     address = world.pod("group", "host-1")
     async with world.wadm("let-lattice") as wadm:

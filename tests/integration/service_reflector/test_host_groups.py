@@ -108,7 +108,7 @@ async def test_another_spelling_of_the_same_lattice_hands_its_services_over_in_p
 
 
 @pytest.mark.thorough
-async def test_an_address_that_never_answers_takes_nothing_away_and_is_reported(world: ReflectedWorld) -> None:
+async def test_an_address_that_never_answers_removes_nothing_and_is_reported(world: ReflectedWorld) -> None:
     world.group("group", "typo")
     first = world.pod("group", "host-1")
     async with world.wadm("typo") as wadm, world.reflector(LONG) as service:

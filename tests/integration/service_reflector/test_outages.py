@@ -64,7 +64,7 @@ async def test_no_event_is_lost_while_nats_restarts_again_and_again(world: Refle
         await mirrors(world, *wanted)
 
 
-async def test_a_wadm_that_does_not_answer_takes_nothing_away(world: ReflectedWorld) -> None:
+async def test_a_wadm_that_does_not_answer_removes_nothing(world: ReflectedWorld) -> None:
     world.group("group", "mute-lattice")
     async with world.wadm("mute-lattice") as wadm:
         async with world.reflector():

@@ -86,7 +86,7 @@ async def wadms(both: Both) -> AsyncIterator[tuple[WadmStandIn, WadmStandIn]]:
         yield of_east, of_west
 
 
-def test_an_account_with_every_right_in_its_namespace_has_none_elsewhere(both: Both, cluster_api: Api) -> None:
+def test_an_account_with_every_permission_in_its_namespace_has_none_elsewhere(both: Both, cluster_api: Api) -> None:
     define(cluster_api)
     theirs, system = both.west.namespace, both.east.hosts.fleet.system
     tries = [

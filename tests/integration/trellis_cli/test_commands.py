@@ -219,7 +219,7 @@ def closed_now(world: World, *arguments: str) -> list[dict[str, Any]]:
     return rows
 
 
-def test_no_record_means_every_breaker_is_closed_and_there_is_nothing_to_close(world: World) -> None:
+def test_no_record_means_every_circuit_breaker_is_closed_and_there_is_nothing_to_close(world: World) -> None:
     code, rows = breakers(world)
     assert code == 0
     assert {(row["service"], row["kind"], row["state"]) for row in rows.values()} == {
@@ -232,7 +232,7 @@ def test_no_record_means_every_breaker_is_closed_and_there_is_nothing_to_close(w
     assert closed_now(world, "node-watcher") == []
 
 
-def test_an_open_breaker_is_shown_closed_once_and_signed(world: World) -> None:
+def test_an_open_circuit_breaker_is_shown_closed_once_and_signed(world: World) -> None:
     held_world(world)
     code, rows = breakers(world)
     row = rows["node-watcher"]
@@ -307,7 +307,7 @@ async def bus(nats_server: NatsServer) -> Any:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
-async def test_tail_shows_old_events_then_new_ones_and_ends_well_on_ctrl_c(
+async def test_tail_shows_old_events_then_new_ones_and_succeeds_on_ctrl_c(
     world: World, nats_server: NatsServer, bus: Bus, number: signal.Signals
 ) -> None:
     first, second = (NodeDeleted(name=f"{world.prefix}-{n}", uid="u", resource_version="1") for n in "ab")

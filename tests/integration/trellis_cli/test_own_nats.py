@@ -90,7 +90,7 @@ def standalone(cluster: ClusterInfo, namespace: str, tmp_path: Path) -> Iterator
         end([made.server], grace=0)
 
 
-def test_a_process_brings_its_bus_along_and_takes_it_away(standalone: Standalone) -> None:
+def test_a_process_starts_its_bus_and_stops_it(standalone: Standalone) -> None:
     process = standalone.start()
     wait("ready, with streams", lambda: standalone.ready() and standalone.stored())
     assert alive(standalone.server)

@@ -104,7 +104,7 @@ def rollout(fleet: Fleet, shim: Shim) -> Rollout:
 
 @pytest.mark.timeout(600)  # nine commands, each a process of its own, which a loaded machine starts slowly
 @pytest.mark.thorough
-async def test_a_version_is_followed_taken_back_and_brought_back(rollout: Rollout) -> None:
+async def test_a_version_is_followed_rolled_back_and_restored(rollout: Rollout) -> None:
     nodes = rollout.shim.add_nodes(2)
     async with rollout.fleet.services(), kubelets(rollout.fleet):
         rollout.shim.apply(sha256=FIRST)

@@ -61,8 +61,8 @@ LIVES: Final = (
         "ADR 41, rule 7: possibly outdated state is reported as such",
         "application_manager",
         "verdict_of",
-        "if store.silent:",
-        "if store.silent and not store.synced_at:",
+        "if store.unavailable:",
+        "if store.unavailable and not store.synced_at:",
         "tests/unit/application_manager/test_freshness.py::test_each_state_of_a_lattice_has_its_status_and_reason",
     ),
     Break(

@@ -38,10 +38,10 @@ ACKNOWLEDGEMENTS: Final = (
         "a run removes its key from the queue although a message added it",
         "ADR 7: a message is acknowledged only after processing",
         "trellis",
-        "KeyedQueue.take_back",
+        "KeyedQueue.cancel_pending",
         "if entry is None or entry.acks or",
         "if entry is None or",
-        "tests/unit/bus/test_queue.py::test_a_run_that_looks_again_takes_back_what_was_added_but_no_message_and_no_trace",
+        "tests/unit/bus/test_queue.py::test_a_run_that_reads_again_cancels_what_was_added_but_no_message_and_no_trace",
     ),
     Break(
         "a run starts after the end of the leadership term",

@@ -175,8 +175,8 @@ SNAPSHOTS: Final = (
         "ADR 56: each namespace needs access to its module",
         "controller_host",
         "Progress.has_shown",
-        "return bool(anybody)",
-        "return bool(own or not anybody)",
+        "return bool(shown)",
+        "return bool(own or not shown)",
         "tests/unit/controller_host/test_progress.py::test_a_verified_permission_is_known_while_it_has_a_user",
     ),
 )

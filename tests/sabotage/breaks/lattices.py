@@ -228,6 +228,6 @@ ENDPOINTS: Final = (
         "Effects.apply",
         "if isinstance(action, RemoveService) and (wait",
         "if isinstance(action, RemoveFinalizer) and (wait",
-        "tests/unit/service_reflector/test_apply.py::test_a_service_that_the_circuit_breaker_holds_is_not_deleted",
+        "tests/unit/service_reflector/test_apply.py::test_a_service_whose_deletion_is_paused_is_not_deleted",
     ),
 )

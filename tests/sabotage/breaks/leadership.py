@@ -14,7 +14,7 @@ LEADERSHIP: Final = (
         "Leader.leading",
         "self._timings.renew_deadline",
         "self._timings.duration",
-        "tests/unit/kube/test_leader.py::test_a_leader_is_in_doubt_before_another_may_take_its_lease",
+        "tests/unit/kube/test_leader.py::test_a_leader_is_uncertain_before_another_may_take_its_lease",
     ),
     Break(
         "a candidate does not detect the renewal of the Lease",

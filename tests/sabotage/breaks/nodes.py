@@ -42,7 +42,7 @@ LABELS: Final = (
         "_unmark",
         "if not any(isinstance(step, PatchNode)",
         "if any(isinstance(step, PatchNode)",
-        "tests/unit/node_watcher/test_decide.py::test_labels_of_a_ready_node_are_only_taken_with_leave_of_the_breaker",
+        "tests/unit/node_watcher/test_decide.py::test_labels_of_a_ready_node_are_removed_only_if_the_circuit_breaker_permits_it",
     ),
     Break(
         "a node immediately loses a Shim whose object no longer exists",
@@ -61,7 +61,7 @@ LABELS: Final = (
         "removable_startup_taints.over",
         "all(name in verified",
         "any(name in verified",
-        "tests/unit/node_watcher/test_shims.py::test_every_shim_of_the_node_that_names_the_taint_has_to_be_proved",
+        "tests/unit/node_watcher/test_shims.py::test_every_shim_of_the_node_that_names_the_taint_has_to_be_verified",
     ),
     Break(
         "a node that lists no handlers counts as one that lost them",

@@ -104,7 +104,7 @@ CANARIES: Final = (
         "a failed change is rolled back on an unavailable node",
         "ADR 21: on a node that is not ready nothing is rolled back",
         "provisioner",
-        "take_back",
+        "roll_back",
         "if not node.ready:",
         "if node.ready is None:",
         "tests/unit/provisioner/test_canary.py::test_nothing_is_rolled_back_on_an_unavailable_node",

@@ -262,7 +262,7 @@ EVENTS: Final = (
         "the oldest heartbeats are missing when all heartbeats end at once",
         "ADR 111, rule 4: the newest heartbeat is 30 s newer than the last one of a host with a missing heartbeat",
         "host_manager",
-        "Evidence.proves",
+        "Evidence.confirms",
         "return last is None or continued(last, self._newest[place], cluster.snapshot.timings)",
         "return True",
         "tests/unit/host_manager/test_v2_events.py::"
@@ -346,7 +346,7 @@ EVENTS: Final = (
         "the heartbeats of one operator's hosts are evidence against those of another one",
         "ADR 118, rule 5: heartbeats are evidence for hosts of the same namespace only",
         "host_manager",
-        "Evidence.proves",
+        "Evidence.confirms",
         "if place not in self._reliable:",
         "if not self._reliable:",
         "tests/unit/host_manager/test_v2_events.py::"

@@ -312,9 +312,9 @@ class Fleet:
         return Path(self.info.audit_log).stat().st_size
 
     def most_in_progress(self, offset: int) -> int:
-        """Return the most nodes in work at a time since an audit offset.
+        """Return the most nodes in progress at a time since an audit offset.
 
-        A node is in work from the creation of its Job until node_watcher writes proof or failure on the Node.
+        A node is in progress from the creation of its Job until node_watcher writes the result on the Node.
         """
         at_work: set[str] = set()
         most = 0

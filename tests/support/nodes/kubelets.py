@@ -56,7 +56,7 @@ async def kubelets(fleet: Fleet, disks: Disks | None = None) -> AsyncIterator[Di
             refused.append(f"{job['metadata']['name']} on {node}: {error!r}")
         show(fleet, node, disks[node])
 
-    # A watch, because a Job that is proved at once is gone before anyone could look again.
+    # A watch, because a Job that is verified at once is gone before anyone could look again.
     access = Access(Path(fleet.info.kubeconfig))
     kube = await Kube.connect(access, telemetry=setup("kubelets"), health=Health("kubelets"))
     task = asyncio.create_task(Informer(kube, JOBS, _as_it_is, work, namespace=fleet.installers).run())

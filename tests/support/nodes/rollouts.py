@@ -145,7 +145,7 @@ class Record:
     jobs: Path
 
     def most_in_progress(self) -> tuple[int, int]:
-        """Return the most nodes in work at a time: by the ledger's entries, and by Jobs that had not ended."""
+        """Return the most nodes in progress at a time: by the ledger's entries, and by Jobs that had not ended."""
         by_ledger = max((len(event["object"].get("data") or {}) for event in events(self.ledger)), default=0)
         active: set[str] = set()
         most = 0

@@ -162,7 +162,7 @@ class StoreBehaviour:
             await seen.wadm.put(manifest("web", "v1"))
             await seen.wadm.deploy("web", "v1")
             assert await seen.wadm.status("web") == Status("undeployed")  # there is no host
-            assert seen.store.silent == ""
+            assert seen.store.unavailable == ""
 
     async def test_a_manifest_is_stored_unchanged(self, world: World) -> None:
         letters = 'a \x85 b \u2028 c\t\r\n \x00\x7f \ufeff \\ " \U0001f600'

@@ -54,7 +54,7 @@ def test_the_deletion_of_an_object_after_its_finalizer_was_removed_is_no_forced_
     assert cache.progress(KEY).state is State.FINALIZER_REMOVED, "that holds for one object"
 
 
-def test_one_that_stays_under_another_finalizer_was_let_go_all_the_same(cache: Cache) -> None:
+def test_one_that_stays_under_another_finalizer_has_lost_that_of_trellis(cache: Cache) -> None:
     deleting = replace(VIEW, object=replace(VIEW.object, deleting=True))
     without = replace(deleting, object=replace(deleting.object, finalizer=False))
     cache.application_changed(changed(deleting, without))
@@ -62,7 +62,7 @@ def test_one_that_stays_under_another_finalizer_was_let_go_all_the_same(cache: C
 
 
 @pytest.mark.parametrize("refused", [False, True], ids=["it has our finalizer again", "the write was refused"])
-def test_an_object_that_stayed_after_all_may_be_let_go_later(cache: Cache, *, refused: bool) -> None:
+def test_an_object_that_stayed_after_all_may_lose_its_finalizer_later(cache: Cache, *, refused: bool) -> None:
     cache.releasing(VIEW.uid)
     if not refused:
         without = replace(VIEW, object=replace(VIEW.object, finalizer=False))

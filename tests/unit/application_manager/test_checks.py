@@ -47,15 +47,15 @@ def test_without_a_reason_against_it_both_sides_are_compared() -> None:
 @pytest.mark.parametrize("progress", [SETTLED, REMOVED, Progress(awaited=AWAITED)])
 def test_nothing_is_done_while_this_process_stands_by(progress: Progress) -> None:
     found = snapshot(progress=progress, duty=Duty.STAND_BY, others=(OTHER,))
-    assert decide(found) == Decision(silent=True)
+    assert decide(found) == Decision(without_status=True)
 
 
 def test_finalizers_are_removed_from_all_objects_and_nothing_else_is_done() -> None:
     bare = replace(OTHER, object=replace(OTHER.object, finalizer=False))
     found = snapshot(progress=REMOVED, duty=Duty.REMOVE_FINALIZERS, others=(OTHER, bare))
     decision = decide(found)
-    assert (kinds(decision), decision.silent, decision.again) == ([RemoveFinalizer], True, None)
-    assert [(view, kinds(about), about.silent) for view, about in decision.duplicates] == [
+    assert (kinds(decision), decision.without_status, decision.again) == ([RemoveFinalizer], True, None)
+    assert [(view, kinds(about), about.without_status) for view, about in decision.duplicates] == [
         (OTHER, [RemoveFinalizer], True),
         (bare, [], True),
     ]
@@ -82,12 +82,12 @@ def test_an_object_without_its_finalizer_gets_a_tombstone_if_wadm_may_have_its_m
     [action] = decision.actions
     assert isinstance(action, AcceptRemoval)
     assert (action.view, action.revision) == (removed, revision)
-    assert (decision.silent, decision.again, decision.duplicates) == (True, 0.0, ())
+    assert (decision.without_status, decision.again, decision.duplicates) == (True, 0.0, ())
 
 
 def test_nothing_is_decided_before_the_storage_shows_what_wadm_acknowledged() -> None:
     decision = decide(snapshot(progress=Progress(awaited=AWAITED), others=(OTHER,)))
-    assert (decision.actions, decision.again, decision.silent) == ((), 2.0, True)
+    assert (decision.actions, decision.again, decision.without_status) == ((), 2.0, True)
     assert [view for view, _ in decision.duplicates] == [OTHER], "which concern nothing in wadm"
 
 
@@ -109,13 +109,13 @@ def test_a_refusal_of_wadm_is_reported_and_not_retried_early(until: float, again
     assert Put in kinds(decide(replace(requested, object=other, progress=Progress(refused=refused)))), "it is another"
 
 
-def test_a_newer_object_of_the_same_application_is_reported_and_let_go_when_it_is_deleted() -> None:
+def test_a_newer_object_of_the_same_application_is_reported_and_loses_its_finalizer_when_deleted() -> None:
     removed = replace(DELETED, object=replace(DELETED.object, finalizer=False))
     decision = decide(snapshot(others=(OTHER, DELETED, removed)))
     reported, deleted, without = [about for _, about in decision.duplicates]
     assert reported.waits is not None
-    assert (reported.waits.reason, reported.actions, reported.silent) == (Reason.DUPLICATE, (), False)
+    assert (reported.waits.reason, reported.actions, reported.without_status) == (Reason.DUPLICATE, (), False)
     assert VIEW.key in reported.waits.message
-    assert (kinds(deleted), deleted.silent) == ([RemoveFinalizer], True)
-    assert (kinds(without), without.silent) == ([], True)
+    assert (kinds(deleted), deleted.without_status) == ([RemoveFinalizer], True)
+    assert (kinds(without), without.without_status) == ([], True)
     assert kinds(decision) == [Undeploy], "of the oldest one"

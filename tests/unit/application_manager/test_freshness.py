@@ -31,10 +31,10 @@ READY = {"type": "Ready", "status": "True", "reason": "AllUp", "message": ""}
 class Store:
     lattice, bucket = "default", "1"
 
-    def __init__(self, synced_at: float | None, reason: str = "", silent: str = "") -> None:
+    def __init__(self, synced_at: float | None, reason: str = "", unavailable: str = "") -> None:
         self.synced_at = synced_at
         self.reason = reason
-        self.silent = silent
+        self.unavailable = unavailable
 
     def find(self, name: str) -> StoredModel | None:
         raise AssertionError(name)
@@ -52,21 +52,21 @@ class Store:
         raise AssertionError(name)
 
 
-UNAVAILABLE, THERE, POOR = Store(None, "connection lost"), Store(1.0), Store(1.0, "the user may not read the storage")
-SILENT = Store(1.0, silent="nobody answers")
+UNREAD, SYNCED, POOR = Store(None, "connection lost"), Store(1.0), Store(1.0, "the user may not read the storage")
+UNAVAILABLE = Store(1.0, unavailable="nobody answers")
 
 
 @pytest.mark.parametrize(
     ("store", "owner", "owned", "expected"),
     [
         (None, None, False, ("Unknown", "NotFollowed")),
+        (UNREAD, "here", True, ("Unknown", "WadmUnavailable")),
+        (UNREAD, None, False, ("Unknown", "WadmUnavailable")),
         (UNAVAILABLE, "here", True, ("Unknown", "WadmUnavailable")),
-        (UNAVAILABLE, None, False, ("Unknown", "WadmUnavailable")),
-        (SILENT, "here", True, ("Unknown", "WadmUnavailable")),
-        (THERE, None, False, ("Unknown", "OwnerUnknown")),
-        (THERE, "there", False, ("True", "ReadOnly")),
+        (SYNCED, None, False, ("Unknown", "OwnerUnknown")),
+        (SYNCED, "there", False, ("True", "ReadOnly")),
         (POOR, "here", True, ("True", "DeletionsNotDetected")),
-        (THERE, "here", True, ("True", "Synced")),
+        (SYNCED, "here", True, ("True", "Synced")),
     ],
 )
 def test_each_state_of_a_lattice_has_its_status_and_reason(
@@ -74,7 +74,10 @@ def test_each_state_of_a_lattice_has_its_status_and_reason(
 ) -> None:
     found = verdict_of(store, owner, owned=owned)
     assert (found.status, found.reason) == expected
-    for part in (store.reason or store.silent if store is not None else "", owner if expected[1] == "ReadOnly" else ""):
+    for part in (
+        store.reason or store.unavailable if store is not None else "",
+        owner if expected[1] == "ReadOnly" else "",
+    ):
         assert part in found.message
 
 
@@ -106,7 +109,7 @@ def test_the_time_is_that_of_the_last_change_of_status() -> None:
 
 def telling(kube: FakeKube, health: Health, *, remove_finalizers: bool = False) -> GroupConditions:
     """Return what tells every group there is of a lattice that is there."""
-    followers = SimpleNamespace(store=lambda _: THERE, owner=lambda _: "here", owns=lambda _: True)
+    followers = SimpleNamespace(store=lambda _: SYNCED, owner=lambda _: "here", owns=lambda _: True)
     groups = [view_group(item) for item in kube.objects(HOST_CONFIGS)]
     cache = SimpleNamespace(
         followers=followers, groups_to_follow=lambda _: groups, means=lambda *_: True, end_outage=lambda _: None

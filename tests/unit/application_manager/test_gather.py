@@ -46,7 +46,7 @@ class Store:
     proof: AbsenceReason = AbsenceReason.UNKNOWN
     lattice: str = "red"
     reason: str = "because"
-    silent: str = ""
+    unavailable: str = ""
     unlisted: bool = False
 
     def find(self, name: str) -> StoredModel | None:
@@ -139,7 +139,7 @@ def deleted() -> ApplicationView:
 UNKNOWN: dict[str, Lattice] = {
     "not followed yet": Lattice(None),
     "not read yet": Lattice(Store(synced_at=None)),
-    "silent": Lattice(Store(silent="nobody answers")),
+    "silent": Lattice(Store(unavailable="nobody answers")),
     "not known whose it is": Lattice(Store(), own=None),
 }
 

@@ -168,7 +168,7 @@ async def test_connections_are_retried_after_any_answer_and_leave_nothing_open(
     await eventually(lambda: sockets() == had)
 
 
-async def test_a_command_that_is_given_up_while_it_connects_leaves_nothing_open(answering: Answering) -> None:
+async def test_a_command_that_is_cancelled_while_it_connects_leaves_nothing_open(answering: Answering) -> None:
     answering.way = "says nothing"
     had = sockets()
     dialling = asyncio.create_task(dial(f"nats://127.0.0.1:{answering.port}", "test"))

@@ -138,26 +138,26 @@ async def test_a_message_without_changes_waits_for_a_failed_run(telemetry: Telem
         assert acked == [1]
 
 
-async def test_a_run_that_looks_again_takes_back_what_was_added_but_no_message_and_no_trace(
+async def test_a_run_that_reads_again_cancels_what_was_added_but_no_message_and_no_trace(
     telemetry: Telemetry,
 ) -> None:
     queue, work, acked = KeyedQueue[str](workers=1, name="nodes", telemetry=telemetry), Work(), list[Hashable]()
     async with working(queue, work.run):
         queue.add("node-1")
-        assert not queue.take_back("node-1"), "it has not begun"
+        assert not queue.cancel_pending("node-1"), "it has not begun"
         await settle()
-        assert not queue.take_back("node-1")
+        assert not queue.cancel_pending("node-1")
         queue.add("node-1")
-        assert queue.take_back("node-1")
+        assert queue.cancel_pending("node-1")
         await work.end("node-1")
         assert work.started == ["node-1"]
         queue.add("node-1")
         await settle()
         queue.add("node-1", ack=Acked("m", acked))
-        assert not queue.take_back("node-1")
+        assert not queue.cancel_pending("node-1")
         await work.end("node-1")
         queue.add("node-1", trace=TRACE)
-        assert not queue.take_back("node-1")
+        assert not queue.cancel_pending("node-1")
         await work.end("node-1")
         await work.end("node-1")
         assert (len(work.started), acked) == (4, ["m"])

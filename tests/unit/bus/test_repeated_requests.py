@@ -76,7 +76,7 @@ async def test_a_question_without_an_answer_ends_in_its_time(client: UserClient)
     assert not client._asking
 
 
-async def test_a_question_that_is_given_up_is_asked_no_more(server: Server, client: UserClient) -> None:
+async def test_a_request_that_is_cancelled_is_not_repeated(server: Server, client: UserClient) -> None:
     asking = asyncio.create_task(client.request(READING, timeout=60))
     await eventually(lambda: server.requested)
     asking.cancel()

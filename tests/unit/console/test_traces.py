@@ -73,7 +73,7 @@ async def test_a_server_other_than_jaeger_is_reported(garbage: web.Response) -> 
 
 
 @pytest.mark.parametrize("wrong", [{"startTime": 2**63}, {"duration": 2**63}, {"startTime": -5, "duration": -(2**62)}])
-async def test_one_span_with_a_time_that_is_none_takes_no_trace_away(wrong: dict[str, int]) -> None:
+async def test_one_span_with_a_time_that_is_none_removes_no_trace(wrong: dict[str, int]) -> None:
     spans = [span(), span(spanID="2", **wrong)]
     document = {"data": [{"spans": spans, "processes": {"p": {"serviceName": "s"}}}]}
     async with (

@@ -99,7 +99,7 @@ def test_versions_that_a_full_disk_did_not_forget_do_not_count_after_the_next_sn
     host.lifecycle.suspend()
     host.call("a", version=2)
     disk.left = 0
-    host.lifecycle.give_up()
+    host.lifecycle.discard()
     assert (host.done("a"), host.done("b"), host.lifecycle.snapshot) == (False, False, False)
     disk.left = None
     host.lifecycle.adopt(host.prepared(FIRST, "another"))

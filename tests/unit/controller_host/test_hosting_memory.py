@@ -221,7 +221,7 @@ async def test_without_memory_and_disk_some_controllers_stay_and_the_rest_report
 
 
 @pytest.mark.parametrize("error", ["not accepted", "waiting", "paused", "unreadable"])
-async def test_memory_is_taken_back_from_one_that_is_not_called(world: World, recorder: Recorder, error: str) -> None:
+async def test_memory_is_reclaimed_from_one_that_is_not_called(world: World, recorder: Recorder, error: str) -> None:
     world.budget = 1500
     world.kube.put(SECRETS, {"metadata": {"namespace": "team-a", "name": "s"}})
     spec = {"idle": {"suspendAfter": "1h"}, "secretRefs": [{"name": "s"}]}

@@ -17,7 +17,7 @@ from host_manager.domain.snapshot import Snapshot
 from host_manager.domain.status import StatusInputs, make_status
 from host_manager.lattice import lattice_of
 from host_manager.lattice_follower import Recycling
-from host_manager.lattice_status import due_in, silent_pods
+from host_manager.lattice_status import due_in, pods_without_heartbeat
 from support.lattices.host_groups import MINIMAL, desired
 from trellis import names
 from trellis.config.nats_credentials import Kind
@@ -147,7 +147,7 @@ def test_a_heartbeat_is_missing_only_if_it_could_have_been_received(
     cache = world(pod(ready_since=ready_since), lattice=view(connected_since=CLOCK - linked))
     (host,) = status(cache)["hosts"]
     assert host["reported"] == reported
-    assert (silent_pods(cache) == ["group-1"]) is (reported == "No")
+    assert (pods_without_heartbeat(cache) == ["group-1"]) is (reported == "No")
     assert (due_in(cache) is None) is (reported == "No")
 
 
@@ -171,7 +171,9 @@ def test_a_new_connection_does_not_clear_a_missing_heartbeat() -> None:
         assert (first["reported"], second["reported"]) == ("No", "Yes" if hosts else "Unknown")
         assert condition(cache)[:2] == ("False", "HeartbeatMissing")
         assert not [action for action in decide(cache) if isinstance(action, RecordGroupEvent)], "it was said before"
-        assert silent_pods(cache) == (["group-1"] if linked < CLOCK - 70 else []), "what is shown is no proof"
+        assert pods_without_heartbeat(cache) == (["group-1"] if linked < CLOCK - 70 else []), (
+            "what is shown is no proof"
+        )
     assert condition(replace(silent, lattice=view(sighting(), sighting("group-2"))))[:2] == ("True", "AllReporting")
 
 
@@ -187,7 +189,7 @@ def test_a_pod_that_became_ready_again_has_no_missing_heartbeat() -> None:
 def test_pods_of_the_former_template_do_not_state_their_host() -> None:
     cache = world(pod(reports_pod=False), lattice=view())
     assert condition(cache)[:2] == ("Unknown", "HostIDUnknown")
-    assert silent_pods(cache) == []
+    assert pods_without_heartbeat(cache) == []
 
 
 def recycled(cache: Snapshot) -> list[str]:

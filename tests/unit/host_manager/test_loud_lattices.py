@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from host_manager.domain.decide import RecyclePod, decide
 from host_manager.domain.environment import POD_LABEL
 from host_manager.domain.snapshot import Snapshot
-from host_manager.lattice_status import silent_pods
+from host_manager.lattice_status import pods_without_heartbeat
 from support.lattices.host_groups import desired
 from support.suite.naming import lacking
 from trellis.lattice.domain.hosts import MAX_HOSTS, TEXT_KEPT, Host, Sighting, Unit, read_host
@@ -109,7 +109,7 @@ def recycling(cache: Snapshot) -> Snapshot:
 )
 def test_no_clock_that_is_wrong_restarts_a_host(since: str, seen: float, silent: bool) -> None:
     cache = recycling(world(pod(ready_since=since), lattice=view(), ready_at={"group-1": seen}))
-    assert silent_pods(cache) == ["group-1"] * silent
+    assert pods_without_heartbeat(cache) == ["group-1"] * silent
     assert any(isinstance(action, RecyclePod) for action in decide(cache)) == silent
 
 

@@ -182,7 +182,7 @@ async def test_answers_from_nearby_are_not_compressed(tmp_path: Path, server: Se
     await kube.close()
 
 
-async def test_answers_from_far_away_are_compressed(tmp_path: Path, server: Server) -> None:
+async def test_answers_from_a_remote_server_are_compressed(tmp_path: Path, server: Server) -> None:
     far = Credentials(Access(write_kubeconfig(tmp_path, "https://api.example.com")))
     await far.load()
     assert not far.nearby

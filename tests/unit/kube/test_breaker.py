@@ -245,7 +245,7 @@ async def test_paused_deletions_stay_while_the_existing_objects_are_unknown(worl
     running.cancel()
 
 
-async def test_a_breaker_closed_meanwhile_is_not_overwritten(world: World) -> None:
+async def test_a_circuit_breaker_closed_meanwhile_is_not_overwritten(world: World) -> None:
     breaker = world.breaker()
     await deleted(breaker, range(8))
     world.present = {"uid-5": "node-5"}
@@ -265,7 +265,7 @@ async def test_a_breaker_closed_meanwhile_is_not_overwritten(world: World) -> No
     running.cancel()
 
 
-async def test_a_quiet_breaker_reads_once_a_term(world: World) -> None:
+async def test_a_quiet_circuit_breaker_reads_once_a_term(world: World) -> None:
     other = World()
     await deleted(other.breaker(), range(6))
     before = len(other.kube.api.requests)

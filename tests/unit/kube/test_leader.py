@@ -84,7 +84,7 @@ async def test_a_stopped_process_stops_writing_before_anything_else(kube: FakeKu
     await end(task)
 
 
-async def test_a_leader_is_in_doubt_before_another_may_take_its_lease(kube: FakeKube, clock: Clock) -> None:
+async def test_a_leader_is_uncertain_before_another_may_take_its_lease(kube: FakeKube, clock: Clock) -> None:
     leader = candidate(kube)
     task = asyncio.create_task(leader.run(wait_for_ever, asyncio.Event()))
     await until(lambda: leader.leading, "leading")
@@ -273,7 +273,7 @@ async def test_a_server_that_is_slow_to_answer_does_not_cost_the_lease(kube: Fak
 
 
 @pytest.mark.parametrize("fails", [True, False])
-async def test_work_that_ends_unasked_gives_the_lease_away_and_starts_over(
+async def test_work_that_ends_unasked_releases_the_lease_and_restarts(
     kube: FakeKube, fails: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Backoff, "delay", lambda *_: 0.0)

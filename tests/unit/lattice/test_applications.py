@@ -85,7 +85,7 @@ def test_an_answer_does_not_override_a_status_published_after_the_question() -> 
     assert state.deployed() == {"shop": app()}
 
 
-def test_an_old_answer_just_after_an_event_is_doubted() -> None:
+def test_an_old_answer_just_after_an_event_is_unconfirmed() -> None:
     state = Applications()
     state.published(app(version="v2"), at(1), 0.0)
     state.listed([], state.events, 0.5)

@@ -146,8 +146,8 @@ def test_a_stopped_host_is_deleted_at_once_and_one_without_heartbeat_after_the_t
     assert hosts.left("N2")
     assert not hosts.left("N2")
     hosts.process(a_host("N3"), 50)
-    assert hosts.forget_silent(80, None) == ()
-    assert [host.id for host in hosts.forget_silent(80, 0)] == ["N1"]
+    assert hosts.remove_stale(80, None) == ()
+    assert [host.id for host in hosts.remove_stale(80, 0)] == ["N1"]
     assert [seen.host.id for seen in hosts.sightings()] == ["N3"]
 
 

@@ -52,7 +52,7 @@ def test_an_urgent_reason_is_reported_at_once_but_not_alternately() -> None:
 @pytest.mark.parametrize(
     "reasons", [(REFUSES, SILENT), (REFUSES, SILENT, REFUSED), tuple(map(str, range(100)))], ids=["two", "three", "100"]
 )
-def test_reasons_by_turns_are_news_ever_more_seldom(reasons: tuple[str, ...]) -> None:
+def test_reasons_by_turns_are_reported_ever_more_seldom(reasons: tuple[str, ...]) -> None:
     outage, turns = Outage(""), itertools.cycle(reasons)
     news = [at for at in range(0, int(24 * HOUR), 15) if outage.unavailable(next(turns), float(at), urgent=True)]
     assert len([at for at in news if at < HOUR]) <= 20

@@ -95,7 +95,7 @@ def test_an_object_tried_again_counts_from_its_last_try() -> None:
     assert asking(state, 5, 20, NOW + 61, first=1)[1] == 4
 
 
-def test_an_open_breaker_pauses_everything_for_ten_minutes_and_then_restarts() -> None:
+def test_an_open_circuit_breaker_pauses_everything_for_ten_minutes_and_then_restarts() -> None:
     state, deleted = asking(State(), 30, 40)
     assert deleted == 5
     assert state.opening is not None

@@ -108,7 +108,7 @@ def test_the_files_come_in_containerds_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("where", ["/etc/a/c.toml", "/etc/deep/x.conf"])
-def test_a_handler_that_is_defined_far_away_is_found(where: str, tmp_path: Path) -> None:
+def test_a_handler_in_a_nested_import_is_found(where: str, tmp_path: Path) -> None:
     world = a_world(tmp_path)
     write(world, MAIN, 'version = 2\nimports = ["/etc/*/c.toml"]\n')
     write(world, "/etc/a/c.toml", 'version = 2\nimports = ["/etc/deep/*.conf"]\n')

@@ -154,7 +154,7 @@ def test_uninstalling_is_not_tried_again_and_again_either(tmp_path: Path) -> Non
     world.runtime.load = load  # type: ignore[method-assign]
 
 
-def test_a_shim_that_breaks_after_the_restart_is_taken_back(tmp_path: Path) -> None:
+def test_a_shim_that_breaks_after_the_restart_is_rolled_back(tmp_path: Path) -> None:
     world = a_world(tmp_path)
     before, loaded = snapshot(world.root), world.runtime.loaded
     requested = 0

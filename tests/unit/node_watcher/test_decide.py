@@ -150,7 +150,7 @@ def test_a_ready_node_is_published_once_and_then_not_changed() -> None:
         pytest.param(
             replace(verified_node(opted_in(a_node()), verified="handler"), wasm=None), id="wasm label removed"
         ),
-        pytest.param(replace(verified_node(opted_in(a_node())), wasm="ready"), id="wasm label claimed without proof"),
+        pytest.param(replace(verified_node(opted_in(a_node())), wasm="ready"), id="wasm label without verification"),
     ],
 )
 def test_labels_changed_by_hand_come_back(node: NodeView) -> None:
@@ -181,7 +181,7 @@ def test_a_judged_failure_is_shown_on_the_node_once() -> None:
     assert deciding(given_up_before, job, IN) == []
 
 
-def test_proof_that_comes_after_the_verdict_wins() -> None:
+def test_a_verification_after_the_verdict_takes_precedence() -> None:
     node = failed(opted_in(a_node(handlers=frozenset({"spin"}))))
     job = a_job(node, JobState.COMPLETE, handlers=frozenset({"spin"}), failure="HandlerMissing: too late")
     actions = deciding(node, job, IN)
@@ -198,7 +198,7 @@ def test_opting_out_is_published_and_removes_every_label() -> None:
     assert event.reason is Reason.RUNTIME_LEFT
 
 
-def test_labels_of_a_ready_node_are_only_taken_with_leave_of_the_breaker() -> None:
+def test_labels_of_a_ready_node_are_removed_only_if_the_circuit_breaker_permits_it() -> None:
     guarded = [
         deciding(verified_node(a_node()), published=IN),
         deciding(verified_node(a_node(opt_in="maybe"), verified="handler"), published=IN),
@@ -210,7 +210,7 @@ def test_labels_of_a_ready_node_are_only_taken_with_leave_of_the_breaker() -> No
         assert (destroy.target.kind, destroy.target.name) == ("nodes", "node-1")
 
 
-def test_taking_away_the_record_of_a_failure_destroys_nothing() -> None:
+def test_removing_the_record_of_a_failure_is_not_a_deletion() -> None:
     actions = deciding(failed(a_node()), published=IN)
     assert [type(action) for action in actions] == [Publish, PatchNode]
 
@@ -275,7 +275,7 @@ def test_a_label_left_on_a_node_by_kwasm_is_not_removed() -> None:
     assert deciding(a_node(provisioned="node-1", opt_in="false"), auto=True) == []
 
 
-def test_a_node_that_kwasm_labelled_before_any_proof_is_provisioned_like_any_other() -> None:
+def test_a_node_that_kwasm_labelled_before_a_verification_is_provisioned_like_any_other() -> None:
     node = opted_in(a_node(provisioned="node-1"))
     assert events(deciding(node)) == ["node.opted_in"]
     actions = deciding(node, a_job(node, JobState.COMPLETE), IN)
@@ -295,7 +295,7 @@ def shim_job(node: NodeView, digests: dict[str, str], state: JobState = JobState
 
 
 def having(node: NodeView, digests: dict[str, str]) -> NodeView:
-    """Return the node as it is once these are proved on it."""
+    """Return the node as it is once these are verified on it."""
     target = Target(tuple(sorted(digests.items())))
     labels = tuple((name, names.SHIM_PROVISIONED) for name in digests)
     return replace(
@@ -325,7 +325,7 @@ def test_a_node_that_opts_in_during_its_removal_has_no_label_before_the_next_ins
     assert written(deciding(node, failed_removal, IN, shims=(SPIN,)))["labels/spin"] == "provisioned"
 
 
-def test_proved_shims_are_labelled_each_and_recorded_by_their_digests() -> None:
+def test_verified_shims_are_labelled_each_and_recorded_by_their_digests() -> None:
     node = replace(POOLED, handlers=frozenset({"runc", "spin", "slight"}))
     actions = deciding(node, shim_job(node, {"spin": "d1", "slight": "d2"}), IN, shims=(SPIN, SLIGHT))
     assert written(actions) == {
@@ -344,12 +344,12 @@ def test_proved_shims_are_labelled_each_and_recorded_by_their_digests() -> None:
     ]
 
 
-def test_one_handler_of_two_is_no_proof() -> None:
+def test_one_handler_of_two_does_not_verify_the_node() -> None:
     node = replace(POOLED, handlers=frozenset({"runc", "spin"}))
     assert deciding(node, shim_job(node, {"spin": "d1", "slight": "d2"}), IN, shims=(SPIN, SLIGHT)) == []
 
 
-def test_one_of_two_shims_that_is_no_longer_wanted_loses_its_label_first_under_the_breaker() -> None:
+def test_one_of_two_shims_that_is_no_longer_selected_loses_its_label_first_under_the_circuit_breaker() -> None:
     node = having(POOLED, {"spin": "d1", "slight": "d2"})
     [held] = deciding(node, published=replace(IN, ready=node.digest), shims=(SPIN,))
     assert isinstance(held, GuardedDeletion)
@@ -422,7 +422,7 @@ def test_a_blamed_shim_stays_on_the_node_until_it_succeeds() -> None:
     assert written(deciding(both, again, IN, shims=(SPIN, SLIGHT)))[BLAMED] == "spin=d1"
 
 
-def test_the_proof_of_the_others_leaves_the_record_of_what_failed() -> None:
+def test_the_verification_of_the_others_leaves_the_record_of_what_failed() -> None:
     tried = Target((("slight", "d2"), ("spin", "d1")))
     node = replace(failed(POOLED, tried.digest), failed_shims="spin=d1", handlers=frozenset({"runc", "slight"}))
     actions = deciding(node, shim_job(node, {"slight": "d2"}), IN, shims=(SPIN, SLIGHT))

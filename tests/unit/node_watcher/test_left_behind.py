@@ -29,7 +29,7 @@ IN = PublishedState("uid-node-1", opted_in=True)
 
 
 def having(**digests: str) -> NodeView:
-    """Return a node with the marks of these Shims, and the labels of those that are proved."""
+    """Return a node with the marks of these Shims, and the labels of those that are verified."""
     digest = Target(tuple(sorted(digests.items()))).digest
     node = replace(verified_node(a_node(), digest, "handler"), shims=encode_digests(digests))
     ready = [name for name, of in digests.items() if not of.startswith("?")]
@@ -90,7 +90,9 @@ def test_a_record_of_an_unneeded_shim_is_kept_and_its_failure_follows() -> None:
         pytest.param(undo(a_node(), "spin=2", spin="1", slight="1"), id="the way back failed"),
     ],
 )
-def test_a_version_that_replaced_another_in_vain_costs_the_label_and_the_breaker_is_asked(job: JobView) -> None:
+def test_a_version_that_replaced_another_in_vain_loses_the_label_as_permitted(
+    job: JobView,
+) -> None:
     node = having(spin="1", slight="1")
     [held] = deciding(node, job, SPIN, SLIGHT)
     assert isinstance(held, GuardedDeletion)
@@ -116,7 +118,7 @@ def test_a_completed_rollback_leaves_only_the_failure() -> None:
     assert names.ANNOTATION_NODE_UID not in patch
 
 
-def test_a_node_with_nothing_proved_is_not_ready_and_nothing_more_is_written() -> None:
+def test_a_node_with_nothing_verified_is_not_ready_and_nothing_more_is_written() -> None:
     node = replace(having(spin="?1"), failure="x", failed_attempt="tried/1/1010")
     published = replace(IN, ready=None)
     wanted = frozenset({"spin"})
@@ -139,7 +141,7 @@ def test_a_label_set_by_hand_is_removed_from_an_unverified_node() -> None:
 # --- a deleted Shim ---
 
 
-def test_a_deleted_shim_loses_its_labels_without_the_breaker() -> None:
+def test_a_deleted_shim_loses_its_labels_without_the_circuit_breaker() -> None:
     [patch] = deciding(having(spin="1", slight="1"), None, replace(SPIN, deleting=True), SLIGHT)
     assert isinstance(patch, PatchNode)
     assert patch.reason is Reason.OPTED_OUT
@@ -167,14 +169,16 @@ def test_a_deleted_shim_loses_its_labels_without_the_breaker() -> None:
         ),
     ],
 )
-def test_a_node_that_loses_its_opt_in_is_counted_by_the_breaker(node: NodeView, shims: tuple[ShimView, ...]) -> None:
+def test_a_node_that_loses_its_opt_in_is_counted_by_the_circuit_breaker(
+    node: NodeView, shims: tuple[ShimView, ...]
+) -> None:
     assert any(isinstance(action, GuardedDeletion) for action in deciding(node, None, *shims))
 
 
 # --- the circuit breaker is asked only when a label goes ---
 
 
-def test_remains_of_a_deleted_shim_are_recorded_on_a_ready_node_without_the_breaker() -> None:
+def test_leftovers_of_a_deleted_shim_are_recorded_without_the_circuit_breaker() -> None:
     node = having(slight="1")
     job = a_job(node, JobState.COMPLETE, digest="both", installs="slight=1 spin=1", handlers=frozenset({"spin"}))
     [patch] = deciding(node, job, replace(SPIN, deleting=True), SLIGHT)
@@ -191,7 +195,7 @@ def test_a_patch_that_removes_a_label_of_a_ready_node_counts_for_any_record() ->
     assert written([held])["spin"] is None
 
 
-def test_the_proof_of_one_shim_takes_the_label_of_no_other_one() -> None:
+def test_the_verification_of_one_shim_removes_the_label_of_no_other_one() -> None:
     node = replace(having(slight="1"), handlers=frozenset({"runc", "slight", "spin"}))
     job = a_job(node, JobState.COMPLETE, digest="both", installs="slight=1 spin=1", handlers=frozenset({"spin"}))
     [patch, event] = deciding(node, job, SPIN)

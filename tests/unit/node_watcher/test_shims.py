@@ -1,4 +1,4 @@
-"""Startup taints that go with proof, and proof that comes late."""
+"""Startup taints that are removed after verification, and late verification."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_labels_and_taint_go_in_one_patch_that_tests_the_whole_list() -> None:
     assert any(op["path"].endswith("/trellis.dev~1wasm") for op in patch(actions).ops)
 
 
-def test_before_the_proof_the_taint_stays() -> None:
+def test_before_the_verification_the_taint_stays() -> None:
     job = a_job(TAINTED, JobState.COMPLETE, installs=encode_digests({"spin": DIGEST}), handlers=frozenset({"spin"}))
     assert deciding(TAINTED, SPIN, job=job) == []
 
@@ -115,7 +115,7 @@ def test_a_value_that_is_given_counts(value: str | None, found: str | None, goes
         assert taints_left(actions) == []
 
 
-def test_every_shim_of_the_node_that_names_the_taint_has_to_be_proved() -> None:
+def test_every_shim_of_the_node_that_names_the_taint_has_to_be_verified() -> None:
     assert deciding(having(TAINTED, "spin"), SPIN, SLIGHT) == []
     assert taints_left(deciding(having(TAINTED, "slight", "spin"), SPIN, SLIGHT)) == REST
     elsewhere = replace(SLIGHT, selector=(("pool", "other"),))
@@ -131,7 +131,7 @@ def test_a_taint_is_read_as_the_api_server_has_it() -> None:
     assert [taint.manifest() for taint in node.taints] == raw
 
 
-# --- proof that comes late ---
+# --- late verification ---
 
 LEGACY = replace(opted_in(having(a_node(), KWASM, verified="job")), shims=None, labels=(), wasm=None)
 LATE = replace(having(a_node(), "slight", "spin", verified="job"), wasm=None)
@@ -173,7 +173,7 @@ def test_every_installed_shim_has_to_be_known_and_its_handler_listed(
     assert verification_by_now(replace(LATE, handlers=frozenset(listed)), shims) is VerifiedBy.JOB
 
 
-def test_late_proof_lets_the_startup_taint_go_too() -> None:
+def test_a_late_verification_removes_the_startup_taint_too() -> None:
     node = replace(LATE, handlers=frozenset({"runc", "spin", "slight"}), taints=(TAINT,))
     actions = deciding(node, SPIN, SLIGHT)
     assert verified(actions) == "handler"

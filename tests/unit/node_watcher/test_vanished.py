@@ -1,4 +1,4 @@
-"""A handler that was proved and is no longer listed: the marks go, so that it is installed again."""
+"""A handler that was verified and is no longer listed: the marks go, so that it is installed again."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def written(actions: list[Action]) -> dict[str, str | None]:
     assert isinstance(patch, PatchNode)
     assert isinstance(event, RecordEvent)
     assert (event.warning, event.reason) == (True, Reason.HANDLER_VANISHED)
-    assert event.then == replace(READY, ready=None)  # ready is said again when it is proved again
+    assert event.then == replace(READY, ready=None)  # ready is published again after the next verification
     prefix = "/metadata/"
     return {op["path"].removeprefix(prefix).replace("~1", "/"): op.get("value") for op in patch.ops[2:]}
 

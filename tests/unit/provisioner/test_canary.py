@@ -122,7 +122,7 @@ def test_handler_and_verification_determine_the_canary(
     assert canary is None or canary.command == (("/canary.wasm",) if image == OURS else ())
 
 
-# --- proof ---
+# --- verification ---
 
 
 @pytest.mark.parametrize(
@@ -138,14 +138,14 @@ def test_handler_and_verification_determine_the_canary(
         pytest.param(SILENT, {"verified_by": VerifiedBy.CANARY}, VerifiedBy.CANARY, id="nothing listed, but tried"),
         pytest.param(SILENT, {"verified_by": VerifiedBy.HANDLER}, None, id="nothing listed, one not tried"),
         pytest.param(SILENT, {"canaries": frozenset()}, None, id="nothing listed, nothing tried"),
-        pytest.param(LISTS, {"operation": UNDO, "canaries": frozenset()}, None, id="what takes back proves nothing"),
+        pytest.param(LISTS, {"operation": UNDO, "canaries": frozenset()}, None, id="a rollback verifies nothing"),
     ],
 )
 def test_verified_handlers(node: NodeView, changes: dict[str, Any], verified_by: VerifiedBy | None) -> None:
     assert verification_of(a_shims_job(node, **changes), node) is verified_by
 
 
-def test_a_removal_keeps_the_proof_of_what_stays_on_a_node_that_lists_nothing() -> None:
+def test_a_removal_keeps_the_verification_of_what_stays_on_a_node_that_lists_nothing() -> None:
     node = replace(MARKED, handlers=frozenset())
     job = a_shims_job(node, operation="remove", installs="", removed_handlers=frozenset({"wasmtime"}))
     assert verification_of(job, node) is VerifiedBy.CANARY
@@ -155,7 +155,7 @@ def test_a_removal_keeps_the_proof_of_what_stays_on_a_node_that_lists_nothing() 
 
 
 @pytest.mark.parametrize("node", [LISTS, SILENT], ids=["containerd 2", "containerd 1.6"])
-def test_a_pod_is_made_once_the_installer_ended_well(node: NodeView) -> None:
+def test_a_pod_is_made_once_the_installer_succeeded(node: NodeView) -> None:
     job = a_shims_job(node)
     actions = decide(a_snapshot(node, job))
     assert only(actions, CreateCanary).canary == CANARY
@@ -184,8 +184,8 @@ def test_the_result_of_a_verification_pod_is_recorded_on_the_job_and_then_publis
     job = a_shims_job(LISTS)
     passed = (a_pod(job, "Succeeded"),)
     assert decide(a_snapshot(LISTS, job, pods=passed)) == [VerifyJob(job, VerifiedBy.CANARY)]
-    proved = replace(job, verified_by=VerifiedBy.CANARY)
-    event = only(decide(a_snapshot(LISTS, proved, pods=passed)), Publish).event
+    verified = replace(job, verified_by=VerifiedBy.CANARY)
+    event = only(decide(a_snapshot(LISTS, verified, pods=passed)), Publish).event
     assert isinstance(event, ProvisionSucceeded)
     assert event.verified == "canary"
 
@@ -239,7 +239,7 @@ def test_a_pod_that_does_not_end_in_time_has_failed(pod: dict[str, str], expecte
     assert expected_text in undo.task.reason
 
 
-def test_a_handler_that_never_shows_is_taken_back_too() -> None:
+def test_a_handler_that_never_shows_is_rolled_back_too() -> None:
     node = replace(LISTS, handlers=frozenset({"runc"}))
     job = a_shims_job(node, verified_by=VerifiedBy.CANARY)
     undo = only(decide(a_snapshot(node, job, done_for=61)), CreateUndo)
@@ -262,11 +262,11 @@ def test_nothing_is_rolled_back_on_an_unavailable_node() -> None:
     ("state", "failed_too"),
     [(JobState.COMPLETE, False), (JobState.FAILED, True)],
 )
-def test_the_verdict_comes_with_the_end_of_taking_back(state: JobState, failed_too: bool) -> None:
+def test_the_verdict_comes_with_the_end_of_the_rollback(state: JobState, failed_too: bool) -> None:
     result = InstallResult("uninstall", Outcome.FAILED, FailureReason.SHIMS_IN_USE, "pods run").to_line()
     tried = a_shims_job(LISTS)
     undo = a_shims_job(
-        LISTS, state, uid="undo", operation=UNDO, installs="", undoes="CanaryFailed: it broke", created_at=1020
+        LISTS, state, uid="undo", operation=UNDO, installs="", rolls_back="CanaryFailed: it broke", created_at=1020
     )
     snapshot = a_snapshot(LISTS, tried, undo, installer=InstallerState(log_tail=result))
     judged = only(decide(snapshot), JudgeFailed)
@@ -282,7 +282,11 @@ def test_the_verdict_comes_with_the_end_of_taking_back(state: JobState, failed_t
 def test_a_rollback_on_a_node_that_disappeared_ends_at_its_deadline() -> None:
     unavailable = replace(LISTS, ready=False)
     undo = a_shims_job(
-        unavailable, JobState.ACTIVE, operation=UNDO, undoes="CanaryFailed: it broke", given_up="DeadlineExceeded"
+        unavailable,
+        JobState.ACTIVE,
+        operation=UNDO,
+        rolls_back="CanaryFailed: it broke",
+        failure_target="DeadlineExceeded",
     )
     judged = only(decide(a_snapshot(unavailable, undo)), JudgeFailed)
     assert judged.reason is Reason.CANARY_FAILED
@@ -290,9 +294,9 @@ def test_a_rollback_on_a_node_that_disappeared_ends_at_its_deadline() -> None:
     assert "JudgeFailed" not in [type(action).__name__ for action in decide(a_snapshot(LISTS, undo))]
 
 
-def test_the_job_that_takes_back_is_the_newest_even_within_one_second() -> None:
+def test_the_job_that_rolls_back_is_the_newest_even_within_one_second() -> None:
     tried = a_shims_job(LISTS, name="zzz")
-    undo = replace(tried, name="aaa", uid="undo", operation=UNDO, undoes="CanaryFailed: x")
+    undo = replace(tried, name="aaa", uid="undo", operation=UNDO, rolls_back="CanaryFailed: x")
     assert isinstance(decide(a_snapshot(LISTS, tried, undo))[-1], JudgeFailed)
 
 
@@ -302,7 +306,7 @@ def test_the_job_that_takes_back_is_the_newest_even_within_one_second() -> None:
 def test_a_rollback_continues_after_the_shim_is_no_longer_needed() -> None:
     tried = a_shims_job(LISTS, failure=None)
     undo = a_shims_job(
-        LISTS, JobState.ACTIVE, uid="undo", operation=UNDO, installs="", undoes="CanaryFailed: x", created_at=1020
+        LISTS, JobState.ACTIVE, uid="undo", operation=UNDO, installs="", rolls_back="CanaryFailed: x", created_at=1020
     )
     deleted = [action.job for action in decide(a_snapshot(LISTS, tried, undo, target=None)) if is_deletion(action)]
     assert deleted == [tried]
@@ -310,8 +314,8 @@ def test_a_rollback_continues_after_the_shim_is_no_longer_needed() -> None:
     assert only(decide(a_snapshot(LISTS, done, target=None)), DeleteJob).job == done
 
 
-def test_a_slot_is_kept_until_the_verdict_on_what_was_taken_back_is_recorded() -> None:
-    undo = a_shims_job(LISTS, operation=UNDO, installs="", undoes="CanaryFailed: x")
+def test_a_slot_is_kept_until_the_verdict_on_what_was_rolled_back_is_recorded() -> None:
+    undo = a_shims_job(LISTS, operation=UNDO, installs="", rolls_back="CanaryFailed: x")
     assert not fulfilled(undo, LISTS)
 
 

@@ -104,7 +104,7 @@ def test_a_slot_for_what_is_no_longer_wanted_makes_no_job() -> None:
     assert deciding(NODE, entry=Entry(OTHER_DIGEST, 1, 1000)) == []
 
 
-@pytest.mark.parametrize("recorded", [verified_node(NODE), failed(NODE)], ids=["proof", "failure"])
+@pytest.mark.parametrize("recorded", [verified_node(NODE), failed(NODE)], ids=["verification", "failure"])
 def test_a_recorded_result_is_not_processed_again(recorded: NodeView) -> None:
     assert deciding(recorded, entry=SLOT) == []
 
@@ -116,7 +116,7 @@ def test_a_job_deleted_by_hand_is_recreated_after_its_deletion() -> None:
 
 def test_work_on_an_unavailable_node_ends_at_its_deadline() -> None:
     unavailable = replace(NODE, ready=False)
-    job = a_job(unavailable, given_up="DeadlineExceeded: too long")
+    job = a_job(unavailable, failure_target="DeadlineExceeded: too long")
     published = frozenset({f"{job.uid}.started"})
     event, verdict = deciding(unavailable, job, entry=SLOT, published=published)
     assert isinstance(event, Publish)
@@ -127,11 +127,11 @@ def test_work_on_an_unavailable_node_ends_at_its_deadline() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ready", "given_up"), [(True, "DeadlineExceeded"), (False, "")], ids=["node is ready", "time is left"]
+    ("ready", "failure_target"), [(True, "DeadlineExceeded"), (False, "")], ids=["node is ready", "time is left"]
 )
-def test_work_is_not_given_up_while(ready: bool, given_up: str) -> None:
+def test_work_is_not_ended_while(ready: bool, failure_target: str) -> None:
     node = replace(NODE, ready=ready)
-    job = a_job(node, given_up=given_up)
+    job = a_job(node, failure_target=failure_target)
     assert "JudgeFailed" not in kinds(deciding(node, job, entry=SLOT))
 
 
@@ -140,7 +140,7 @@ def test_another_installer_still_at_work_on_the_node_is_waited_for() -> None:
     assert "CreateJob" not in kinds(deciding(NODE, other, entry=SLOT))
 
 
-def test_a_retry_clears_the_failed_job_away_first() -> None:
+def test_a_retry_deletes_the_failed_job_first() -> None:
     old = a_job(NODE, JobState.FAILED, failure="InstallerFailed: it broke")
     actions = deciding(failed(NODE), old, entry=Entry(DIGEST, 2, 1000))
     assert kinds(actions) == ["DeleteJob", "CreateJob"]
@@ -169,7 +169,7 @@ def test_remains_of_an_earlier_job_are_recorded_before_the_next_job_is_created()
 def test_a_try_stays_beside_the_job_that_takes_it_back() -> None:
     tried = a_job(NODE, JobState.FAILED, uid="try", name="try", created_at=900)
     undo = a_job(
-        NODE, JobState.ACTIVE, uid="undo", name="undo", created_at=1000, operation=UNDO, undoes="InstallerFailed: x"
+        NODE, JobState.ACTIVE, uid="undo", name="undo", created_at=1000, operation=UNDO, rolls_back="InstallerFailed: x"
     )
     assert not [item for item in deciding(NODE, tried, undo) if isinstance(item, DeleteJob)]
 
@@ -301,7 +301,7 @@ def test_opting_out_deletes_the_job_and_reports_it() -> None:
     assert delete == DeleteJob(job, Reason.OPTED_OUT, foreground=True)
 
 
-def test_clearing_a_finished_job_away_is_no_destruction() -> None:
+def test_the_deletion_of_a_finished_job_is_not_counted() -> None:
     job = a_job(NODE, JobState.COMPLETE)
     assert kinds(deciding(a_node(), job)) == ["removed", "DeleteJob"]
 

@@ -206,7 +206,7 @@ async def test_a_deleted_job_is_not_deleted_again(kube: FakeKube, effects: Effec
     assert await effects.apply([DeleteJob(job, Reason.PROVISION_SUCCEEDED, foreground=False)]) is None
 
 
-async def test_actions_paused_by_the_breaker_are_neither_published_nor_executed(
+async def test_actions_paused_by_the_circuit_breaker_are_neither_published_nor_executed(
     kube: FakeKube, effects: Effects
 ) -> None:
     jobs = [job_in(kube, n) for n in range(7)]
@@ -446,7 +446,7 @@ async def test_a_refusal_names_the_record_of_the_node_and_is_published_again_on_
         assert marks == {names.ANNOTATION_DIGEST: digest, names.ANNOTATION_FAILED_ATTEMPT: ""}
 
 
-async def test_a_refusal_is_not_taken_back_while_the_next_write_is_refused_too(
+async def test_a_refusal_is_not_withdrawn_while_the_next_write_is_refused_too(
     kube: FakeKube, cache: Cache, effects: Effects
 ) -> None:
     node, canary = opted_in(a_node("a")), Canary("wasmtime", "uid-wasmtime", "wasmtime", "image")

@@ -250,7 +250,7 @@ async def test_no_change_of_a_job_deleted_here_is_unconfirmed(doubtful: Provisio
     assert doubtful.cache._certain == {job.tried}
 
 
-async def test_of_a_job_that_could_not_be_cleared_away_it_is_not_certain_what_it_did(doubtful: Provisioner) -> None:
+async def test_of_a_job_that_could_not_be_deleted_it_is_not_certain_what_it_did(doubtful: Provisioner) -> None:
     job = a_job(doubtful.node, name="its-job")
     doubtful.kube.fail_next(1, when=lambda request: request.method == "DELETE")
     with pytest.raises(Unavailable):

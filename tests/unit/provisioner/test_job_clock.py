@@ -31,7 +31,9 @@ def test_a_job_with_an_unenforced_deadline_is_stuck_after_deadline_and_grace_per
     assert clock.left(job) == 0
 
 
-@pytest.mark.parametrize("end", [{"given_up": "DeadlineExceeded"}, {"deleting": True}], ids=["given up", "deleting"])
+@pytest.mark.parametrize(
+    "end", [{"failure_target": "DeadlineExceeded"}, {"deleting": True}], ids=["given up", "deleting"]
+)
 def test_a_job_that_is_about_to_end_has_the_grace_from_then(end: dict[str, object]) -> None:
     time, job = Time(), a_job(NODE)
     clock = JobClock(DEADLINE, GRACE, time)

@@ -96,7 +96,7 @@ def test_a_slot_in_use_is_counted() -> None:
 @pytest.mark.parametrize(
     "node",
     [
-        pytest.param(verified_node(fleet(1)[0]), id="proof is recorded"),
+        pytest.param(verified_node(fleet(1)[0]), id="verification is recorded"),
         pytest.param(failed(fleet(1)[0], attempt=1, at=9_999), id="failure is recorded"),
         pytest.param(a_node("node-000"), id="opted out and nothing at work"),
     ],
@@ -132,7 +132,7 @@ def test_jobs_without_a_ledger_are_adopted_before_anything_new_begins() -> None:
 
 def test_failed_work_on_an_unavailable_node_is_not_adopted_again() -> None:
     node = failed(replace(fleet(1)[0], ready=False), at=1000)
-    job = a_job(node, given_up="DeadlineExceeded", failure="NodeNotReady: DeadlineExceeded")
+    job = a_job(node, failure_target="DeadlineExceeded", failure="NodeNotReady: DeadlineExceeded")
     assert planning([node], jobs=[job], ledger={node.uid: entry()}).ledger.entries == {}
 
 
@@ -231,7 +231,7 @@ def test_a_try_that_disrupted_a_node_waits_the_longest_from_the_start(attempt: i
     assert full / 2 <= wait <= full
 
 
-node_states = st.sampled_from(["plain", "in", "proved", "failed", "due", "gone"])
+node_states = st.sampled_from(["plain", "in", "verified", "failed", "due", "gone"])
 job_states = st.sampled_from([None, *JobState])
 
 
@@ -248,7 +248,7 @@ def test_no_plan_ever_exceeds_its_limit(
     ledger: dict[str, Entry] = {}
     for index, (state, job, in_ledger) in enumerate(worlds):
         node = a_node(f"node-{index:03}") if state == "plain" else opted_in(a_node(f"node-{index:03}"))
-        node = verified_node(node) if state == "proved" else node
+        node = verified_node(node) if state == "verified" else node
         node = failed(node, at=int(NOW)) if state == "failed" else node
         node = failed(node, at=1) if state == "due" else node
         if job is not None:
@@ -336,7 +336,7 @@ def test_a_slot_goes_back_where_another_controller_works_unless_a_job_is_under_w
     assert outcome.released == (first.uid,)
 
 
-def test_without_a_limit_no_more_nodes_are_in_work_than_the_ledger_has_room_for_and_the_others_wait() -> None:
+def test_without_a_limit_no_more_nodes_are_in_progress_than_fit_the_ledger() -> None:
     """A ConfigMap that is too large would be refused at each try, and nothing would ever be installed again."""
     nodes = [opted_in(a_node(f"node-{index:05}", uid=f"{index:036}")) for index in range(9_000)]
     outcome = planning(nodes, held_to=limits("100%"))

@@ -96,8 +96,8 @@ def test_an_unneeded_suspended_job_is_deleted(operation: str, ends_now: bool) ->
     assert [type(step) for step in held.steps] == [DeleteJob]
 
 
-def test_a_refused_job_that_takes_back_a_try_is_replaced_and_keeps_the_slot() -> None:
-    undo = a_job(NODE, operation=UNDO, undoes="HandlerMissing: x")
+def test_a_refused_job_that_rolls_back_an_attempt_is_replaced_and_keeps_the_slot() -> None:
+    undo = a_job(NODE, operation=UNDO, rolls_back="HandlerMissing: x")
     actions = kinds(list(decide(a_snapshot(NODE, undo, entry=SLOT, pod_refused=MESSAGE, pod_refused_for=99.0))))
     assert DeleteJob in actions
     assert GiveBackSlot not in actions
@@ -108,12 +108,12 @@ def test_a_refused_job_that_takes_back_a_try_is_replaced_and_keeps_the_slot() ->
     [(a_job(NODE), False), (a_job(NODE, has_pods=True), True), (a_job(NODE, JobState.COMPLETE), True)],
     ids=["no pod yet", "runs", "ended"],
 )
-def test_a_report_is_taken_back_when_the_installer_runs(job: JobView, over: bool) -> None:
+def test_a_report_is_withdrawn_when_the_installer_runs(job: JobView, over: bool) -> None:
     snapshot = a_snapshot(NODE, job, entry=SLOT, refused=MESSAGE)
     assert (ClearRefusal(NODE) in decide(snapshot)) is over
 
 
-def test_a_report_is_taken_back_when_nothing_is_to_be_done() -> None:
+def test_a_report_is_withdrawn_when_nothing_is_to_be_done() -> None:
     assert ClearRefusal(verified_node(NODE)) in decide(a_snapshot(verified_node(NODE), refused=MESSAGE))
 
 

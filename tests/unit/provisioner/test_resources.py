@@ -56,7 +56,7 @@ def test_the_job_that_installs_shims(golden: Golden) -> None:
     golden.check("provisioner/job-shims", make_installer_job(LEGACY, a_node(), task, 1, TRACE))
 
 
-def test_the_job_that_takes_the_last_shim_away_though_pods_use_it(golden: Golden) -> None:
+def test_the_job_that_removes_the_last_shim_though_pods_use_it(golden: Golden) -> None:
     task = Task(Target(()), removed_handlers=("spin",), spec=InstallSpec((SPIN,)), removes=True, force=True)
     golden.check("provisioner/job-removal", make_installer_job(LEGACY, a_node(), task, 1, None))
 

@@ -186,7 +186,7 @@ def failed_undo(**changes: Any) -> JobView:
         operation=UNDO,
         installs="",
         blamed=f"spin={WANTED.digest}",
-        undoes="CanaryFailed: it broke",
+        rolls_back="CanaryFailed: it broke",
     )
     return replace(job, **changes)
 
@@ -199,7 +199,7 @@ def a_snapshot(
     return Snapshot("node-1", node, jobs, entry, target, frozenset(), None, 60.0, 20.0, now=1020.0, task=task)
 
 
-def test_a_job_that_could_not_take_back_is_judged_and_stays_until_the_node_names_what_is_left() -> None:
+def test_a_job_that_could_not_roll_back_is_judged_and_stays_until_the_node_names_what_is_left() -> None:
     [_, verdict] = decide(a_snapshot(a_node(), failed_undo()))
     assert isinstance(verdict, JudgeFailed)
     assert verdict.reason is Reason.CANARY_FAILED
@@ -259,7 +259,7 @@ def test_the_first_failed_run_gives_the_reason(statuses: list[dict[str, Any]], t
     [(frozenset({"spin"}), EndJob), (frozenset[str](), GuardedDeletion)],
     ids=["deleted", "opted out"],
 )
-def test_an_installer_that_a_deleted_shim_stops_is_not_counted_by_the_breaker(
+def test_an_installer_that_a_deleted_shim_stops_is_not_counted_by_the_circuit_breaker(
     deleting: frozenset[str], kind: type[EndJob | GuardedDeletion]
 ) -> None:
     job = a_job(a_node(), installs="spin=1")

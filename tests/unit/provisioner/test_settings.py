@@ -25,7 +25,7 @@ from trellis_dev.testing.builders import a_node, a_shim, opted_in
         pytest.param(a_shim(max_update=CountOrPercent(3), recreate=True), "None", id="recreate: all at once"),
     ],
 )
-def test_of_a_shim_so_many_nodes_are_in_work_at_a_time(shim: ShimView, most: str) -> None:
+def test_of_a_shim_so_many_nodes_are_in_progress_at_a_time(shim: ShimView, most: str) -> None:
     assert str(Settings().limits([shim])["spin"].max_update) == most
 
 

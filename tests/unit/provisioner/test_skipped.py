@@ -146,8 +146,10 @@ def test_a_stuck_job_on_a_ready_node_is_evaluated_and_then_stopped() -> None:
     assert [action for action in again if not isinstance(action, Publish)] == [
         EndJob(replace(job, failure="InstallerPodStuck: x"), Reason.INSTALLER_POD_STUCK)
     ]
-    given_up = replace(job, failure="InstallerPodStuck: x", given_up="DeadlineExceeded")
-    assert not [action for action in decide(a_snapshot(NODE, given_up, stuck_in=0.0)) if isinstance(action, EndJob)]
+    failure_target = replace(job, failure="InstallerPodStuck: x", failure_target="DeadlineExceeded")
+    assert not [
+        action for action in decide(a_snapshot(NODE, failure_target, stuck_in=0.0)) if isinstance(action, EndJob)
+    ]
 
 
 def test_a_job_that_is_not_stuck_yet_is_looked_at_when_it_is() -> None:

@@ -100,9 +100,9 @@ def test_a_job_ends_by_its_terminal_condition_alone(condition: dict[str, str], s
 def test_a_job_that_waits_for_its_pods_to_end_states_the_reason() -> None:
     target = {"type": "FailureTarget", "status": "True", "reason": "DeadlineExceeded", "message": "too long"}
     failed = {"type": "Failed", "status": "True", "reason": "DeadlineExceeded", "message": "too long"}
-    assert view_job(job_manifest(target)).given_up == "DeadlineExceeded: too long"
-    assert view_job(job_manifest(target, failed)).given_up == ""
-    assert view_job(job_manifest({**target, "status": "False"})).given_up == ""
+    assert view_job(job_manifest(target)).failure_target == "DeadlineExceeded: too long"
+    assert view_job(job_manifest(target, failed)).failure_target == ""
+    assert view_job(job_manifest({**target, "status": "False"})).failure_target == ""
 
 
 def test_a_job_as_the_api_server_returns_it() -> None:

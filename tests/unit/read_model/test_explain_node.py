@@ -68,7 +68,7 @@ def node(*, ready: bool = True, **annotations: str) -> Manifest:
 
 
 def marked(failure: str = "", digest: str = "", **more: str) -> dict[str, str]:
-    """Return the annotations of a node on which an attempt failed, or that is proved."""
+    """Return the annotations of a node on which an attempt failed, or that is verified."""
     found = {names.ANNOTATION_NODE_UID: "uid-n"} | more
     if failure:
         found |= {names.ANNOTATION_FAILURE: failure, names.ANNOTATION_FAILED_ATTEMPT: "d1/2/1000"}
@@ -510,7 +510,7 @@ def test_a_shim_that_is_being_deleted_reports_it_and_how_many_nodes_have_it() ->
     assert cause.about == "shim"
 
 
-def test_a_node_of_a_shim_that_the_circuit_breaker_holds_points_to_the_shim() -> None:
+def test_a_node_of_a_shim_whose_deletion_is_paused_points_to_the_shim() -> None:
     held = degraded(ShimReason.MASS_DELETION, "it was deleted with others", **DELETED)
     cause = of_node(node(**marked(digest="d1")), held)
     assert cause is not None

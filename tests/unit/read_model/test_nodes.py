@@ -44,24 +44,24 @@ STATES: dict[str, tuple[World, NodeState]] = {
         NodeState.PROVISIONING,
     ),
     "failed, another digest has a slot": ((failed(IN), (BROKEN,), Entry(OTHER_DIGEST, 1, 9)), NodeState.PROVISIONING),
-    "proved": ((verified_node(IN), (), None), NodeState.READY),
-    "proved, the slot is not freed yet": ((verified_node(IN), (COMPLETE,), SLOT), NodeState.READY),
-    "proved, another digest has a slot": ((verified_node(IN), (), Entry(OTHER_DIGEST, 1, 9)), NodeState.PROVISIONING),
-    "proved, another digest failed": ((failed(verified_node(IN), OTHER_DIGEST), (), None), NodeState.FAILED),
-    "proved after a failure of the same digest": ((failed(verified_node(IN)), (), None), NodeState.READY),
+    "verified": ((verified_node(IN), (), None), NodeState.READY),
+    "verified, the slot is not freed yet": ((verified_node(IN), (COMPLETE,), SLOT), NodeState.READY),
+    "verified, another digest has a slot": ((verified_node(IN), (), Entry(OTHER_DIGEST, 1, 9)), NodeState.PROVISIONING),
+    "verified, another digest failed": ((failed(verified_node(IN), OTHER_DIGEST), (), None), NodeState.FAILED),
+    "verified after a failure of the same digest": ((failed(verified_node(IN)), (), None), NodeState.READY),
     "marks of a former node of that name": (
         (replace(verified_node(IN), marked_uid="former"), (), None),
         NodeState.WAITING,
     ),
-    "something is there that is not proved": (
+    "an installed shim is not verified": (
         (replace(verified_node(IN), shims="spin=?"), (), None),
         NodeState.WAITING,
     ),
-    "something is there that is not proved, beside what is": (
+    "an installed shim is not verified, beside what is": (
         (replace(verified_node(IN), shims="slight=1 spin=?"), (), None),
         NodeState.READY,
     ),
-    "proved without an annotation": ((verified_node(a_node()), (), None), NodeState.READY),
+    "verified without an annotation": ((verified_node(a_node()), (), None), NodeState.READY),
     "in work without an annotation": ((a_node(), (a_job(a_node()),), SLOT), NodeState.PROVISIONING),
     "a node of another operating system": ((replace(IN, operating_system="windows"), (), None), NodeState.WAITING),
 }
@@ -77,12 +77,12 @@ def test_a_ready_row_states_the_verification() -> None:
     assert (row.verified, row.digest, row.attempt, row.message) == ("handler", DIGEST, None, "")
 
 
-def test_proof_of_a_former_node_is_not_shown() -> None:
+def test_the_verification_of_a_former_node_is_not_shown() -> None:
     row = row_of(replace(verified_node(IN), marked_uid="former"), (), None)
     assert (row.verified, row.digest) == (None, None)
 
 
-def test_a_row_in_work_shows_the_digest_and_attempt_under_way() -> None:
+def test_a_row_in_progress_shows_the_digest_and_attempt_under_way() -> None:
     row = row_of(failed(verified_node(IN, OTHER_DIGEST)), (BROKEN,), SECOND_SLOT)
     assert (row.digest, row.attempt) == (DIGEST, 2)
 

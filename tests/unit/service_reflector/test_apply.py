@@ -36,7 +36,7 @@ class Breaker:
 
 
 @pytest.mark.parametrize(("answer", "left"), [(600.0, 1), (None, 0)])
-async def test_a_service_that_the_circuit_breaker_holds_is_not_deleted(answer: float | None, left: int) -> None:
+async def test_a_service_whose_deletion_is_paused_is_not_deleted(answer: float | None, left: int) -> None:
     kube, breaker = FakeKube(), Breaker(answer)
     manifest = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "shop", "namespace": "default"}, "spec": {}}
     metadata = kube.put(SERVICES, manifest)["metadata"]

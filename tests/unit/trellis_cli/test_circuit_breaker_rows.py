@@ -14,7 +14,7 @@ OPENING = Opening(NOW, NOW + 600, "more than 5 of 40 nodes were to go within 60 
 OPEN = row_of("node-watcher", "nodes", State(opening=OPENING), NOW + 1)
 
 
-def test_every_known_breaker_and_every_further_entry_of_a_record_has_a_row() -> None:
+def test_every_known_circuit_breaker_and_every_further_entry_of_a_record_has_a_row() -> None:
     kinds = {"node-watcher": ("nodes",), "provisioner": ("jobs",)}
     rows = rows_of(kinds, {"node-watcher": {"nodes": State(opening=OPENING), "later": State()}}, NOW)
     assert [(row.service, row.kind, row.position) for row in rows] == [
@@ -24,7 +24,7 @@ def test_every_known_breaker_and_every_further_entry_of_a_record_has_a_row() -> 
     ]
 
 
-def test_an_open_breaker_shows_its_start_end_number_reason_and_remedy() -> None:
+def test_an_open_circuit_breaker_shows_its_start_end_number_reason_and_remedy() -> None:
     document = OPEN.document()
     assert (document["since"], document["until"]) == ("1970-01-12T13:46:40Z", "1970-01-12T13:56:40Z")
     assert (document["state"], document["paused"], document["reason"]) == ("Open", 4, OPENING.reason)
@@ -33,7 +33,7 @@ def test_an_open_breaker_shows_its_start_end_number_reason_and_remedy() -> None:
     assert "…" in OPEN.advice()
 
 
-def test_an_expired_breaker_is_closed() -> None:
+def test_an_expired_circuit_breaker_is_closed() -> None:
     assert row_of("node-watcher", "nodes", State(opening=OPENING), NOW + 600).position is Position.CLOSED
 
 

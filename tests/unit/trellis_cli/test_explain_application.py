@@ -62,7 +62,7 @@ def troubles(page: Explanation) -> list[str]:
     return [f"{line.about}: {line.shown}" for line in page.lines if line.ok is False]
 
 
-def test_of_one_that_runs_the_whole_chain_is_well() -> None:
+def test_of_one_that_runs_the_whole_chain_is_healthy() -> None:
     page = explain_application(WELL)
     lines = page.lines
     assert troubles(page) == []

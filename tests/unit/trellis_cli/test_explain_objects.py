@@ -179,7 +179,7 @@ def test_a_controller_names_its_cause(manifest: Manifest, about: str, named: lis
     assert lacking(page.headline, *named) == []
 
 
-def test_a_controller_that_is_well_paused_or_failed_long_ago_is_ready() -> None:
+def test_a_controller_that_is_healthy_paused_or_failed_long_ago_is_ready() -> None:
     paused = controller(condition("Ready", "False", "Paused", "…"), state="Paused")
     for item in (controller(RUNNING), controller(RUNNING, lastFault=FAULT, traps=9), paused):
         assert controller_cause(item) is None

@@ -48,7 +48,7 @@ def test_for_programs_there_is_a_document_a_change(capsys: pytest.CaptureFixture
     assert [json.loads(line)["phase"] for line in capsys.readouterr().out.splitlines()] == ["Progressing", "Halted"]
 
 
-def test_on_a_terminal_a_bar_moves_above_the_nodes_in_work_and_failed() -> None:
+def test_on_a_terminal_a_bar_moves_above_the_nodes_in_progress_and_failed() -> None:
     out = io.StringIO()
     moving = OnTerminal(Console(file=out, force_terminal=True, width=120))
     with moving.live:

@@ -150,7 +150,7 @@ def test_without_a_token_it_is_reported_that_the_issuer_decides() -> None:
 
 
 @pytest.mark.parametrize("other", [{"place": "ledger"}, {"from": [{"namespace": "till"}]}], ids=["namespace", "hosts"])
-def test_issuers_of_grants_for_others_leave_no_doubt(other: dict[str, Any]) -> None:
+def test_issuers_of_grants_for_other_accounts_are_certain(other: dict[str, Any]) -> None:
     grant = a_grant(serviceAccounts=["*"], entityIssuers=["A" + "C3" * 27 + "D"], **other)
     row = judge(APP, USE, around(ConnectionGrant(HOME.home, HOME.groups, (grant,)), None))
     assert row.steps[-1].ok is True

@@ -220,7 +220,7 @@ def test_of_a_thousand_nodes_one_is_named_and_all_are_in_the_document() -> None:
     assert len(part.data["causes"]) == 1000
 
 
-def test_groups_and_grants_that_are_not_well_are_problems_with_their_cause() -> None:
+def test_groups_and_grants_that_are_not_healthy_are_problems_with_their_cause() -> None:
     condition = {
         "type": "Degraded",
         "status": "True",

@@ -377,13 +377,13 @@ async def test_a_finalizer_that_is_added_again_is_named_at_the_deadline(monkeypa
         await free(kube, guard, 0.0)
 
 
-async def test_a_kind_that_is_not_known_has_nothing_to_let_go() -> None:
+async def test_a_kind_that_is_not_served_has_no_finalizer_to_remove() -> None:
     kube = FakeKube(resources=tuple(item for item in ALL if item is not SHIMS))
     assert (await free(kube, guard_of("Shim"))).there == 0
 
 
 @pytest.mark.parametrize("served", [False, True])
-async def test_a_kind_that_cannot_be_listed_is_not_let_go(*, served: bool) -> None:
+async def test_objects_of_a_kind_that_cannot_be_listed_keep_their_finalizer(*, served: bool) -> None:
     kube = FakeKube()
     kube.put(SHIMS, {"metadata": {"name": "spin", "finalizers": [names.FINALIZER]}})
     define(kube, served=served)

@@ -31,8 +31,8 @@ DeploymentEvent = WorkloadDeploymentReady | WorkloadDeploymentDegraded | Workloa
 def deployment_events(
     cluster: Cluster, published: Published, failing: Collection[Failing]
 ) -> Iterator[DeploymentEvent]:
-    """Yield the events to publish about WorkloadDeployments; ``failing``: their Workloads that are proved to fail."""
-    proved = {(item.owner.uid, item.reason) for item in failing}
+    """Yield the events to publish about WorkloadDeployments; ``failing``: Workloads whose failure is confirmed."""
+    confirmed = {(item.owner.uid, item.reason) for item in failing}
     for deployment in sorted(cluster.snapshot.deployments, key=lambda item: item.meta.key):
         if not deployment.meta.uid or deployment.meta.deleting:
             continue
@@ -41,7 +41,7 @@ def deployment_events(
             former = DeploymentState(deployment.meta.uid)
         verdict = deployment_health(cluster, deployment)
         if verdict.health is Health.DEGRADED:
-            if verdict.reason not in BY_SILENCE | NOT_KNOWN or (deployment.meta.uid, verdict.reason) in proved:
+            if verdict.reason not in BY_SILENCE | NOT_KNOWN or (deployment.meta.uid, verdict.reason) in confirmed:
                 failed = published.failures.get(_owner(deployment), ())
                 yield from _degraded(cluster, deployment, former, verdict, failed)
         elif verdict.health is Health.SUSPENDED or (

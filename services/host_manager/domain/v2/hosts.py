@@ -1,7 +1,7 @@
 """Events about Hosts. Pure; called by ``decide``.
 
-Invariant: a Host that a user can still see as Ready is published as silent only if its heartbeat is missing and the
-operator records those of other hosts.
+Invariant: ``wasm_host.heartbeat_missing`` is published for a Host that a user can still see as Ready only if the
+operator records the heartbeats of other hosts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from trellis.v2.hosts import HostView
 from trellis.v2.reasons import Reason
 from trellis.v2.snapshot import Part
 
-_SILENT: Final = frozenset({Reason.HEARTBEAT_MISSING, Reason.HOST_NOT_READY})
+_BY_HEARTBEAT: Final = frozenset({Reason.HEARTBEAT_MISSING, Reason.HOST_NOT_READY})
 HostEvent = WasmHostReady | WasmHostHeartbeatMissing | WasmHostDeleted
 
 
@@ -38,7 +38,7 @@ def host_events(cluster: Cluster, published: Published, evidence: Evidence) -> I
         if (event := _state(cluster, host, evidence)) is None or event == former_event:
             continue
         if isinstance(event, WasmHostHeartbeatMissing) and isinstance(former_event, WasmHostHeartbeatMissing):
-            continue  # the reason and the age in the message change while it is silent
+            continue  # the reason and the age in the message change while the heartbeat is missing
         yield event
 
 
@@ -47,7 +47,7 @@ def _state(cluster: Cluster, host: HostView, evidence: Evidence) -> WasmHostRead
     trouble = host_trouble(cluster, host)
     meta = host.meta
     if trouble is not None:
-        if trouble.reason not in _SILENT or not evidence.proves(trouble.reason, host):
+        if trouble.reason not in _BY_HEARTBEAT or not evidence.confirms(trouble.reason, host):
             return None
         return WasmHostHeartbeatMissing(
             namespace=meta.namespace,

@@ -18,7 +18,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from host_manager.domain.v2.published import Began, Published
-from host_manager.domain.v2.trust import newest_heartbeats, silent_namespaces
+from host_manager.domain.v2.trust import namespaces_without_heartbeats, newest_heartbeats
 from trellis.events.envelope import EventData
 from trellis.events.subjects import HOST_MANAGER
 from trellis.events.wasmcloud_v2 import HeartbeatsDenied, HeartbeatsLost, HeartbeatsRestored, Scope
@@ -78,7 +78,7 @@ class Outages:
 
     def __init__(self) -> None:
         self._courses: dict[str, _Course] = {}
-        self._silent: Mapping[str, float] = {}
+        self._own: Mapping[str, float] = {}
         """By namespace of Hosts, Unix seconds since which their silence has been observed."""
 
     def observe(self, cluster: Cluster, published: Published, reception: Reception | None, watched: float) -> None:
@@ -96,14 +96,14 @@ class Outages:
             return
         now, timings = cluster.snapshot.now, cluster.snapshot.timings
         newest = newest_heartbeats(cluster)
-        silent = silent_namespaces(cluster)
-        for place in newest.keys() - silent:
+        without = namespaces_without_heartbeats(cluster)
+        for place in newest.keys() - without:
             if not cluster.older(newest[place], timings.heartbeat + timings.slack):
                 self._see(f"{NAMESPACE}/{place}", _restored(NAMESPACE, place, cluster))
         lost_at = self._lost_at(cluster, published, reception)
-        own = {place for place in silent if _is_own(cluster, place, newest[place], lost_at)}
-        self._silent = {place: self._silent.get(place, now) for place in own}
-        for place, since in self._silent.items():
+        own = {place for place in without if _is_own(cluster, place, newest[place], lost_at)}
+        self._own = {place: self._own.get(place, now) for place in own}
+        for place, since in self._own.items():
             if watched - since >= timings.heartbeat + timings.slack:
                 self._see(f"{NAMESPACE}/{place}", _silence(cluster, place, newest[place]))
 
@@ -154,7 +154,7 @@ class Outages:
 
 def _is_own(cluster: Cluster, place: str, newest: float, lost_at: float | None) -> bool:
     """Return whether the silence of a namespace is neither the pulls of its hosts nor a part of a lost connection."""
-    if not cluster.within(place).all_silent:
+    if not cluster.within(place).no_heartbeats:
         return False
     return lost_at is None or continued(lost_at, newest, cluster.snapshot.timings)
 

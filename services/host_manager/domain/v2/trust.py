@@ -45,7 +45,7 @@ class Trust:
 
     def next(self, cluster: Cluster) -> Trust:
         """Return the value for a later state of the cluster."""
-        now, silent = cluster.snapshot.now, silent_namespaces(cluster)
+        now, silent = cluster.snapshot.now, namespaces_without_heartbeats(cluster)
         working = (
             place
             for place in newest_heartbeats(cluster)
@@ -67,14 +67,14 @@ def newest_heartbeats(cluster: Cluster) -> dict[str, float]:
     return newest
 
 
-def silent_namespaces(cluster: Cluster) -> set[str]:
+def namespaces_without_heartbeats(cluster: Cluster) -> set[str]:
     """Return the namespaces in which the heartbeats of all Hosts are missing."""
     silence = cluster.snapshot.timings.silence
     return {place for place, last in newest_heartbeats(cluster).items() if cluster.older(last, silence)}
 
 
 class Evidence:
-    """The reasons that a missing heartbeat proves in one snapshot."""
+    """The reasons that a missing heartbeat confirms in one snapshot."""
 
     def __init__(self, cluster: Cluster, trust: Trust) -> None:
         timings = cluster.snapshot.timings
@@ -87,7 +87,7 @@ class Evidence:
             and cluster.older(trust.since.get(place), timings.host_look + timings.slack)
         }
 
-    def proves(self, reason: str, host: HostView | None) -> bool:
+    def confirms(self, reason: str, host: HostView | None) -> bool:
         """Return whether a reason is a state of the object, and not a consequence of an outage.
 
         ``host``: the one whose silence is the reason, None if it is not known: then it can be one of any operator.

@@ -98,7 +98,7 @@ class Failing:
 
 
 def failures(cluster: Cluster, evidence: Evidence, owners: Owners) -> dict[Failing, list[tuple[WorkloadView, Line]]]:
-    """Return the Workloads that fail, with their causes, as far as the causes are proved."""
+    """Return the Workloads that fail, with their causes, as far as the causes are confirmed."""
     found: dict[Failing, list[tuple[WorkloadView, Line]]] = {}
     for workload in cluster.workloads:
         if workload.meta.deleting or (owner := owners.owner(workload)) is None or not owner.uid:
@@ -106,7 +106,7 @@ def failures(cluster: Cluster, evidence: Evidence, owners: Owners) -> dict[Faili
         line = workload_cause(cluster, workload)
         if line is None or not is_cause(line) or line.state is Health.UNKNOWN:
             continue
-        if evidence.proves(line.reason, cluster.host(workload.host_id or workload.spec.host_id)):
+        if evidence.confirms(line.reason, cluster.host(workload.host_id or workload.spec.host_id)):
             key = Failing(owner, workload.meta.owner_name, line.reason)
             found.setdefault(key, []).append((workload, line))
     return found

@@ -4,8 +4,9 @@ In: keys, each with the acknowledgement of the message that named it. Out: runs,
 Called by handlers, informers and timers of a service. Independent of NATS and Kubernetes.
 
 Invariants, as in the workqueue of client-go: a key that is added during its run gets a second run, unless that run
-reads the new state itself (``take_back``); a key is never in two runs; no added key is lost. A message is acknowledged
-only after a run of its key that started after the message arrived, or after a watch delivered its content (``cover``).
+reads the new state itself (``cancel_pending``); a key is never in two runs; no added key is lost. A message is
+acknowledged only after a run of its key that started after the message arrived, or after a watch delivered its content
+(``cover``).
 Failing keys do not delay healthy ones: see ``lanes``.
 """
 
@@ -156,7 +157,7 @@ class KeyedQueue(Generic[K]):
         """Reset the backoff of the key, because the cause of its failures has changed."""
         self._failures.pop(key, None)
 
-    def take_back(self, key: K) -> bool:
+    def cancel_pending(self, key: K) -> bool:
         """Cancel the pending run of a key whose current run is about to re-read the state.
 
         Returns True if there was a pending run: if work remains afterwards, the current run adds the key. A pending run

@@ -160,7 +160,7 @@ class Hosts:
         seen = self._seen.get(host_id)
         return presence_of(None if seen is None else seen.at, now, connected_since, self._silence)
 
-    def forget_silent(self, now: float, connected_since: float | None) -> tuple[Host, ...]:
+    def remove_stale(self, now: float, connected_since: float | None) -> tuple[Host, ...]:
         """Remove and return the hosts whose heartbeat is missing: they count as stopped."""
         deleted = [
             host_id

@@ -22,8 +22,8 @@ class ModelList:
 
     timings: ModelWatchTimings
     _known: dict[str, Model] | None = None
-    _doubted_since: float | None = None
-    _doubted_last: float = 0.0
+    _unconfirmed_since: float | None = None
+    _unconfirmed_last: float = 0.0
     _asking: bool = False
 
     @property
@@ -33,7 +33,7 @@ class ModelList:
 
     def asking(self) -> None:
         """Note the start of a query, which confirms all earlier events."""
-        self._doubted_since = None
+        self._unconfirmed_since = None
         self._asking = True
 
     def unanswered(self) -> None:
@@ -59,12 +59,14 @@ class ModelList:
 
     def invalidate(self, now: float) -> None:
         """Process an event without the change itself, which requires a query."""
-        self._doubted_last = now
-        if self._doubted_since is None:
-            self._doubted_since = now
+        self._unconfirmed_last = now
+        if self._unconfirmed_since is None:
+            self._unconfirmed_since = now
 
     def due_in(self, now: float) -> float | None:
         """Return the seconds until the required query, None if none is required."""
-        if self._doubted_since is None:
+        if self._unconfirmed_since is None:
             return None
-        return max(0.0, min(self._doubted_last + self.timings.quiet, self._doubted_since + self.timings.busy) - now)
+        return max(
+            0.0, min(self._unconfirmed_last + self.timings.quiet, self._unconfirmed_since + self.timings.busy) - now
+        )

@@ -90,7 +90,7 @@ class ModelStore(Protocol):
         """The reason why the data is incomplete, or deletions cannot be detected, for users; "" if neither applies."""
 
     @property
-    def silent(self) -> str:
+    def unavailable(self) -> str:
         """The reason why wadm does not answer, for users, "" if it does; its last statuses may then be outdated."""
 
     def find(self, name: str) -> StoredModel | None:

@@ -121,7 +121,7 @@ class HostWatch:
     async def _forget(self) -> None:
         while True:
             await asyncio.sleep(self._timings.tick)
-            deleted = self._hosts.forget_silent(time.monotonic(), self._connection.since)
+            deleted = self._hosts.remove_stale(time.monotonic(), self._connection.since)
             if deleted:
                 named = [host.id for host in deleted[:_STOPPED_NAMED]]
                 _log.info(

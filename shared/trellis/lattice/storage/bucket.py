@@ -58,7 +58,7 @@ class Bucket:
         self._taking: dict[str, list[Portion]] = {}
         """Portions of the current read by key, without those that joined later."""
         self._waiting = asyncio.Event()
-        self._somebody = asyncio.Event()
+        self._followed = asyncio.Event()
         self._reading: asyncio.Task[None] | None = None
         self._read_on: float | None = None
         self._completed = False
@@ -68,7 +68,7 @@ class Bucket:
     def join(self, portion: Portion) -> None:
         """Add a lattice to the reads."""
         self._portions.setdefault(portion.key, []).append(portion)
-        self._somebody.set()
+        self._followed.set()
         self._waiting.set()
 
     def leave(self, portion: Portion) -> None:
@@ -80,7 +80,7 @@ class Bucket:
                 if not portions[portion.key]:
                     del portions[portion.key]
         if not self._portions:
-            self._somebody.clear()
+            self._followed.clear()
 
     def connection_changed(self) -> None:
         """Cancel the read if the connection changed: a fetch of the former connection would wait in vain."""
@@ -93,7 +93,7 @@ class Bucket:
         while True:
             cancellation.check()
             await self._connection.there()
-            await self._somebody.wait()
+            await self._followed.wait()
             began = time.monotonic()
             try:
                 await self._read_on_this_connection()
@@ -221,9 +221,9 @@ class Bucket:
         _log.warning("wadm storage of the lattice cannot be read, retrying", key=portion.key, reason=str(error))
         portion.unavailable(str(error), always=True)
         self._aside.add(portion)
-        asyncio.get_running_loop().call_later(self._timings.too_many, self._take_back, portion)
+        asyncio.get_running_loop().call_later(self._timings.too_many, self._rejoin, portion)
 
-    def _take_back(self, portion: Portion) -> None:
+    def _rejoin(self, portion: Portion) -> None:
         if portion in self._aside:  # otherwise the lattice is no longer followed
             self._aside.discard(portion)
             self.join(portion)

@@ -82,7 +82,7 @@ class LatticeStore:
         return self._portion.reason
 
     @property
-    def silent(self) -> str:
+    def unavailable(self) -> str:
         """The reason why wadm does not answer, for users, "" if it does."""
         return self._probe.reason
 

@@ -21,7 +21,7 @@ from trellis.lattice.domain.replies import WadmRefusedError
 from trellis.lattice.timings import ProbeTimings
 from trellis.lattice.wadm.client import Wadm
 
-_SILENT: Final = 3
+_OUTAGE: Final = 3
 """Consecutive queries without an answer that count as an outage; without responders they last two seconds."""
 _PROBE_NAME: Final = "trellis-asks"
 """Name of a nonexistent application: wadm also answers for it, and reads only one stream."""
@@ -29,7 +29,7 @@ _PROBE_NAME: Final = "trellis-asks"
 
 class _Result(Enum):
     ANSWERED = auto()
-    SILENT = auto()
+    NO_ANSWER = auto()
     UNKNOWN = auto()
     """The query failed for another reason, for example because it is denied."""
 
@@ -46,7 +46,7 @@ class WadmProbe:
         self._timings = timings
         self._turn = asyncio.Lock()
         self._changed: dict[Wadm, Callable[[], None]] = {}
-        self._silent = 0  # consecutive queries without an answer
+        self._unanswered = 0  # consecutive queries without an answer
         self._unknown = 0  # consecutive queries that failed otherwise
         self._due = 0.0
 
@@ -68,27 +68,27 @@ class WadmProbe:
         try:
             await wadm.status(_PROBE_NAME)
         except SilenceError as error:
-            reason, result = str(error), _Result.SILENT
+            reason, result = str(error), _Result.NO_ANSWER
         except NatsUnavailableError:
             result = _Result.UNKNOWN
         except (LatticeDataError, WadmRefusedError):
             pass
         self._take(result, reason, connected=self._connection.since is not None)
-        self._due = time.monotonic() + (self._timings.again if self._silent else self._timings.every)
+        self._due = time.monotonic() + (self._timings.again if self._unanswered else self._timings.every)
 
     def _take(self, result: _Result, reason: str, *, connected: bool) -> None:
         match result:
             case _Result.ANSWERED:
-                self._silent = self._unknown = 0
+                self._unanswered = self._unknown = 0
                 self._report("")
-            case _Result.SILENT:
-                self._silent, self._unknown = self._silent + 1 if connected else 0, 0
-                if self._silent >= _SILENT:
+            case _Result.NO_ANSWER:
+                self._unanswered, self._unknown = self._unanswered + 1 if connected else 0, 0
+                if self._unanswered >= _OUTAGE:
                     self._report(reason)
             case _Result.UNKNOWN:  # maybe of this lattice only
                 self._unknown += 1
-                if self._unknown >= _SILENT or not connected:
-                    self._silent = 0
+                if self._unknown >= _OUTAGE or not connected:
+                    self._unanswered = 0
                     self._report("")
 
     def _report(self, reason: str) -> None:

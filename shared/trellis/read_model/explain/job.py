@@ -63,7 +63,7 @@ def job_lines(job: Manifest, pods: Sequence[Manifest], events: Sequence[Manifest
 
 def _state(view: JobView) -> str:
     if view.state is JobState.ACTIVE:
-        return "suspended" if view.suspended else f"running{f'; {view.given_up}' if view.given_up else ''}"
+        return "suspended" if view.suspended else f"running{f'; {view.failure_target}' if view.failure_target else ''}"
     return view.condition or view.state.value
 
 

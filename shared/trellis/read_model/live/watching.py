@@ -198,9 +198,9 @@ class Watches:
         obstacles = {where or "": self._obstacle(name, informer) for where, informer in places.items()}
         lacking = {where: reason for where, reason in obstacles.items() if reason is not None}
         unavailable = bool(self._not_found(name))
-        proved = name in self._unserved
-        synced = all(place.synced.is_set() for place in places.values()) and (proved or not unavailable)
-        return PartStatus(name, synced, lacking, unavailable and proved and not lacking)
+        confirmed = name in self._unserved
+        synced = all(place.synced.is_set() for place in places.values()) and (confirmed or not unavailable)
+        return PartStatus(name, synced, lacking, unavailable and confirmed and not lacking)
 
     def _obstacle(self, name: str, informer: Informer[Any]) -> tuple[str, str] | None:
         """Return the obstacle of a watch and the resolution; an outage is shown elsewhere."""

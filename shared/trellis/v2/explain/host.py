@@ -75,7 +75,7 @@ def _heartbeat(cluster: Cluster, host: HostView) -> Line:
     if last is not None and last.heartbeat is None:
         return Line("heartbeat", f"cannot be parsed: {last.reason}")
     # An operator that does not work records none.
-    return Line("heartbeat", f"{in_seconds(age)} ago", ok=None if cluster.silent(host) else True)
+    return Line("heartbeat", f"{in_seconds(age)} ago", ok=None if cluster.heartbeat_missing(host) else True)
 
 
 def _conditions(cluster: Cluster, host: HostView) -> Iterator[Line]:

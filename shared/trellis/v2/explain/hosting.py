@@ -45,7 +45,7 @@ def host_trouble(cluster: Cluster, host: HostView) -> Line | None:
 def heartbeat_missing(cluster: Cluster, host: HostView) -> Line | None:
     """Return the step for a host whose heartbeat is missing, None if it is not, or if that is not known."""
     cluster = cluster.within(host.meta.namespace)
-    if not cluster.silent(host):
+    if not cluster.heartbeat_missing(host):
         return None
     silence = cluster.silence(host)
     state = cluster.operator.state

@@ -63,7 +63,7 @@ def host_selection(cluster: Cluster, workload: WorkloadView, reported: Condition
         do = "remove environment from the template, or permit it in the operator (-allow-shared-hosts)"
         return Line("host", reported.message, False, do, Rank.CAUSE, Reason.ENVIRONMENT_DENIED)
     if _UNSUITABLE not in reported.message:
-        return _as_it_says(reported, Reason.NOT_READY)
+        return _as_reported(reported, Reason.NOT_READY)
     if not cluster.snapshot.knows(Part.HOSTS):
         text = f"{reported.message}; the Hosts are unknown: {unknown(cluster, Part.HOSTS)}"
         return Line("host", text, False, "", Rank.CAUSE, Reason.HOSTS_UNKNOWN)
@@ -86,7 +86,7 @@ def placement(cluster: Cluster, workload: WorkloadView, reported: Condition) -> 
         return timed_out(cluster, workload, reported.message)
     if _MISSING.search(reported.message) or "materializing" in reported.message:
         return configuration(cluster, workload, reported)
-    return known_failure(cluster, workload, reported.message) or _as_it_says(reported, Reason.START_FAILED)
+    return known_failure(cluster, workload, reported.message) or _as_reported(reported, Reason.START_FAILED)
 
 
 def _no_host(cluster: Cluster) -> Line:
@@ -188,9 +188,9 @@ def _unusable(cluster: Cluster, reported: Condition) -> Line:
     do = f"correct it: the operator reconciles it again within {look}"
     if _OTHER_TYPE in reported.message:
         do = "name a Secret of type kubernetes.io/dockerconfigjson: `kubectl create secret docker-registry`"
-    return _as_it_says(reported, Reason.CONFIG_INVALID, "config", do)
+    return _as_reported(reported, Reason.CONFIG_INVALID, "config", do)
 
 
-def _as_it_says(reported: Condition, reason: Reason, about: str = "", do: str = "") -> Line:
+def _as_reported(reported: Condition, reason: Reason, about: str = "", do: str = "") -> Line:
     text = f"{reported.type} is {reported.status}{quoted(reported.message)}"
     return Line(about or reported.type, text, False, do, Rank.CAUSE, reason, Health.DEGRADED)

@@ -244,7 +244,7 @@ def _log_of(cluster: Cluster, workload: WorkloadView) -> str:
 
 
 def _links(cluster: Cluster, workload: WorkloadView) -> Iterator[Line]:
-    """Yield the possible causes of a failed link, the first one that is proved, or a last one without a proof."""
+    """Yield the possible causes of a failed link, the first one with evidence, or a last one without evidence."""
     beat = cluster.description(workload.host_id)
     if beat is not None:
         missing = without_plugin(workload.spec.wanted, beat.imports | beat.exports)

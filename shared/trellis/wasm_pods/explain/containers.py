@@ -63,13 +63,13 @@ def images(snapshot: Snapshot, pod: WasmPod) -> Line | None:
 
 def _not_pulled(snapshot: Snapshot, pod: WasmPod, item: Container) -> Line:
     # While the kubelet backs off, the container can have only that; the newest Event has the error.
-    said = [event.message for event in snapshot.events_of(pod.meta.uid, FAILED) if item.image in event.message][:1]
+    events = [event.message for event in snapshot.events_of(pod.meta.uid, FAILED) if item.image in event.message][:1]
     # The name of an image can have any word in it.
-    errors = [(words, of_pull(words.replace(item.image, ""))) for words in (item.message, *said)]
+    errors = [(words, of_pull(words.replace(item.image, ""))) for words in (item.message, *events)]
     words, failure = next(((words, found) for words, found in errors if found is not None), (item.message, None))
     reason = failure.reason if failure is not None else Reason.PULL_FAILED
     text = f"image {item.image} of container {item.name} cannot be pulled: "
-    text += short(bare((words if failure is not None else next(iter(said), words)) or item.waiting))
+    text += short(bare((words if failure is not None else next(iter(events), words)) or item.waiting))
     if reason is Reason.IMAGE_FOR_ANOTHER_PLATFORM:
         text = f"image {item.image} of container {item.name} is not built for {_platform(snapshot, pod)}"
     # The kubelet pulls without a Secret that it does not find; the registry denies that.
@@ -119,17 +119,17 @@ def creation(snapshot: Snapshot, pod: WasmPod) -> Line | None:
 
 
 def _not_created(snapshot: Snapshot, pod: WasmPod, item: Container, words: str) -> Line:
-    said = words or next(iter(_events_about(snapshot, pod, item, FAILED)), "") or item.waiting
-    failure, text = of_start(said), f"container {item.name} cannot be started: {short(bare(said))}"
+    message = words or next(iter(_events_about(snapshot, pod, item, FAILED)), "") or item.waiting
+    failure, text = of_start(message), f"container {item.name} cannot be started: {short(bare(message))}"
     if item.waiting == _CONFIG:
-        if of_config(said) is not None:
+        if of_config(message) is not None:
             do = "create the ConfigMap or Secret that it names, or correct the reference"
             return wrong(pod, "container", text, do, Reason.CONFIG_MISSING)
         # As for an image of user 0 with runAsNonRoot: containerd has not seen the container.
         do = f"correct the container, as its securityContext or its volumes: `kubectl describe pod -n {_of(pod)}`"
         return wrong(pod, "container", text, do, Reason.CONTAINER_NOT_CREATED)
     if item.waiting == _HOOK_ERROR:
-        return _hook(pod, item, said)
+        return _hook(pod, item, message)
     if failure is None:
         do = f"read {runtime_log(pod.node)}"
         return wrong(pod, "container", text, do, Reason.CONTAINER_NOT_CREATED)

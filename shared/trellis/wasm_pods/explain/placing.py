@@ -83,9 +83,9 @@ def placement(snapshot: Snapshot, pod: WasmPod) -> Line | None:
     """Return the step of the choice of a node, None if the pod has one."""
     if pod.node:
         return None
-    said = pod.scheduled.message.removeprefix("Unschedulable: ")
-    if said.startswith(_GATED):
-        gates = ", ".join(pod.gates) or short(said)
+    message = pod.scheduled.message.removeprefix("Unschedulable: ")
+    if message.startswith(_GATED):
+        gates = ", ".join(pod.gates) or short(message)
         return waits("scheduling", f"it has scheduling gates, which another controller has to remove: {gates}")
     if pod.scheduled.status != "False":
         by = f"scheduler {pod.scheduler}" if pod.scheduler else "the scheduler"
@@ -94,9 +94,9 @@ def placement(snapshot: Snapshot, pod: WasmPod) -> Line | None:
         return found
     describe = f"`kubectl describe pod -n {pod.meta.namespace} {pod.meta.name}`"
     do = f"change its requests and constraints, or add a node: {describe}"
-    if "persistentvolumeclaim" in said.lower():
+    if "persistentvolumeclaim" in message.lower():
         do = f"create the claim, or the volume or StorageClass for it: `kubectl get pvc -n {pod.meta.namespace}`"
-    return wrong(pod, "scheduling", f"the scheduler finds no node: {short(said)}", do, Reason.UNSCHEDULABLE)
+    return wrong(pod, "scheduling", f"the scheduler finds no node: {short(message)}", do, Reason.UNSCHEDULABLE)
 
 
 def with_class(snapshot: Snapshot, template: WasmPod) -> WasmPod | None:
@@ -216,16 +216,16 @@ def node(snapshot: Snapshot, pod: WasmPod) -> Line | None:
 def handler(snapshot: Snapshot, pod: WasmPod) -> Line | None:
     """Return the step of the handler on the node of a pod, None without a node or a known RuntimeClass."""
     failure = of_creation(_sandbox_message(snapshot, pod))
-    said = failure is not None and failure.reason is Reason.HANDLER_NOT_CONFIGURED
+    not_configured = failure is not None and failure.reason is Reason.HANDLER_NOT_CONFIGURED
     found = snapshot.runtime_class(pod.runtime_class)
-    name = found.handler if found is not None else failure.name if failure is not None and said else ""
+    name = found.handler if found is not None else failure.name if failure is not None and not_configured else ""
     if not pod.node or not name:
         return None
     on, shim = snapshot.node(pod.node), snapshot.shim_of(name, pod.runtime_class)
     handlers = on.handlers if on is not None else frozenset()
     if name in handlers:
         return Line("handler", f"containerd of node {pod.node} has handler {name}", ok=True)
-    if not said and not handlers:
+    if not not_configured and not handlers:
         text = "lists no handlers, as with containerd before 2.0" if on is not None else "is unknown"
         return Line("handler", f"{name}: node {pod.node} {text}{_on_node(snapshot, shim, on)}")
     if pod.sandboxed and not pod.works:
