@@ -186,8 +186,8 @@ class WorkloadReconciler:
         unavailable: BusUnavailable | None = None
         try:
             await self._recall()
-        except BusUnavailable as error:
-            unavailable = error
+        except BusUnavailable as unread:
+            unavailable = unread
         owners, snapshot = await self._owners_of(uids), self.gather.snapshot()
         for owner in owners:
             members = {uid: self.watch.pods.of_controller(uid) for uid in sorted(self._members[owner])}

@@ -205,8 +205,8 @@ REPORTS: Final = (
         "ADR 123, rule 9: neither Warning Events nor metrics wait for the bus",
         "provisioner",
         "WorkloadReconciler._evaluate",
-        "            unavailable = error\n        owners, snapshot",
-        "            raise\n        owners, snapshot",
+        "unavailable = unread",
+        "raise",
         f"{_REPORTED}::test_causes_are_known_before_the_published_events_can_be_read",
     ),
     Break(

@@ -187,7 +187,7 @@ CAUSES: dict[str, tuple[Case, Reason, tuple[str, ...]]] = {
             classes=[runtime_class(nodeSelector={"spin": "provisioned", "tier": "core"})],
         ),
         Reason.NO_NODE_WITH_LABEL,
-        ("label tier=edge", "Delete the pod"),
+        ("label tier=edge",),
     ),
     "a taint": (tainted("gpu"), Reason.TAINT_NOT_TOLERATED, ("gpu=yes:NoSchedule", "spin-v2")),
     "a cordoned node": (
@@ -313,7 +313,7 @@ CAUSES: dict[str, tuple[Case, Reason, tuple[str, ...]]] = {
             [sandbox("failed to start shim: start failed: /opt/spin: libc.so.6: version `GLIBC_2.38' not found: exit")],
         ),
         Reason.SHIM_NOT_EXECUTABLE,
-        ("GLIBC_2.38", "Use a build of the shim"),
+        ("GLIBC_2.38",),
     ),
     "a sandbox": (
         Case(pod("hello", CREATING), [sandbox("failed to set up network: no IP addresses available")]),
