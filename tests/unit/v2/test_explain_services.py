@@ -127,6 +127,23 @@ def test_endpoints_without_a_port_number_contradict_no_host(port: Any) -> None:
     assert page(snapshot).cause is None
 
 
+def test_the_name_of_another_service_leads_to_no_workload() -> None:
+    """The operator writes an EndpointSlice for it nevertheless."""
+    external = make_service()
+    external["spec"] |= {"type": "ExternalName", "externalName": "shop.example.com"}
+    snapshot = make_snapshot(
+        [make_host()],
+        [make_workload()],
+        deployment=make_deployment(kubernetes={"service": {"name": "web"}}),
+        services=[external],
+        slices=[make_slice("web", "10.0.0.1")],
+    )
+    found = page(snapshot)
+    assert found.cause is not None
+    assert found.cause.reason == Reason.NO_ENDPOINTS
+    assert lacking(found.headline, "ExternalName") == []
+
+
 def test_the_command_that_changes_a_workload_changes_it_each_time() -> None:
     snapshot = make_snapshot(
         [make_host()],

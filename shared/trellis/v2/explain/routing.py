@@ -60,6 +60,11 @@ def service_lines(cluster: Cluster, routed: Routed) -> Iterator[Line]:
         do = "create it with a port named http, before the Workloads; or remove kubernetes.service.name"
         yield _wrong("service", f"Service {key} does not exist, so nothing routes to it", do, Reason.SERVICE_NOT_FOUND)
         return
+    if service.kind == _EXTERNAL:
+        text = f"Service {key} is of type {_EXTERNAL}, so its name resolves to another name and not to the workload"
+        do = "set its type to ClusterIP, with a port named http"
+        yield _wrong("service", text, do, Reason.NO_ENDPOINTS)
+        return
     port = port_line(service)
     yield port
     endpoints = endpoints_line(cluster, service, reached=port.ok is True)
