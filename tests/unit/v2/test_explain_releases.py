@@ -208,6 +208,14 @@ def test_an_environment_is_the_cause_only_if_the_operator_has_refused_the_host(
     assert outcome(page(make_snapshot([host], [made], deployment=make_deployment())))[0] == expected
 
 
+def test_a_selection_in_other_words_is_evaluated_again() -> None:
+    message = "No suitable host found for hostSelector map[hostgroup:gpu]"
+    refused = [*steps("Config", age=20), condition("HostSelection", "False", message, 20)]
+    spec = {"components": [], "hostSelector": {"hostgroup": "gpu"}}
+    found = page(make_snapshot([make_host()], [make_workload("w1", refused, host="", spec=spec)]))
+    assert outcome(found)[0] == Reason.NO_HOST_MATCHES
+
+
 def test_the_host_of_the_environment_that_does_not_work_is_the_cause_beside_ready_ones_of_other_environments() -> None:
     silent = [condition("Reporting", "False", NO_RESPONDERS, 20), condition("Ready", "Unknown", "", 20)]
     hosts = [

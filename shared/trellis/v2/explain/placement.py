@@ -41,6 +41,7 @@ _NOT_SHARED: Final = "allowSharedHosts=false"
 _OUTAGES: Final = frozenset({Reason.NATS_UNREACHABLE, Reason.HEARTBEATS_STOPPED})
 """Problems of all hosts at once."""
 _UNSUITABLE: Final = "no suitable host"
+"""In lower case. Another release can add what it searched for."""
 
 
 def configuration(cluster: Cluster, workload: WorkloadView, reported: Condition) -> Line:
@@ -62,7 +63,7 @@ def host_selection(cluster: Cluster, workload: WorkloadView, reported: Condition
     if _NOT_SHARED in reported.message:
         do = "remove environment from the template, or permit it in the operator (-allow-shared-hosts)"
         return Line("host", reported.message, False, do, Rank.CAUSE, Reason.ENVIRONMENT_DENIED)
-    if _UNSUITABLE not in reported.message:
+    if _UNSUITABLE not in reported.message.lower():
         return _as_reported(reported, Reason.NOT_READY)
     if not cluster.snapshot.knows(Part.HOSTS):
         text = f"{reported.message}; the Hosts are unknown: {unknown(cluster, Part.HOSTS)}"
