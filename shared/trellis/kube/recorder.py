@@ -3,8 +3,8 @@
 In: an object, a reason, a message. Out: one core/v1 Event per distinct (UID, reason, message), with a count of
 repetitions; many that differ in the message only are combined. Called by services. Invariants: recording never raises
 and is rate-limited for any messages; Normal Events never compete with the changes that they report, also for many
-objects at once; Events of a Node are in ``default``. Source: the core/v1 Event; kubectl finds them
-by name and UID in ``involvedObject``.
+objects at once; Events of a Node are in ``default``; times are those of the clock of the API server. Source: the
+core/v1 Event; kubectl finds them by name and UID in ``involvedObject``.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class EventRecorder:
                 "Kubernetes Event dropped by the rate limit", kind=regarding.kind, name=regarding.name, reason=reason
             )
             return
-        occurred_at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        occurred_at = datetime.fromtimestamp(self._kube.now(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         if type == "Warning":
             await self._try(occurrence, occurred_at)
         elif len(self._waiting) >= _REMEMBERED:

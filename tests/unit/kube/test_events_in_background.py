@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime
 
+import pytest
 import structlog
 
 from trellis.kube.errors import NotLeading
@@ -30,6 +31,15 @@ async def test_the_caller_goes_on_before_the_write() -> None:
     await settled()
     [event] = kube.objects(EVENTS)
     assert (event["type"], event["reason"], event["involvedObject"]["name"]) == ("Normal", "ProvisionSucceeded", "a")
+
+
+async def test_an_event_has_the_time_of_the_api_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    kube = FakeKube()
+    monkeypatch.setattr(kube, "now", lambda: 86_400.0)
+    recorder = EventRecorder(kube, component="c")
+    await recorder.record(regarding=NODE, type="Warning", reason="ProvisionFailed", message="failed")
+    [event] = kube.objects(EVENTS)
+    assert event["firstTimestamp"] == event["lastTimestamp"] == "1970-01-02T00:00:00Z"
 
 
 async def test_a_refused_event_fails_nothing() -> None:
