@@ -60,7 +60,8 @@ def _owner(pod: WasmPod) -> tuple[str, str]:
 def _cause(pod: WasmPod) -> tuple[bool, str, str]:
     """Return whether a pod fails, and the reason and text of its cause.
 
-    A container that was restarted after an error does not fail: the restart of the runtime ends each container once.
+    A container that was restarted after an error does not fail: the restart of the runtime ends each container once. A
+    pod without a node has no container of the new version yet: it can wait for room on a node that was drained.
     """
     if pod.works:
         return False, "", ""
@@ -68,4 +69,5 @@ def _cause(pod: WasmPod) -> tuple[bool, str, str]:
     if line is None:
         return False, "", ""
     ended = failing(pod)
-    return line.rank is Rank.CAUSE and not (ended is not None and ended.running), line.reason, line.text
+    broken = line.rank is Rank.CAUSE and bool(pod.node) and not (ended is not None and ended.running)
+    return broken, line.reason, line.text

@@ -56,6 +56,9 @@ OWNER = ("ReplicaSet", "web-5d4f8c7b9d", "uid-rs")
             "ContainerNotCreated",
             id="not created",
         ),
+        pytest.param(
+            objects.unscheduled("p", message="1 Insufficient cpu."), False, "Unschedulable", id="without a node"
+        ),
     ],
 )
 def test_the_reason_of_a_pod_is_that_of_explain(pod: objects.Manifest, broken: bool, reason: str) -> None:
