@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Host answers requests to Kubernetes where there is no host: set it in tests of a controller, with `go test`.
+// Host answers requests to Kubernetes in place of the host: set it in tests of a controller, with `go test`.
 var Host func(request []byte) []byte
 
 var started = time.Now()
@@ -23,13 +23,13 @@ func callHost(request []byte) []byte {
 
 func logHost(level int32, text string) { fmt.Fprintln(os.Stderr, level, text) }
 
-// Monotonic is nanoseconds of a clock that never goes back.
+// Monotonic returns nanoseconds of a monotonic clock.
 func Monotonic() int64 { return int64(time.Since(started)) }
 
-// Now is nanoseconds since 1970.
+// Now returns the nanoseconds since 1970.
 func Now() int64 { return time.Now().UnixNano() }
 
-// Random fills with random bytes.
+// Random fills a buffer with random bytes.
 func Random(bytes []byte) { _, _ = rand.Read(bytes) }
 
 // Requeue does nothing here.

@@ -5,18 +5,18 @@ import (
 	"unsafe"
 )
 
-// The ABI: what the host calls and what it offers. What goes over stays reachable from here until the next call, so the
-// collector leaves it where it is.
+// The ABI: the functions of the module and of the host. Passed memory stays reachable from here until the next call, so
+// the garbage collector does not free it.
 
 const (
 	abiVersion = 1
-	keptRoom   = 64 << 10 // a request that was large once: its room is not kept for ever
+	keptRoom   = 64 << 10 // maximum size of the buffer that remains allocated after a large request
 )
 
 var (
 	requestRoom []byte
 	lastAnswer  []byte
-	asking      sync.Mutex // the host keeps one answer
+	asking      sync.Mutex // the host stores one answer
 )
 
 //go:wasmimport trellis call
@@ -55,16 +55,16 @@ func logHost(level int32, text string) {
 	hostLog(level, unsafe.Pointer(unsafe.StringData(text)), uint32(len(text)))
 }
 
-// Monotonic is nanoseconds of a clock that never goes back, not over suspending and waking either.
+// Monotonic returns nanoseconds of a monotonic clock, which continues while the controller is suspended.
 func Monotonic() int64 { return hostMonotonic() }
 
-// Now is nanoseconds since 1970, by the host's clock; time.Now works as well.
+// Now returns the nanoseconds since 1970 of the host's clock; time.Now works, too.
 func Now() int64 { return hostNow() }
 
-// Random fills with random bytes; crypto/rand works as well.
+// Random fills a buffer with random bytes; crypto/rand works, too.
 func Random(bytes []byte) { hostRandom(pointer(bytes), uint32(len(bytes))) }
 
-// Requeue has this key called again, as Result.RequeueAfter; the shorter of the two counts.
+// Requeue requests a call for this key, as Result.RequeueAfter; the shorter time applies.
 func Requeue(milliseconds int64) { hostRequeue(milliseconds) }
 
 func pointer(bytes []byte) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(bytes)) }

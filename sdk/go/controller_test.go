@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// call has the registered controller called as the host does.
+// call calls the registered controller as the host does.
 func call(t *testing.T, r Reconciler, request string) map[string]any {
 	t.Helper()
 	registered = r

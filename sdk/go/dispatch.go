@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// What the host calls, apart from how its bytes come in: the texts of requests in, the texts of results out. nil is {}.
+// The calls of the host without the transfer of bytes: texts of requests in, texts of results out. nil is {}.
 
 type startRequest struct {
 	Controller struct{ Namespace, Name string }

@@ -2,33 +2,33 @@ package controller
 
 import "errors"
 
-// What a controller may want to tell apart, with errors.Is.
+// Errors that a controller can distinguish with errors.Is.
 var (
 	ErrNotFound      = errors.New("not found")
 	ErrAlreadyExists = errors.New("already exists")
 	ErrConflict      = errors.New("conflict")
 	ErrForbidden     = errors.New("forbidden")
-	ErrInvalid       = errors.New("invalid")        // the request, by the host's or the API server's word
-	ErrGone          = errors.New("gone")           // the Next of a list is too old: begin anew
-	ErrTooMany       = errors.New("too many calls") // later
-	ErrTooLarge      = errors.New("too large")      // an answer, or an object: ask for less
+	ErrInvalid       = errors.New("invalid")        // the host or the API server rejected the request
+	ErrGone          = errors.New("gone")           // the Next of a list has expired: restart the list
+	ErrTooMany       = errors.New("too many calls") // retry later
+	ErrTooLarge      = errors.New("too large")      // an answer or an object: request less
 	ErrTimeout       = errors.New("timeout")        //
 	ErrUnavailable   = errors.New("not available")  //
 )
 
-// An Error is a request that failed.
+// An Error is a failed request.
 type Error struct {
-	Operation string // what was tried: "get ConfigMap team-a/settings"
-	Code      int    // HTTP status; 0 if no server was asked
+	Operation string // operation: "get ConfigMap team-a/settings"
+	Code      int    // HTTP status; 0 if no request was sent
 	Reason    string // "NotFound"
-	Message   string // the server's own words
+	Message   string // message of the server
 }
 
 func (e *Error) Error() string { return e.Operation + ": " + e.Reason + ": " + e.Message }
 
-// Unwrap makes errors.Is(err, ErrNotFound) and the like work.
+// Unwrap supports errors.Is(err, ErrNotFound).
 func (e *Error) Unwrap() error {
-	if kind, ok := byReason[e.Reason]; ok { // by reason first: 409 stands for two of them
+	if kind, ok := byReason[e.Reason]; ok { // by reason first: status 409 has two reasons
 		return kind
 	}
 	return byCode[e.Code]

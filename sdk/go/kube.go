@@ -2,73 +2,73 @@ package controller
 
 import "encoding/json"
 
-// An Option is one field of a request, beyond what each request has.
+// An Option is an optional field of a request.
 type Option func(request map[string]any)
 
 func field(name string, value any) Option {
 	return func(request map[string]any) { request[name] = value }
 }
 
-// Of lists.
+// Options of lists.
 func InNamespace(name string) Option       { return field("namespace", name) }
 func LabelSelector(selector string) Option { return field("labelSelector", selector) }
 func FieldSelector(selector string) Option { return field("fieldSelector", selector) }
 func Limit(items int) Option               { return field("limit", items) }
-func From(next string) Option              { return field("continue", next) } // List.Next of the page before
+func From(next string) Option              { return field("continue", next) } // Page.Next of the former page
 
-// Of writes.
-func Force() Option                  { return field("force", true) } // apply: take fields from other managers
+// Options of writes.
+func Force() Option                  { return field("force", true) } // for apply: take over fields of other field managers
 func Subresource(name string) Option { return field("subresource", name) }
 
-// Of deletions: only if the object still has these, and what becomes of what it owns.
+// Options of deletions: preconditions, and the policy for dependent objects.
 func UID(uid string) Option                 { return field("uid", uid) }
 func ResourceVersion(version string) Option { return field("resourceVersion", version) }
-func Propagation(policy string) Option      { return field("propagationPolicy", policy) } // "Background", "Foreground", "Orphan"
+func Propagation(policy string) Option      { return field("propagationPolicy", policy) } // "Background", "Foreground" or "Orphan"
 
-// A Page is a part of a list.
+// A Page is one page of a list.
 type Page struct {
 	Items []Object
-	Next  string // for From; empty at the end
+	Next  string // for From; empty on the last page
 }
 
-// Get reads one object.
+// Get returns one object.
 func Get(key Key) (Object, error) { return object("get "+key.String(), keyed("get", key)) }
 
-// List reads one page, of all namespaces if none is named, 100 objects if no limit is.
+// List returns one page; by default of all namespaces, with up to 100 objects.
 func List(apiVersion, kind string, options ...Option) (Page, error) {
 	request := map[string]any{"op": "list", "apiVersion": apiVersion, "kind": kind}
 	answer, err := Call("list "+kind, request, options...)
 	return Page{answer.Items, answer.Continue}, err
 }
 
-// Create makes an object that is not there.
+// Create creates an object.
 func Create(wanted Object) (Object, error) { return write("create", wanted, nil) }
 
-// Apply is server-side apply: the fields of wanted are this controller's, and no others.
+// Apply is server-side apply: this controller becomes the manager of exactly the fields of wanted.
 func Apply(wanted Object, options ...Option) (Object, error) { return write("apply", wanted, options) }
 
-// Update replaces an object, which bears the resourceVersion that it was read with.
+// Update replaces an object. It has the resourceVersion of its last read.
 func Update(wanted Object, options ...Option) (Object, error) {
 	return write("update", wanted, options)
 }
 
-// MergePatch changes some fields; nil removes one.
+// MergePatch changes fields; nil removes a field.
 func MergePatch(key Key, patch Object, options ...Option) (Object, error) {
 	return object("patch "+key.String(), keyed("patch", key), append(options, field("type", "merge"), field("patch", patch))...)
 }
 
-// JSONPatch does these operations, all or none.
+// JSONPatch applies all of these operations, or none.
 func JSONPatch(key Key, operations []Object, options ...Option) (Object, error) {
 	return object("patch "+key.String(), keyed("patch", key), append(options, field("type", "json"), field("patch", operations))...)
 }
 
-// Delete removes an object.
+// Delete deletes an object.
 func Delete(key Key, options ...Option) error {
 	_, err := Call("delete "+key.String(), keyed("delete", key), options...)
 	return err
 }
 
-// An EventType is how an event is meant.
+// An EventType is the type of a Kubernetes Event.
 type EventType string
 
 const (
@@ -76,8 +76,8 @@ const (
 	Warning EventType = "Warning"
 )
 
-// Tell makes an event about an object; reason is one word in CamelCase.
-func Tell(regarding Object, eventType EventType, reason, message string) error {
+// RecordEvent records a Kubernetes Event about an object; reason is one word in CamelCase.
+func RecordEvent(regarding Object, eventType EventType, reason, message string) error {
 	reference := map[string]any{}
 	key := regarding.Key()
 	reference["apiVersion"], reference["kind"], reference["name"] = key.APIVersion, key.Kind, key.Name
@@ -93,14 +93,15 @@ func Tell(regarding Object, eventType EventType, reason, message string) error {
 	return err
 }
 
-// An Answer is what the host says to a request that went well.
+// An Answer is the answer of the host to a successful request.
 type Answer struct {
 	Object   Object
 	Items    []Object
 	Continue string
 }
 
-// Call makes any request of the ABI, for what has no function here. Its error is an *Error, which begins with operation.
+// Call sends any request of the ABI, also one without a function in this package. Its error is an *Error, which begins
+// with operation.
 func Call(operation string, request map[string]any, options ...Option) (Answer, error) {
 	for _, option := range options {
 		option(request)

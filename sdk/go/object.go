@@ -5,10 +5,10 @@ import (
 	"encoding/json"
 )
 
-// An Object is a Kubernetes object as JSON. Its numbers are json.Number, so that none loses digits.
+// An Object is a Kubernetes object as JSON. Numbers are json.Number, which keeps all digits.
 type Object map[string]any
 
-// Get returns what is at the end of a path of names, nil if it is not there.
+// Get returns the value at a path of names, nil if there is none.
 func (o Object) Get(path ...string) any {
 	var at any = o
 	for _, name := range path {
@@ -24,13 +24,13 @@ func (o Object) Get(path ...string) any {
 	return at
 }
 
-// String returns the string at the end of a path; false if there is none.
+// String returns the string at a path; false if there is none.
 func (o Object) String(path ...string) (string, bool) {
 	text, ok := o.Get(path...).(string)
 	return text, ok
 }
 
-// List returns the items of the array at the end of a path that are objects.
+// List returns the objects in the array at a path.
 func (o Object) List(path ...string) []Object {
 	var found []Object
 	items, _ := o.Get(path...).([]any)
@@ -42,7 +42,7 @@ func (o Object) List(path ...string) []Object {
 	return found
 }
 
-// Into reads the object into a struct with json tags, such as the types of k8s.io/api.
+// Into decodes the object into a struct with json tags, such as the types of k8s.io/api.
 func (o Object) Into(target any) error {
 	text, err := json.Marshal(o)
 	if err != nil {
@@ -51,7 +51,7 @@ func (o Object) Into(target any) error {
 	return json.Unmarshal(text, target)
 }
 
-// Key is the object's; empty where it says nothing.
+// Key returns the key of the object; fields that the object does not have are empty.
 func (o Object) Key() Key {
 	text := func(path ...string) string {
 		found, _ := o.String(path...)
@@ -66,7 +66,7 @@ func decode(text []byte, target any) error {
 	return decoder.Decode(target)
 }
 
-// encode writes JSON as it is: without HTML's escapes, which would make error messages hard to read.
+// encode writes JSON without escapes for HTML, so that error messages are readable.
 func encode(value any) ([]byte, error) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)

@@ -2,7 +2,7 @@ package controller
 
 import "strconv"
 
-// ParseNumber reads a whole number, written in digits alone, as people write them into annotations.
+// ParseNumber parses a whole number that consists of digits only, such as those in annotations.
 func ParseNumber(text string) (int64, bool) {
 	for _, digit := range []byte(text) {
 		if digit < '0' || digit > '9' {

@@ -1,14 +1,14 @@
-//! Mirrors ConfigMaps into another namespace, under the same name, and deletes a mirror when its source is gone.
+//! Copies ConfigMaps to another namespace, under the same name, and deletes a copy after its source was deleted.
 //!
-//! In: ConfigMaps, and the mirrors, as of one whose source went while nobody looked nothing else tells; config
-//! `{"targetNamespace": "copies", "selector": "app=shop"}`, as `kubectl -l` takes it; without a selector it is all. Out:
-//! ConfigMaps there, with the annotation and the label below. Invariant: what does not have this annotation, with this
-//! source, is never changed and never deleted.
+//! In: ConfigMaps; their copies, because only a copy shows a source that was deleted while the controller did not
+//! run; config `{"targetNamespace": "copies", "selector": "app=shop"}`, as `kubectl -l` accepts it; without a
+//! selector, all. Out: ConfigMaps in that namespace, with the annotation and the label below. Invariant: an object
+//! without this annotation for this source is never changed or deleted.
 
 use trellis_controller::{controller, json, kube, Controller, Error, ErrorKind, Key, Outcome, Request, Start, Value};
 
 const SOURCE: &str = "examples.trellis.dev/mirror-of";
-/// The source's namespace, so that a watch can select its mirrors.
+/// Namespace of the source, so that a watch can select its copies.
 const FROM: &str = "examples.trellis.dev/mirrored-from";
 
 struct Mirror {
@@ -48,7 +48,7 @@ impl Mirror {
         Ok(kube::list("v1", "ConfigMap", &only)?.items.into_iter().next())
     }
 
-    /// Make the mirror of an object right; of one that is gone, too.
+    /// Reconciles the copy of an object, also of a deleted one.
     fn bring(&self, key: &Key, object: Option<&Value>) -> Result<(), Error> {
         let source = format!("{}/{}", key.namespace, key.name);
         let mirror = Key::new("v1", "ConfigMap", &self.target, &key.name);
@@ -80,7 +80,7 @@ impl Mirror {
     }
 }
 
-/// What a mirror's annotation names; what bears none, or one with another name, is somebody else's.
+/// Returns the source that the annotation of a copy names; an object without it, or with another name, is unmanaged.
 fn source_of(mirror: &Value) -> Option<Key> {
     let (namespace, name) = mirror["metadata"]["annotations"][SOURCE].as_str()?.split_once('/')?;
     (mirror["metadata"]["name"] == name).then(|| Key::new("v1", "ConfigMap", namespace, name))
@@ -90,7 +90,7 @@ fn is_ours(mirror: &Value, source: &str) -> bool {
     mirror["metadata"]["annotations"][SOURCE] == source
 }
 
-/// No data and `{}` are the same.
+/// Missing data and `{}` are equal.
 fn same(left: &Value, right: &Value, field: &str) -> bool {
     let empty = json!({});
     left.get(field).unwrap_or(&empty) == right.get(field).unwrap_or(&empty)

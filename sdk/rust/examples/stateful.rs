@@ -1,8 +1,8 @@
-//! Remembers what it has seen, to show that suspending loses nothing: a controller for tests and measurements.
+//! Counts its calls, to show that a suspension loses no state: a controller for tests and measurements.
 //!
-//! In: objects of any kind; config `{"bytes": N}`, how much memory it holds besides. Out: a ConfigMap `<name>-seen`
-//! beside each object, with how often it was called and what it has seen; after a cold start it begins anew, and a new
-//! version takes over what the former one saved.
+//! In: objects of any kind; config `{"bytes": N}`, the size of additional memory. Out: a ConfigMap `<name>-seen`
+//! beside each object, with the number of calls and the objects of all calls. A cold start begins with an empty
+//! table; a new version takes over the state that the former one saved.
 
 use std::collections::BTreeMap;
 use trellis_controller::{controller, host, json, kube, Controller, Error, Outcome, Request, Saved, Start, Value};
@@ -61,12 +61,12 @@ impl Controller for Stateful {
     }
 
     fn migrate(start: &Start, from: &Saved) -> Result<Self, Error> {
-        let mut begun = Self::start(start)?;
-        begun.calls = from.state["calls"].as_u64().unwrap_or(0);
+        let mut started = Self::start(start)?;
+        started.calls = from.state["calls"].as_u64().unwrap_or(0);
         for (name, times) in from.state["seen"].as_object().into_iter().flatten() {
-            begun.seen.insert(name.clone(), times.as_u64().unwrap_or(0));
+            started.seen.insert(name.clone(), times.as_u64().unwrap_or(0));
         }
-        Ok(begun)
+        Ok(started)
     }
 }
 

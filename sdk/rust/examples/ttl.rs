@@ -1,8 +1,8 @@
-//! Deletes finished Jobs some time after they finished.
+//! Deletes finished Jobs after a time to live.
 //!
-//! In: Jobs; config `{"seconds": 3600}`, or the annotation below on a Job, which counts more. Out: deletions, with an
-//! Event each. Invariant: a Job that is not finished, or has another uid than the one that was looked at, is never
-//! deleted; one that has spec.ttlSecondsAfterFinished is Kubernetes' own affair.
+//! In: Jobs; config `{"seconds": 3600}`, or the annotation below on a Job, which takes precedence. Out: deletions,
+//! each with an Event. Invariant: a Job that is not finished, or has another uid than the evaluated one, is never
+//! deleted; Kubernetes itself deletes a Job with spec.ttlSecondsAfterFinished.
 
 use trellis_controller::{
     controller, host, kube, parse_number, parse_time, Controller, Error, ErrorKind, Outcome, Request, Start, Value,
@@ -51,7 +51,7 @@ impl Controller for Ttl {
         };
         match kube::delete(&request.key, this_one) {
             Ok(()) => tell(job, now - finished),
-            // Conflict: another Job has the name by now, and comes by itself.
+            // Conflict: a new Job has this name, and gets its own call.
             Err(error) if matches!(error.kind, ErrorKind::NotFound | ErrorKind::Conflict) => {}
             Err(error) => return Err(error),
         }
@@ -60,7 +60,7 @@ impl Controller for Ttl {
 }
 
 impl Ttl {
-    /// Seconds to live after the end; `None`: for ever.
+    /// Returns the seconds from the end to the deletion; `None`: never delete.
     fn time_to_live(&self, job: &Value) -> Result<Option<i64>, Error> {
         let text = match job["metadata"]["annotations"][SECONDS].as_str() {
             Some(text) => text,
@@ -76,7 +76,7 @@ impl Ttl {
     }
 }
 
-/// When the Job finished, in seconds since 1970; `None` if it has not.
+/// Returns the end of the Job in seconds since 1970; `None` if it has not finished.
 fn finished_at(job: &Value) -> Option<i64> {
     let is_end = |condition: &&Value| {
         condition["status"] == "True" && (condition["type"] == "Complete" || condition["type"] == "Failed")
@@ -87,7 +87,7 @@ fn finished_at(job: &Value) -> Option<i64> {
 
 fn tell(job: &Value, age: i64) {
     let message = format!("deleted {} s after it finished", age);
-    // The Job is gone: to try again would tell of nothing.
+    // The Job was deleted: a retry would record an Event about nothing.
     if let Err(error) = kube::event(job, kube::EventType::Normal, "TimeToLiveExpired", &message) {
         host::log(host::Level::Warning, &error.to_string());
     }

@@ -1,18 +1,18 @@
-//! What [`controller!`](crate::controller) defines the module's exports with. No controller needs it by name.
+//! Functions for the exports that [`controller!`](crate::controller) defines. Controllers do not call them.
 //!
-//! In: requests, in the room that `alloc` gave. Out: results, in memory that stays until the next call. Called by the
+//! In: requests, in memory of `alloc`. Out: results, in memory that is valid until the next call. Called by the
 //! host, one call at a time.
 
 use crate::{Controller, Error, Key, Outcome, Request, Saved, Start};
 use serde_json::{json, Map, Value};
 
-/// The version of the ABI that this library is made for.
+/// ABI version of this library.
 pub const VERSION: i32 = 1;
 
-/// A request that was large once: its room is not kept for ever.
+/// Maximum size of the buffer that remains allocated after a large request.
 const KEPT_ROOM: usize = 64 * 1024;
 
-/// The one instance of a controller, with the texts of the call under way.
+/// The instance of a controller, with the buffers of the current call.
 pub struct Held<C> {
     controller: Option<C>,
     request: Vec<u8>,
@@ -26,7 +26,7 @@ impl<C> Default for Held<C> {
 }
 
 impl<C: Controller> Held<C> {
-    /// Room for a request. 0: there is none.
+    /// Returns memory for a request; 0 if there is none.
     pub fn alloc(&mut self, length: u32) -> u32 {
         let length = length as usize;
         if self.request.capacity() > KEPT_ROOM {
@@ -40,14 +40,14 @@ impl<C: Controller> Held<C> {
         self.request.as_mut_ptr() as usize as u32
     }
 
-    /// Start the controller.
+    /// Starts the controller.
     pub fn init(&mut self, length: u32) -> u64 {
         let read = self.read(length);
         let started = read.and_then(|read| C::start(&start_of(&read)));
         self.keep(started)
     }
 
-    /// Start the controller with what a former version saved.
+    /// Starts the controller with the state that a former version saved.
     pub fn migrate(&mut self, length: u32) -> u64 {
         let started = self.read(length).and_then(|read| {
             let from = Saved { sha256: text(&read["from"]["sha256"]), state: read["from"]["state"].clone() };
@@ -61,7 +61,7 @@ impl<C: Controller> Held<C> {
         self.keep(started)
     }
 
-    /// Call the controller for one key.
+    /// Calls the controller for one key.
     pub fn reconcile(&mut self, length: u32) -> u64 {
         let read = self.read(length);
         let outcome = match (read, &mut self.controller) {
@@ -76,7 +76,7 @@ impl<C: Controller> Held<C> {
         }
     }
 
-    /// Ask the controller what the next version should know.
+    /// Requests the state for the next version from the controller.
     pub fn save(&mut self) -> u64 {
         match self.controller.as_ref().and_then(Controller::save) {
             Some(state) => self.answer(&state),

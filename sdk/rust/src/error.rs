@@ -1,8 +1,8 @@
-//! What goes wrong, by kind, and in the server's own words.
+//! Errors by kind, with the message of the server.
 
 use std::fmt;
 
-/// What a controller may want to tell apart.
+/// Kinds of errors that a controller can distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -10,28 +10,28 @@ pub enum ErrorKind {
     AlreadyExists,
     Conflict,
     Forbidden,
-    /// The request is wrong, by the host's or the API server's word.
+    /// The host or the API server rejected the request as invalid.
     Invalid,
-    /// The `next` of a list is too old: begin anew.
+    /// The `next` of a list has expired: restart the list.
     Gone,
     TooMany,
-    /// An answer, or an object: ask for less.
+    /// An answer or an object is too large: request less.
     TooLarge,
     Timeout,
     Unavailable,
-    /// Anything else; see [`Error::reason`]. Errors of a controller's own are of this kind.
+    /// Other errors, with [`Error::reason`]; also the errors that a controller creates.
     Other,
 }
 
-/// A request that failed, or an error of a controller's own (`"text".into()`).
+/// A failed request, or an error that the controller creates (`"text".into()`).
 #[derive(Clone, Debug)]
 pub struct Error {
     pub kind: ErrorKind,
-    /// HTTP status; 0 if no server was asked.
+    /// HTTP status; 0 if no request was sent.
     pub code: u16,
-    /// `NotFound`; empty for errors of a controller's own.
+    /// Reason, such as `NotFound`; empty for errors that the controller creates.
     pub reason: String,
-    /// What was tried, and the server's own words.
+    /// The operation, and the message of the server.
     pub message: String,
 }
 
@@ -66,7 +66,7 @@ impl From<&str> for Error {
     }
 }
 
-/// By reason first: 409 stands for two of them.
+/// By reason first: status 409 has two reasons.
 fn kind_of(reason: &str, code: u16) -> ErrorKind {
     match reason {
         "NotFound" => ErrorKind::NotFound,

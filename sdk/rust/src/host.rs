@@ -1,7 +1,7 @@
-//! What the host offers besides Kubernetes: logs, clocks, random bytes.
+//! Functions of the host besides Kubernetes: logs, clocks, random bytes.
 //!
-//! Outside WebAssembly there is no host: [`answer_with`] puts a function in its place, so that `cargo test` can call a
-//! controller.
+//! Outside WebAssembly there is no host: [`answer_with`] sets a function that answers in its place, so that `cargo
+//! test` can call a controller.
 
 use serde_json::Value;
 
@@ -13,27 +13,27 @@ pub enum Level {
     Error = 3,
 }
 
-/// Write a line for people.
+/// Writes a line to the log of the controller.
 pub fn log(level: Level, text: &str) {
     imports::log(level, text);
 }
 
-/// Nanoseconds since 1970.
+/// Returns the nanoseconds since 1970.
 pub fn now() -> i64 {
     imports::now()
 }
 
-/// Nanoseconds of a clock that never goes back, not over suspending and waking either.
+/// Returns nanoseconds of a monotonic clock, which continues while the controller is suspended.
 pub fn monotonic() -> i64 {
     imports::monotonic()
 }
 
-/// Fill with random bytes.
+/// Fills a buffer with random bytes.
 pub fn random(bytes: &mut [u8]) {
     imports::random(bytes);
 }
 
-/// As [`Outcome::RequeueAfter`](crate::Outcome::RequeueAfter), in milliseconds; the shorter of the two counts.
+/// As [`Outcome::RequeueAfter`](crate::Outcome::RequeueAfter), in milliseconds; the shorter time applies.
 pub fn requeue(milliseconds: i64) {
     imports::requeue(milliseconds);
 }
@@ -63,7 +63,7 @@ mod imports {
         }
     }
 
-    // Sound: the host reads and writes what it is told of, and nothing after the call.
+    // Sound: the host reads and writes only the passed memory, and only during the call.
     pub fn call(request: &Value) -> Result<Value, serde_json::Error> {
         let text = request.to_string();
         let length = unsafe { trellis::call(text.as_ptr(), text.len()) };
@@ -107,7 +107,7 @@ mod imports {
         static STARTED: Instant = Instant::now();
     }
 
-    /// Answer this thread's requests to Kubernetes by a function. Only outside WebAssembly, for tests of controllers.
+    /// Answers the requests of this thread to Kubernetes by a function. Only outside WebAssembly, for tests.
     pub fn answer_with(answer: impl FnMut(&Value) -> Value + 'static) {
         ANSWER.with(|held| *held.borrow_mut() = Some(Box::new(answer)));
     }

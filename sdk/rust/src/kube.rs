@@ -1,16 +1,16 @@
-//! Requests to Kubernetes, each made as the controller's ServiceAccount: its RBAC decides.
+//! Requests to Kubernetes as the controller's ServiceAccount, with its RBAC permissions.
 
 use crate::{host, Error, Key};
 use serde_json::{json, Map, Value};
 
-/// What a list asks for. `ListOptions::default()`: all of all namespaces, 100 a page.
+/// Options of a list. `ListOptions::default()`: all objects of all namespaces, 100 per page.
 #[derive(Clone, Debug, Default)]
 pub struct ListOptions<'a> {
     pub namespace: Option<&'a str>,
     pub label_selector: Option<&'a str>,
     pub field_selector: Option<&'a str>,
     pub limit: Option<u32>,
-    /// Where to go on: [`List::next`] of the answer before.
+    /// Continuation: [`List::next`] of the former page.
     pub next: Option<&'a str>,
 }
 
@@ -18,36 +18,36 @@ pub struct ListOptions<'a> {
 #[derive(Clone, Debug)]
 pub struct List {
     pub items: Vec<Value>,
-    /// `None` at the end.
+    /// Continuation for the next page; `None` on the last one.
     pub next: Option<String>,
 }
 
-/// What a write asks for besides.
+/// Options of a write.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WriteOptions<'a> {
-    /// Apply: take fields from other managers.
+    /// For apply: take over fields of other field managers.
     pub force: bool,
-    /// `status`.
+    /// Subresource, such as `status`.
     pub subresource: Option<&'a str>,
 }
 
-/// When a deletion is refused, and what becomes of what the object owns.
+/// Preconditions of a deletion, and the policy for dependent objects.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DeleteOptions<'a> {
     pub uid: Option<&'a str>,
     pub resource_version: Option<&'a str>,
-    /// `Background`, `Foreground`, `Orphan`.
+    /// `Background`, `Foreground` or `Orphan`.
     pub propagation_policy: Option<&'a str>,
 }
 
-/// How [`patch`] reads a patch.
+/// Format of the patch in [`patch`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Patch {
     Merge,
     Json,
 }
 
-/// What an [`event`] is.
+/// Type of an [`event`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventType {
     Normal,
@@ -78,12 +78,12 @@ pub fn create(wanted: &Value) -> Result<Value, Error> {
     write("create", wanted, WriteOptions::default())
 }
 
-/// Server-side apply: the fields of `wanted` are this controller's, and no others.
+/// Server-side apply: this controller becomes the manager of exactly the fields of `wanted`.
 pub fn apply(wanted: &Value, options: WriteOptions<'_>) -> Result<Value, Error> {
     write("apply", wanted, options)
 }
 
-/// Replace an object, which bears the `resourceVersion` that it was read with.
+/// Replaces an object. It has the `resourceVersion` of its last read.
 pub fn update(wanted: &Value, options: WriteOptions<'_>) -> Result<Value, Error> {
     write("update", wanted, options)
 }
@@ -104,7 +104,7 @@ pub fn delete(key: &Key, options: DeleteOptions<'_>) -> Result<(), Error> {
     call(&request.into(), &format!("delete {}", key)).map(drop)
 }
 
-/// Tell people about an object. `reason`: one word in CamelCase.
+/// Records a Kubernetes Event about an object. `reason`: one word in CamelCase.
 pub fn event(regarding: &Value, event_type: EventType, reason: &str, message: &str) -> Result<(), Error> {
     let key = Key::of(regarding);
     let mut reference = fields(json!({ "apiVersion": key.api_version, "kind": key.kind, "name": key.name }));
@@ -117,7 +117,7 @@ pub fn event(regarding: &Value, event_type: EventType, reason: &str, message: &s
     call(&request, &format!("event about {}", key)).map(drop)
 }
 
-/// Any request of the ABI, for what has no function here. `what` stands at the beginning of an error's message.
+/// Sends any request of the ABI, also one without a function in this module. `what` begins the message of an error.
 pub fn call(request: &Value, what: &str) -> Result<Value, Error> {
     let answer = host::call(request).map_err(|problem| Error::of_answer(what, 0, "BadAnswer", &problem.to_string()))?;
     let error = &answer["error"];

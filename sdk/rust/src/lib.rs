@@ -1,8 +1,8 @@
 //! Kubernetes controllers in WebAssembly, run by Trellis.
 //!
-//! Implement [`Controller`], name it in [`controller!`], build a `cdylib` for `wasm32-wasip1`. Objects are
-//! [`serde_json::Value`]s; [`kube`] asks Kubernetes, as the controller's ServiceAccount. Between two calls a controller
-//! may be put to disk and brought back as it was, or be started anew: what it holds in memory is a cache.
+//! Implement [`Controller`], name it in [`controller!`], and build a `cdylib` for `wasm32-wasip1`. Objects are
+//! [`serde_json::Value`]s. [`kube`] sends requests to Kubernetes as the controller's ServiceAccount. Between two calls,
+//! a controller can be suspended to disk and restored unchanged, or restarted: its memory is only a cache.
 
 pub mod abi;
 mod error;
@@ -14,18 +14,18 @@ pub use error::{Error, ErrorKind};
 pub use serde_json::{json, Value};
 pub use text::{decode_base64, parse_number, parse_time};
 
-/// Which object a call is about, or a request asks for.
+/// Identifies the object of a call or of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Key {
     pub api_version: String,
     pub kind: String,
-    /// Empty for kinds that have none.
+    /// Empty for cluster-scoped kinds.
     pub namespace: String,
     pub name: String,
 }
 
 impl Key {
-    /// The key of an object of a namespace.
+    /// Returns the key of a namespaced object.
     pub fn new(api_version: &str, kind: &str, namespace: &str, name: &str) -> Key {
         Key {
             api_version: api_version.to_owned(),
@@ -35,7 +35,7 @@ impl Key {
         }
     }
 
-    /// The key of an object; empty where it says nothing.
+    /// Returns the key of an object; fields that the object does not have are empty.
     pub fn of(object: &Value) -> Key {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let metadata = &object["metadata"];
@@ -57,75 +57,75 @@ impl std::fmt::Display for Key {
     }
 }
 
-/// One object that may have changed.
+/// An object that may have changed.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
     pub key: Key,
-    /// What the host's watch shows, as old as any cache; `None` if the object is gone.
+    /// State in the cache of the host's watch, which can be outdated; `None` if the object was deleted.
     pub object: Option<Value>,
-    /// Failures of this key in a row.
+    /// Number of consecutive failures of this key.
     pub attempt: u64,
     /// W3C trace context; empty if there is none.
     pub traceparent: String,
 }
 
-/// How a call ended well.
+/// Result of a successful call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Nothing more to do until something changes.
+    /// Wait for the next change.
     Done,
-    /// Call again for this key after that many seconds, if nothing does earlier.
+    /// Call for this key after this time at the latest, also without a change.
     RequeueAfter(u64),
 }
 
-/// What a controller is told once, after a cold start.
+/// Input of a cold start.
 #[derive(Clone, Debug, Default)]
 pub struct Start {
-    /// Of the WasmController.
+    /// Namespace of the WasmController.
     pub namespace: String,
     pub name: String,
     /// `spec.config`; `Null` if there is none.
     pub config: Value,
-    /// Name → data of the ConfigMaps it refers to.
+    /// Data of the ConfigMaps in `spec.configMapRefs`, by name.
     pub config_maps: Value,
-    /// Name → data of the Secrets it refers to, values in base64: [`decode_base64`].
+    /// Data of the Secrets in `spec.secretRefs`, by name; values are in base64: [`decode_base64`].
     pub secrets: Value,
 }
 
-/// What the former version of a module saved.
+/// State that the former version of a module saved.
 #[derive(Clone, Debug, Default)]
 pub struct Saved {
     pub sha256: String,
     pub state: Value,
 }
 
-/// A controller. One instance of it serves all its keys, one call at a time.
+/// A controller. One instance serves all keys, one call at a time.
 pub trait Controller: Sized {
-    /// Once after a cold start. An error keeps the controller from starting; it is tried again.
+    /// Called once after a cold start. After an error, the controller does not start, and the host retries.
     fn start(start: &Start) -> Result<Self, Error>;
 
-    /// Make right what depends on one object. It may be called twice for one change, and once for several. An error
-    /// has the key tried again, later and later; people see its text.
+    /// Reconciles the state that depends on one object. The host can call it twice for one change, and once for
+    /// several. After an error, the host retries the key with backoff, and shows the text of the error to users.
     fn reconcile(&mut self, request: &Request) -> Result<Outcome, Error>;
 
-    /// What the next version of this module should know: a JSON object; empty: nothing.
+    /// Returns state for the next version of this module: a JSON object; empty if there is none.
     fn save(&self) -> Option<Value> {
         None
     }
 
-    /// Instead of [`start`](Controller::start), in the first start of a new version, with what the former one saved,
-    /// if that is not nothing.
+    /// Called in place of [`start`](Controller::start) in the first start of a new version, if the former version saved
+    /// state.
     fn migrate(start: &Start, from: &Saved) -> Result<Self, Error> {
         let _ = from;
         Self::start(start)
     }
 }
 
-/// Makes a [`Controller`] the one of this module: defines what the host calls.
+/// Makes a [`Controller`] the one of this module: defines the functions that the host calls.
 #[macro_export]
 macro_rules! controller {
     ($controller:ty) => {
-        // Elsewhere nobody calls it but tests, and it is no dead code for that.
+        // On other targets only tests call it; it is not dead code.
         #[cfg(not(target_arch = "wasm32"))]
         const _: fn(&$crate::Start) -> Result<$controller, $crate::Error> = <$controller as $crate::Controller>::start;
 
@@ -141,7 +141,7 @@ macro_rules! controller {
                 fn __wasm_call_ctors();
             }
 
-            // Once. If nobody calls the constructors by name, the linker calls them around every export, as for a
+            // Once. Without an explicit call of the constructors, the linker calls them around every export, as for a
             // command, which ends after one.
             #[export_name = "_initialize"]
             extern "C" fn initialize() {

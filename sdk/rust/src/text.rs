@@ -1,6 +1,6 @@
-//! What stands in objects as text: times as Kubernetes writes them, numbers of annotations, bytes in base64.
+//! Parses texts of objects: times as Kubernetes writes them, numbers in annotations, bytes in base64.
 
-/// A whole number, written in digits alone.
+/// Parses a whole number that consists of digits only.
 pub fn parse_number(text: &str) -> Option<i64> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if digits {
@@ -10,7 +10,7 @@ pub fn parse_number(text: &str) -> Option<i64> {
     }
 }
 
-/// Seconds since 1970 of a time in RFC 3339, as `2026-11-22T13:00:00Z`; fractions are cut off.
+/// Returns the seconds since 1970 of a time in RFC 3339, such as `2026-11-22T13:00:00Z`, without fractions.
 pub fn parse_time(text: &str) -> Option<i64> {
     let number = |from: usize, to: usize| text.get(from..to).and_then(parse_number);
     let mark = |at: usize, choices: &str| text.get(at..at + 1).filter(|found| choices.contains(found));
@@ -26,12 +26,12 @@ pub fn parse_time(text: &str) -> Option<i64> {
     Some(seconds - offset(rest)?).filter(|_| possible)
 }
 
-/// The bytes of a text in base64, which values of Secrets and of binaryData are in.
+/// Decodes base64, the format of values of Secrets and of binaryData.
 pub fn decode_base64(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
     let mut groups = text.as_bytes().chunks(4).peekable();
     while let Some(group) = groups.next() {
-        // Padding stands at the very end alone.
+        // Padding is valid only at the end.
         let padding = match (group.len(), groups.peek().is_none(), group) {
             (4, true, [.., b'=', b'=']) => 2,
             (4, true, [.., b'=']) => 1,
@@ -41,7 +41,7 @@ pub fn decode_base64(text: &str) -> Option<Vec<u8>> {
         let digits = group[..4 - padding].iter().map(|digit| sextet(*digit));
         let bits = digits.into_iter().try_fold(0, |bits, digit| digit.map(|digit| bits << 6 | digit))? << (6 * padding);
         if bits & ((1 << (8 * padding)) - 1) != 0 {
-            return None; // bits that no byte has
+            return None; // unused bits that are not zero
         }
         bytes.extend_from_slice(&u32::to_be_bytes(bits)[1..4 - padding]);
     }
@@ -60,7 +60,7 @@ fn sextet(digit: u8) -> Option<u32> {
     Some(value.into())
 }
 
-/// Seconds that a place is ahead: `Z`, `+01:00`.
+/// Returns the offset of a time zone in seconds: `Z`, `+01:00`.
 fn offset(text: &str) -> Option<i64> {
     if text == "Z" || text == "z" {
         return Some(0);
@@ -75,7 +75,7 @@ fn offset(text: &str) -> Option<i64> {
     Some(sign * (hours * 3600 + minutes * 60)).filter(|_| well_formed)
 }
 
-/// Days since 1970 in the Gregorian calendar; the year begins in March, so that the leap day is its last.
+/// Returns the days since 1970 in the Gregorian calendar. The year starts in March, so that the leap day is its last.
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let of_year = (153 * (if month > 2 { month - 3 } else { month + 9 }) + 2) / 5 + day - 1;

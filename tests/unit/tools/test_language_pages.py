@@ -57,7 +57,7 @@ def test_markdown_is_read_as_it_is_and_other_files_by_their_texts(root: Path) ->
 def test_every_kind_of_file_is_found_in_this_repository() -> None:
     areas = {page.area for page in pages(ROOT)}
     assert areas == {
-        *("readme", "docs", "adr", "cli", "crds", "events", "chart", "examples", "console"),
+        *("readme", "docs", "adr", "cli", "crds", "events", "chart", "examples", "console", "sdk"),
         *("conditions", "logs", "metrics", "exceptions", "messages", "docstrings"),
     }
 

@@ -6,6 +6,7 @@ import textwrap
 
 import pytest
 
+from trellis_tools.language.code_comments import code_comments
 from trellis_tools.language.deploy_texts import comments, descriptions, labels, notes, targets, template_texts
 from trellis_tools.language.page_texts import page_texts
 from trellis_tools.language.python_texts import python_texts
@@ -161,6 +162,26 @@ def test_adjacent_comments_are_one_text() -> None:
         (3, "of a"),
         (4, "next"),
         (5, "of b"),
+    ]
+
+
+def test_comments_of_rust_and_go_are_texts_and_directives_are_not() -> None:
+    source = """\
+    //! One text
+    //!
+    //! of a module.
+
+    //go:wasmexport init
+    /// Returns a value.
+    pub fn f() {} // after code
+    // "https://example.com" in a comment
+    let url = "https://example.com";
+    """
+    assert lines(list(code_comments(textwrap.dedent(source), "sdk"))) == [
+        (1, "One text\n\nof a module."),
+        (6, "Returns a value."),
+        (7, "after code"),
+        (8, '"https://example.com" in a comment'),
     ]
 
 

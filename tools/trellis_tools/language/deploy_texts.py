@@ -12,7 +12,7 @@ from typing import Final
 
 import yaml
 
-from trellis_tools.language.texts import PLACEHOLDER, Text, is_prose, one_line
+from trellis_tools.language.texts import PLACEHOLDER, Text, comment_blocks, is_prose, one_line
 
 DESCRIPTIONS: Final = frozenset({"description", "summary", "title", "alert"})
 _ACTION: Final = re.compile(r"\{\{.*?\}\}", re.DOTALL)
@@ -49,18 +49,7 @@ def _described(node: yaml.Node, area: str) -> Iterator[Text]:
 
 def comments(source: str, area: str) -> Iterator[Text]:
     """Yield the comments of YAML: adjacent comment lines are one text, a comment after a value is a separate one."""
-    block: list[str] = []
-    lines = source.split("\n")
-    for number, line in enumerate([*lines, ""], start=1):
-        before, comment = _split(line)
-        if comment is not None and not before.strip():
-            block.append(comment)
-            continue
-        if block:
-            yield Text(area, number - len(block), "\n".join(block))
-            block = []
-        if comment is not None:
-            yield Text(area, number, comment)
+    yield from comment_blocks(map(_split, source.split("\n")), area)
 
 
 def _split(line: str) -> tuple[str, str | None]:

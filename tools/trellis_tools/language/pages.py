@@ -12,6 +12,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final
 
+from trellis_tools.language.code_comments import code_comments
 from trellis_tools.language.deploy_texts import comments, descriptions, labels, notes, targets, template_texts
 from trellis_tools.language.page_texts import page_texts
 from trellis_tools.language.python_texts import python_texts
@@ -54,6 +55,8 @@ _EXTRACTED: Final[tuple[tuple[str, str, Extract], ...]] = (
     ("services/console/page/src/**/*.ts*", "console", page_texts),
     ("services/console/page/src/*.html", "console", page_texts),
     ("Makefile", "cli", targets),
+    ("sdk/rust/**/*.rs", "sdk", code_comments),
+    ("sdk/go/**/*.go", "sdk", code_comments),
 )
 _PYTHON: Final = ("services", "shared", "devtools", "tools")
 _REST: Final = (

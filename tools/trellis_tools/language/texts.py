@@ -8,7 +8,7 @@ of the source; each text is a list item, so that texts on adjacent lines do not 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -38,6 +38,23 @@ def is_prose(text: str) -> bool:
 def one_line(text: str) -> str:
     """Return a text without line breaks."""
     return " ".join(text.split())
+
+
+def comment_blocks(lines: Iterable[tuple[str, str | None]], area: str) -> Iterator[Text]:
+    """Yield comments: those on adjacent lines are one text, one after code is a separate text.
+
+    ``lines``: each line before its comment, and the comment; None without one.
+    """
+    block: list[str] = []
+    for number, (before, comment) in enumerate([*lines, ("", None)], start=1):
+        if comment is not None and not before.strip():
+            block.append(comment)
+            continue
+        if block:
+            yield Text(area, number - len(block), "\n".join(block))
+            block = []
+        if comment is not None:
+            yield Text(area, number, comment)
 
 
 def document(texts: Iterable[Text]) -> str:

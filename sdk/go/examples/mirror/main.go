@@ -1,9 +1,9 @@
-// Mirrors ConfigMaps into another namespace, under the same name, and deletes a mirror when its source is gone.
+// Copies ConfigMaps to another namespace, under the same name, and deletes a copy after its source was deleted.
 //
-// In: ConfigMaps, and the mirrors, as of one whose source went while nobody looked nothing else tells; config
-// {"targetNamespace": "copies", "selector": "app=shop"}, as `kubectl -l` takes it; without a selector it is all. Out:
-// ConfigMaps there, with the annotation and the label below. Invariant: what does not have this annotation, with this
-// source, is never changed and never deleted.
+// In: ConfigMaps; their copies, because only a copy shows a source that was deleted while the controller did not
+// run; config {"targetNamespace": "copies", "selector": "app=shop"}, as `kubectl -l` accepts it; without a selector,
+// all. Out: ConfigMaps in that namespace, with the annotation and the label below. Invariant: an object without this
+// annotation for this source is never changed or deleted.
 package main
 
 import (
@@ -17,7 +17,7 @@ import (
 
 const (
 	source = "examples.trellis.dev/mirror-of"
-	from   = "examples.trellis.dev/mirrored-from" // the source's namespace, so that a watch can select its mirrors
+	from   = "examples.trellis.dev/mirrored-from" // namespace of the source, so that a watch can select its copies
 )
 
 var contents = []string{"data", "binaryData"}
@@ -41,7 +41,8 @@ func (m *mirror) Reconcile(request controller.Request) (controller.Result, error
 	return controller.Result{}, m.bring(request.Key.Namespace, request.Key.Name, request.Object)
 }
 
-// bringBack looks for what a mirror's annotation names; what bears none, or one with another name, is somebody else's.
+// bringBack evaluates the source that the annotation of a copy names; an object without it, or with another name, is
+// unmanaged.
 func (m *mirror) bringBack(name string, mirror controller.Object) error {
 	madeFrom, _ := mirror.String("metadata", "annotations", source)
 	namespace, named, _ := strings.Cut(madeFrom, "/")
@@ -65,7 +66,7 @@ func (m *mirror) bringBack(name string, mirror controller.Object) error {
 	return m.bring(namespace, name, object)
 }
 
-// bring makes the mirror of an object right; of one that is gone, too.
+// bring reconciles the copy of an object, also of a deleted one.
 func (m *mirror) bring(namespace, name string, object controller.Object) error {
 	key := controller.Key{APIVersion: "v1", Kind: "ConfigMap", Namespace: m.target, Name: name}
 	found, err := controller.Get(key)
@@ -82,7 +83,7 @@ func (m *mirror) bring(namespace, name string, object controller.Object) error {
 	return change(key, namespace, object, found)
 }
 
-// change makes what is found there equal to the object, if there is one.
+// change makes the copy equal to the object, if there is one.
 func change(key controller.Key, namespace string, object, found controller.Object) (err error) {
 	madeFrom, _ := found.String("metadata", "annotations", source)
 	ours := madeFrom == namespace+"/"+key.Name
@@ -102,7 +103,7 @@ func change(key controller.Key, namespace string, object, found controller.Objec
 	return err
 }
 
-// same: no data and {} are the same.
+// same compares data; missing data and {} are equal.
 func same(left, right controller.Object) bool {
 	for _, field := range contents {
 		a, _ := left.Get(field).(map[string]any)

@@ -1,7 +1,8 @@
-// A member of a ring: when the ConfigMap it watches has a newer data.nonce, the next one gets it.
+// A member of a ring: if the ConfigMap that it watches has a newer data.nonce, it writes this to the next ConfigMap.
 //
-// In: ConfigMaps; config {"next": "ring-7"}, a name in the same namespace. Out: data.nonce of the next, applied. What was
-// passed on last is remembered, which spares a request; after a cold start the next one tells.
+// In: ConfigMaps; config {"next": "ring-7"}, a name in the same namespace. Out: data.nonce of the next one, by
+// apply. The last written value is cached, which saves a request; after a cold start, the controller reads the next
+// one.
 package main
 
 import (

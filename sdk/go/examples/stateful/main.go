@@ -1,8 +1,9 @@
-// Remembers what it has seen, to show that suspending loses nothing: a controller for tests and measurements.
+// Counts its calls, to show that a suspension loses no state: a controller for tests and measurements.
 //
-// In: objects of any kind; config {"bytes": N}, how much memory it holds besides. Out: a ConfigMap "<name>-seen" beside
-// each object, with how often it was called and what it has seen; after a cold start it begins anew, and a new version
-// takes over what the former one saved. The table belongs to a goroutine that waits for a timer between two calls.
+// In: objects of any kind; config {"bytes": N}, the size of additional memory. Out: a ConfigMap "<name>-seen" beside
+// each object, with the number of calls and the objects of all calls. A cold start begins with an empty table; a new
+// version takes over the state that the former one saved. The table belongs to a goroutine that waits for a timer
+// between two calls.
 package main
 
 import (
@@ -27,7 +28,7 @@ type stateful struct {
 	tables    chan map[string]int64
 }
 
-// keep owns the table: a name comes in, a copy of the table goes out. The timer is never due.
+// keep owns the table: it receives a name and returns a copy of the table. The timer never fires.
 func (s *stateful) keep(table map[string]int64) {
 	idle := time.NewTimer(time.Hour)
 	for {
@@ -89,7 +90,7 @@ func (s *stateful) Save() (any, error) {
 }
 
 func (s *stateful) Reconcile(request controller.Request) (controller.Result, error) {
-	// The runtime's own clock, by which its timers go, and the host's.
+	// The clock of the Go runtime, for its timers, and that of the host.
 	clock, now := controller.Monotonic(), time.Now()
 	forward := clock >= s.lastClock && now.Sub(s.lastTime) >= 0
 	s.lastClock, s.lastTime = clock, now
@@ -124,7 +125,7 @@ func word(yes bool, ifYes, ifNo string) string {
 	return ifNo
 }
 
-// written is the table as JSON, by name.
+// written returns the table as JSON, by name.
 func written(table map[string]int64) string {
 	names := make([]string, 0, len(table))
 	for name := range table {

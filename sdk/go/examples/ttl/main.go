@@ -1,8 +1,8 @@
-// Deletes finished Jobs some time after they finished.
+// Deletes finished Jobs after a time to live.
 //
-// In: Jobs; config {"seconds": 3600}, or the annotation below on a Job, which counts more. Out: deletions, with an Event
-// each. Invariant: a Job that is not finished, or has another uid than the one that was looked at, is never deleted; one
-// that has spec.ttlSecondsAfterFinished is Kubernetes' own affair.
+// In: Jobs; config {"seconds": 3600}, or the annotation below on a Job, which takes precedence. Out: deletions, each
+// with an Event. Invariant: a Job that is not finished, or has another uid than the evaluated one, is never deleted;
+// Kubernetes itself deletes a Job with spec.ttlSecondsAfterFinished.
 package main
 
 import (
@@ -53,19 +53,19 @@ func (t *ttl) Reconcile(request controller.Request) (controller.Result, error) {
 	uid, _ := job.String("metadata", "uid")
 	err = controller.Delete(request.Key, controller.UID(uid), controller.Propagation("Background"))
 	if errors.Is(err, controller.ErrNotFound) || errors.Is(err, controller.ErrConflict) {
-		return done, nil // Conflict: another Job has the name by now, and comes by itself
+		return done, nil // Conflict: a new Job has this name, and gets its own call
 	}
 	if err != nil {
 		return done, err
 	}
 	message := fmt.Sprintf("deleted %d s after it finished", now-finished)
-	if err := controller.Tell(job, controller.Normal, "TimeToLiveExpired", message); err != nil {
-		controller.Warningf("%v", err) // the Job is gone: to try again would tell of nothing
+	if err := controller.RecordEvent(job, controller.Normal, "TimeToLiveExpired", message); err != nil {
+		controller.Warningf("%v", err) // the Job was deleted: a retry would record an Event about nothing
 	}
 	return done, nil
 }
 
-// timeToLive is the seconds after the end.
+// timeToLive returns the seconds from the end of a Job to its deletion.
 func (t *ttl) timeToLive(request controller.Request) (int64, error) {
 	text, ok := request.Object.String("metadata", "annotations", annotation)
 	if !ok {
@@ -79,7 +79,7 @@ func (t *ttl) timeToLive(request controller.Request) (int64, error) {
 	return seconds, nil
 }
 
-// finishedAt is in seconds since 1970; false if the Job has not finished.
+// finishedAt returns the end in seconds since 1970; false if the Job has not finished.
 func finishedAt(job controller.Object) (int64, bool) {
 	for _, condition := range job.List("status", "conditions") {
 		ended := condition["type"] == "Complete" || condition["type"] == "Failed"
