@@ -45,13 +45,13 @@ const SHAPES: Readonly<Record<Health, JSX.Element>> = {
   ),
 };
 
-export function Glyph({ health, silent = false }: { readonly health: Health; readonly silent?: boolean }): JSX.Element {
+export function Glyph({ health, decorative = false }: { readonly health: Health; readonly decorative?: boolean }): JSX.Element {
   return (
     <span class={`glyph is-${HEALTH_CLASSES[health]}`}>
       <svg viewBox="0 0 16 16" width="14" height="14" aria-hidden="true" focusable="false">
         {SHAPES[health]}
       </svg>
-      {silent ? null : <span class="visually-hidden">{health}</span>}
+      {decorative ? null : <span class="visually-hidden">{health}</span>}
     </span>
   );
 }

@@ -10,7 +10,7 @@ export function MissingPermissions({ permissions, of }: { readonly permissions: 
   return permissions.length === 0 ? null : (
     <ul class="lacking">
       <li>
-        <Glyph health="Degraded" silent />
+        <Glyph health="Degraded" decorative />
         <span>
           <strong>No permission to get {permissions.map((one) => one.replace(/^get /, "")).join(", ")}</strong> – {of} that require one of these are not shown, unless a Role of their namespace grants it.
         </span>

@@ -26,7 +26,7 @@ export function Lacking({ parts }: { readonly parts: readonly string[] }): JSX.E
     <ul class="lacking">
       {found.map(({ part, message, do: remedy }) => (
         <li key={`${part.name} ${message}`}>
-          <Glyph health="Degraded" silent />
+          <Glyph health="Degraded" decorative />
           <span>
             <strong>{message}</strong>
             {remedy === null ? null : <> – <Message text={remedy} /></>}
@@ -65,7 +65,7 @@ export function Tally({ of, label }: { readonly of: readonly Entity[]; readonly 
       <div class="chips" role="group" aria-label={`${label} by health`}>
         {counts.map(([one, count]) => (
           <button key={one} type="button" class="chip" aria-pressed={health === one} onClick={() => set({ health: health === one ? "" : one }, "replace")}>
-            <Glyph health={one as Health} silent />
+            <Glyph health={one as Health} decorative />
             {figure(count)} {one}
           </button>
         ))}
@@ -77,7 +77,7 @@ export function Tally({ of, label }: { readonly of: readonly Entity[]; readonly 
 export function Problem({ error, retry }: { readonly error: Refused; readonly retry?: () => void }): JSX.Element {
   return (
     <div class="problem" role="alert">
-      <Glyph health="Degraded" silent />
+      <Glyph health="Degraded" decorative />
       <p>
         <strong>{error.message}</strong>
         {error.remedy === "" ? null : <> – <Message text={error.remedy} /></>}

@@ -153,7 +153,7 @@ function Live(): JSX.Element {
   const state = connection.value.is;
   return (
     <span class={`live live-${state}`}>
-      <Glyph health={state === "live" ? "Healthy" : state === "lost" ? "Degraded" : "Progressing"} silent />
+      <Glyph health={state === "live" ? "Healthy" : state === "lost" ? "Degraded" : "Progressing"} decorative />
       {state === "live" ? "live" : state === "lost" ? "disconnected" : "connecting"}
     </span>
   );
@@ -208,7 +208,7 @@ function Banner(): JSX.Element {
     <div class="banner" aria-live="assertive" role="status">
       {state.is === "lost" ? (
         <p>
-          <Glyph health="Degraded" silent /> Disconnected since {clock(state.since)}: {state.why}
+          <Glyph health="Degraded" decorative /> Disconnected since {clock(state.since)}: {state.why}
           {state.remedy === "" ? "" : `, ${state.remedy}`}. The page shows the last known state.{" "}
           <button type="button" onClick={reconnect}>
             Reconnect

@@ -66,7 +66,7 @@ export function DeadLettersView(): JSX.Element {
           cell={(one, properties) => (
             <button type="button" class="dead-letter" data-key={one.sequence} aria-pressed={chosen === String(one.sequence)} onClick={() => set({ "dead-letter": chosen === String(one.sequence) ? "" : String(one.sequence), select: "" })} {...properties}>
               <span class="title">
-                <Glyph health="Degraded" silent />
+                <Glyph health="Degraded" decorative />
                 <span class="name">{one.reason}</span>
                 <span class="phase">{one.service}</span>
                 <time class="secondary" dateTime={one.time}>

@@ -30,7 +30,7 @@ export function Detail({ id }: { readonly id: string }): JSX.Element {
         <p class="empty">Not found, or no permission to read it.</p>
       ) : (
         <p class={`health-line is-${HEALTH_CLASSES[entity.health]}`}>
-          <Glyph health={entity.health} silent /> <strong>{entity.health}</strong>
+          <Glyph health={entity.health} decorative /> <strong>{entity.health}</strong>
           {"phase" in entity && entity.phase !== null ? ` · ${entity.phase}` : ""}
           {repeats(entity) ? null : (
             <>

@@ -81,7 +81,7 @@ function Live(): JSX.Element {
 function Notice({ text }: { readonly text: string }): JSX.Element {
   return (
     <span class="missing">
-      <Glyph health="Degraded" silent /> {text}
+      <Glyph health="Degraded" decorative /> {text}
     </span>
   );
 }
@@ -152,7 +152,7 @@ function List({ of, none, scrolled }: { readonly of: readonly BusEvent[]; readon
               {clock(one.time)} ({age(one.time)})
             </time>
             <span class="type">
-              {one.stream === "dead-letters" ? <Glyph health="Degraded" silent /> : null}
+              {one.stream === "dead-letters" ? <Glyph health="Degraded" decorative /> : null}
               {one.type}
             </span>
             <span class="about">{one.about ?? one.lattice ?? ""}</span>

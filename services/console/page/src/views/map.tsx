@@ -139,7 +139,7 @@ function NodeLines({ node }: { readonly node: Node }): JSX.Element {
         {node.kubelet_ready ? "" : ", kubelet not ready"}
         {shims.slice(0, 4).map(([name, on]) => (
           <span key={name} class="badge" title={`${name}: ${STAGE_WORDS[on.stage]}`}>
-            <Glyph health={STAGE_HEALTHS[on.stage]} silent />
+            <Glyph health={STAGE_HEALTHS[on.stage]} decorative />
             {name}
             <span class="visually-hidden"> {STAGE_WORDS[on.stage]}</span>
           </span>

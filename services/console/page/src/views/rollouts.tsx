@@ -61,7 +61,7 @@ function Card({ shim, chosen }: { readonly shim: Shim; readonly chosen: boolean 
         {all === 0 ? null : <strong>{percent} %</strong>}
         {counts.map(([stage, count]) => (
           <span key={stage} class="figure">
-            <Glyph health={STAGE_HEALTHS[stage]} silent /> {figure(count)} {STAGE_WORDS[stage]}
+            <Glyph health={STAGE_HEALTHS[stage]} decorative /> {figure(count)} {STAGE_WORDS[stage]}
           </span>
         ))}
         {all === 0 ? <span>its nodeSelector matches no node</span> : null}
@@ -88,7 +88,7 @@ function Nodes({ shim }: { readonly shim: Shim }): JSX.Element {
         <div class="chips" role="group" aria-label="Nodes by stage">
           {counts.map(([one, count]) => (
             <button key={one} type="button" class="chip" aria-pressed={stage === one} onClick={() => set({ stage: stage === one ? "" : one }, "replace")}>
-              <Glyph health={STAGE_HEALTHS[one]} silent /> {figure(count)} {STAGE_WORDS[one]}
+              <Glyph health={STAGE_HEALTHS[one]} decorative /> {figure(count)} {STAGE_WORDS[one]}
             </button>
           ))}
         </div>
@@ -103,7 +103,7 @@ function Nodes({ shim }: { readonly shim: Shim }): JSX.Element {
           selected={selected}
           cell={({ node, on }, properties) => (
             <button type="button" class="rollout-node" data-id={idOf(node)} aria-pressed={selected === idOf(node)} onClick={() => set({ select: selected === idOf(node) ? "" : idOf(node) })} {...properties}>
-              <Glyph health={STAGE_HEALTHS[on.stage]} silent />
+              <Glyph health={STAGE_HEALTHS[on.stage]} decorative />
               <span class="name">{node.name}</span>
               <span class="stage">{STAGE_WORDS[on.stage]}</span>
               <span class="secondary">{on.attempt === null ? "" : `attempt ${on.attempt}`}</span>

@@ -126,7 +126,7 @@ function Bars({ trace, retry }: { readonly trace: Trace; readonly retry: () => v
         </span>
         {errors === 0 ? null : (
           <span class="missing">
-            <Glyph health="Degraded" silent /> {counted(errors, "error")}
+            <Glyph health="Degraded" decorative /> {counted(errors, "error")}
           </span>
         )}
         {trace.whole ? null : <span class="secondary">incomplete: spans are missing</span>}
@@ -191,7 +191,7 @@ export function SpanPanel({ id }: { readonly id: string }): JSX.Element | null {
     <Panel title={span.name} kind={`span of ${span.service}`} close={() => set({ span: "" })} key={id}>
       {span.error === null ? null : (
         <p class="health-line is-degraded">
-          <Glyph health="Degraded" silent /> {span.error}
+          <Glyph health="Degraded" decorative /> {span.error}
         </p>
       )}
       <dl class="fields">
