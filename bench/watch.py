@@ -142,8 +142,10 @@ async def lists(peer: Path | None, count: int, rounds: int) -> list[dict[str, An
                     row: dict[str, Any] = {}
                     for what in ("list", "relist"):
                         watcher.forget_peak()
+                        used = watcher.processor_seconds()
                         measured = await watcher.ask(what)
                         row |= {f"{what}_seconds": measured["seconds"], f"{what}_peak_mib": watcher.peak() - idle}
+                        row[f"{what}_processor"] = watcher.processor_seconds() - used
                         await asyncio.sleep(1)
                     row["held_mib"] = watcher.resident() - idle
                     row["idle_mib"] = idle
@@ -169,8 +171,9 @@ def show(results: dict[str, Any]) -> None:
     for row in results["lists"]:
         print(
             f"{row['informer']:<10} {row['objects']} Nodes of {row['bytes_each']} B  "
-            f"first list {row['list_seconds']:.2f} s, peak {row['list_peak_mib']:.1f} MiB;  "
-            f"again {row['relist_seconds']:.2f} s, peak {row['relist_peak_mib']:.1f} MiB;  "
+            f"first list {row['list_seconds']:.2f} s, {row['list_processor']:.2f} s of processor, peak "
+            f"{row['list_peak_mib']:.1f} MiB;  again {row['relist_seconds']:.2f} s, {row['relist_processor']:.2f} s of "
+            f"processor, peak {row['relist_peak_mib']:.1f} MiB;  "
             f"held {row['held_mib']:.1f} MiB above {row['idle_mib']:.1f} MiB idle"
         )
     for what, ratio in results["ratios"].items():

@@ -44,7 +44,7 @@ type watcher struct {
 	accept  atomic.Value
 	handled atomic.Int64
 	expired atomic.Bool
-	// When the list's first page was asked for: the reflector waits for up to two seconds before it lists again.
+	// When the list was asked for: the reflector waits for up to two seconds before it lists again.
 	listing atomic.Int64
 	// Held while a watch is open, so that a forced list can end it.
 	open watch.Interface
@@ -91,12 +91,15 @@ func (w *watcher) list() {
 	nodes := w.client.CoreV1().Nodes()
 	source := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			w.listing.CompareAndSwap(0, time.Now().UnixNano())
+			w.asked()
 			return nodes.List(ctx, options)
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			if w.expired.Swap(false) {
 				return nil, apierrors.NewResourceExpired("asked to list again")
+			}
+			if options.SendInitialEvents != nil {
+				w.asked() // a list as a watch that begins with all objects
 			}
 			opened, err := nodes.Watch(ctx, options)
 			w.lock.Lock()
@@ -115,6 +118,10 @@ func (w *watcher) list() {
 	for !registration.HasSynced() {
 		time.Sleep(time.Millisecond)
 	}
+}
+
+func (w *watcher) asked() {
+	w.listing.CompareAndSwap(0, time.Now().UnixNano())
 }
 
 func (w *watcher) updated(before, after any) {
