@@ -175,6 +175,7 @@ class Reader:
                     page, token = await following
                     if token:
                         following = asyncio.ensure_future(self._page(selection, limit, token))
+                        await asyncio.sleep(0)  # so that its request is sent before the caller evaluates this page
                     yield page
                     if not token:
                         return

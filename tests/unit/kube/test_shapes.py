@@ -17,7 +17,7 @@ from trellis.kube.nesting import parse
 from trellis.kube.reader import Selection
 from trellis.kube.resources import CONFIGMAPS, Manifest
 from trellis.kube.shapes import Shape
-from trellis.kube.transport import HttpRequest
+from trellis.kube.transport import HttpRequest, Reply
 from trellis.kube.watch_timings import WatchTimings
 from trellis.telemetry import setup
 from trellis.telemetry.metrics import Metrics
@@ -117,16 +117,25 @@ async def test_after_a_cut_the_newest_change_is_recognized_in_that_shape(
     assert [item.get("fieldSelector") for item in lists] == ["metadata.name=a,metadata.namespace=default"]
 
 
-async def test_the_next_page_is_read_while_one_is_looked_at(kube: FakeKube) -> None:
+async def test_the_next_page_is_requested_before_a_page_is_evaluated(
+    kube: FakeKube, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its evaluation may not await anything, as in an informer: a task would start only after it."""
     for name in "abc":
         kube.put(CONFIGMAPS, configmap("default", name))
-    async with aclosing(kube.pages(Selection(CONFIGMAPS, "default"), limit=1)) as pages:
-        first = await anext(pages)
-        await until(lambda: len(kube.api.requests) == 2, "the second page is asked for")
-        rest = [page async for page in pages]
-    assert [item["metadata"]["name"] for page in (first, *rest) for item in page.items] == ["a", "b", "c"]
-    assert [page.first for page in (first, *rest)] == [True, False, False]
-    assert len(kube.api.requests) == 3
+    requested: list[str] = []
+    send = kube.api.send
+
+    async def note(request: HttpRequest) -> Reply:
+        requested.append(request.query.get("continue", ""))
+        return await send(request)
+
+    monkeypatch.setattr(kube.api, "send", note)
+    found = [
+        (page.first, [item["metadata"]["name"] for item in page.items], len(requested))
+        async for page in kube.pages(Selection(CONFIGMAPS, "default"), limit=1)
+    ]
+    assert found == [(True, ["a"], 2), (False, ["b"], 3), (False, ["c"], 3)]
 
 
 async def test_a_token_that_expires_begins_the_list_again_while_a_page_is_looked_at(kube: FakeKube) -> None:
