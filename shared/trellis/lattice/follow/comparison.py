@@ -84,6 +84,8 @@ class Comparison:
         """True after the first query of wadm."""
         self._wanted = True
         self._wakeup = asyncio.Event()
+        self._confirming = False
+        """True while it waits for a query that confirms events: a further event only delays that query."""
         self._rests_until = 0.0
         self._queried_on: float | None = None
         self._events_missing = False
@@ -141,6 +143,7 @@ class Comparison:
             self._wakeup.clear()
             now = time.monotonic()
             confirm_in = self.applications.recheck_in(now)
+            self._confirming = confirm_in is not None
             # While wadm does not answer, unconfirmed events do not shorten the wait.
             left = until - now if confirm_in is None or self._unavailable else min(until - now, confirm_in)
             if left <= 0:
@@ -265,7 +268,8 @@ class Comparison:
         except LatticeDataError as error:
             self._want()
             self._log_invalid(subject, error)
-        self._wakeup.set()
+        if not self._confirming:
+            self._wakeup.set()
 
     def _take(self, event: str, envelope: dict[str, Any]) -> None:
         """Process an event of wadm.
