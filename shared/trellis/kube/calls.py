@@ -224,9 +224,7 @@ class Caller:
             self.clock.answered(headers.get("Date"))
 
     def _count(self, call: Call, code: str) -> None:
-        self.telemetry.metrics.kube_requests_total.labels(
-            service=self.telemetry.service, verb=call.verb, resource=call.plural, code=code
-        ).inc()
+        self.telemetry.metrics.kube_requests_total.labels(self.telemetry.service, call.verb, call.plural, code).inc()
 
     @contextlib.contextmanager
     def _span(self, call: Call, method: str) -> Iterator[trace.Span]:

@@ -13,7 +13,6 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Protocol, Self
-from urllib.parse import urlencode
 
 import aiohttp
 from multidict import CIMultiDict
@@ -136,6 +135,8 @@ class HttpTransport:
         self._user_agent = user_agent
         self._connections = connections
         self._timings = timings
+        # The caller limits the time; only the connection setup has a timeout here.
+        self._limits = aiohttp.ClientTimeout(sock_connect=timings.connect)
         self._session: Session = credentials.open_session(connections)
         self._tls = credentials.tls
         self._renewal: asyncio.Task[None] | None = None
@@ -171,15 +172,12 @@ class HttpTransport:
     async def send(self, request: HttpRequest) -> Reply:
         """Return the complete answer with any status.
 
-        The caller limits the time; only the connection setup has a timeout here.
-
         Raises:
             ConnectionFailed: there is no answer.
             AnswerTooLong: the answer has more bytes than ``request.most``.
         """
         try:
-            limits = aiohttp.ClientTimeout(sock_connect=self._timings.connect)
-            async with await self._open(request, limits) as response:
+            async with await self._open(request, self._limits) as response:
                 return Reply(response.status, await _body(response, request.most), response.headers)
         except _NO_ANSWER as error:
             raise self._failure(error) from None
@@ -257,8 +255,9 @@ class HttpTransport:
             headers["Accept-Encoding"] = "identity"
         headers.update(request.headers)
         headers.extend(request.more)
-        query = f"?{urlencode(request.query)}" if request.query else ""
-        url = URL(f"{self.server}{request.path}{query}", encoded=True)
+        url = URL(f"{self.server}{request.path}", encoded=True)
+        if request.query:
+            url = url.with_query(request.query)
         body = None if request.body is None else Body(request.body, request.content_type, request.check)
         try:
             return await session.http.request(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -104,3 +105,19 @@ async def test_a_large_body_leaves_whole(tmp_path: Path) -> None:
     async with listening(tmp_path) as (transport, got):
         await transport.send(patch(body))
         assert got == [body]
+
+
+async def test_path_and_query_arrive_as_they_are_given(tmp_path: Path) -> None:
+    async def echo(request: web.Request) -> web.Response:
+        return web.json_response([request.rel_url.raw_path, dict(request.query)])
+
+    application = web.Application()
+    application.router.add_get("/{path:.*}", echo)
+    async with TestServer(application) as server:
+        path = tmp_path / "kubeconfig"
+        path.write_text(KUBECONFIG.format(server=str(server.make_url("")).rstrip("/")))
+        transport = await HttpTransport.open(Access(path), "test")
+        query = {"labelSelector": "a in (b,c),d!=e", "continue": "x+/=;&%2F#?", "resourceVersion": ""}
+        reply = await transport.send(HttpRequest("GET", "/api/v1/a%2Fb%25", query))
+        assert json.loads(reply.body) == ["/api/v1/a%2Fb%25", query]
+        await transport.close()
