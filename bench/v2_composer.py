@@ -161,7 +161,7 @@ def of_viewer(size: Size) -> Iterator[Row]:
     viewer.composer.take("workloads", name, None)
     yield Row("a run after the deletion of a Workload", max(viewer.runs(NOW + 2)), "s", TARGET_RUN)
     took = viewer.runs(NOW + 90)
-    yield Row("no heartbeats of any host, CPU", sum(took), "s", TARGET_ALL)
+    yield Row("all hosts silent, CPU", sum(took), "s", TARGET_ALL)
     yield Row(f"  longest of {len(took)} runs", max(took), "s", TARGET_RUN)
     viewer.take(views(size, fails=True))
     took = viewer.runs(NOW)
@@ -203,10 +203,10 @@ def of_host_manager(size: Size) -> Iterator[Row]:
     yield Row(f"  a regular run, {count} events", later, "s", TARGET_EVENTS)
     failing, count = run(views(size, fails=True, since=NOW - 60), NOW + 10)
     yield Row(f"  no Workload runs, {count} events", failing, "s", TARGET_EVENTS)
-    missing = [run(healthy, NOW + seconds) for seconds in (60, 90, 120)]
+    silent = [run(healthy, NOW + seconds) for seconds in (60, 90, 120)]
     yield Row(
-        f"  no heartbeats of any host, {sum(count for _, count in missing)} event",
-        max(it for it, _ in missing),
+        f"  all hosts silent, {sum(count for _, count in silent)} event",
+        max(it for it, _ in silent),
         "s",
         TARGET_EVENTS,
     )

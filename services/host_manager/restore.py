@@ -11,17 +11,17 @@ from collections.abc import AsyncIterator
 from host_manager.gather import Cache
 from trellis.bus.bus import Bus
 from trellis.events.envelope import EventData
-from trellis.events.hosts import HostPodReady, HostPodUnavailable, HostsReady
+from trellis.events.hosts import HostPodGone, HostPodReady, HostsReady
 
 
 async def restore(cache: Cache, bus: Bus) -> None:
     """Read what was published as ready or running; the deletion of an object that is gone is published later."""
-    events: AsyncIterator[EventData] = bus.last_events((HostPodReady, HostPodUnavailable, HostsReady))
+    events: AsyncIterator[EventData] = bus.last_events((HostPodReady, HostPodGone, HostsReady))
     async for event in events:
         if isinstance(event, HostsReady):
             cache.published.groups[f"{event.namespace}/{event.name}"] = f"{event.uid}.{event.generation}.ready"
             continue
-        assert isinstance(event, HostPodReady | HostPodUnavailable)
+        assert isinstance(event, HostPodReady | HostPodGone)
         key = f"{event.namespace}/{event.name}"
         if isinstance(event, HostPodReady):
             cache.published.ready[key] = event

@@ -9,9 +9,9 @@ from __future__ import annotations
 from node_watcher.domain.actions import PublishedState
 from node_watcher.gather import Cache
 from trellis.bus.bus import Bus
-from trellis.events.node import NodeDeleted, NodeEventData, NodeOptedIn, NodeOptedOut, NodeReady, NodeReplaced
+from trellis.events.node import NodeEventData, NodeGone, NodeOptedIn, NodeOptedOut, NodeReady, NodeReplaced
 
-NODE_EVENTS = (NodeOptedIn, NodeOptedOut, NodeReplaced, NodeDeleted, NodeReady)
+NODE_EVENTS = (NodeOptedIn, NodeOptedOut, NodeReplaced, NodeGone, NodeReady)
 
 
 async def restore(cache: Cache, bus: Bus) -> None:
@@ -29,7 +29,7 @@ def published_after(published: PublishedState | None, event: NodeEventData) -> P
             return PublishedState(event.uid, opted_in=True, ready=ready)
         case NodeOptedOut():
             return PublishedState(event.uid, opted_in=False)
-        case NodeDeleted():
+        case NodeGone():
             return None
         case NodeReady(digest=digest):
             return PublishedState(event.uid, opted_in=True, ready=digest)

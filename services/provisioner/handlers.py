@@ -12,10 +12,10 @@ from collections.abc import Callable
 from provisioner.cache import Cache
 from trellis.bus.consume.queue import KeyedQueue
 from trellis.bus.consume.subscriber import Received
-from trellis.events.node import NodeDeleted, NodeEventData, NodeOptedIn, NodeOptedOut, NodeReplaced
+from trellis.events.node import NodeEventData, NodeGone, NodeOptedIn, NodeOptedOut, NodeReplaced
 from trellis.provisioning.views import NodeView
 
-CONSUMED = (NodeOptedIn, NodeOptedOut, NodeReplaced, NodeDeleted)
+CONSUMED = (NodeOptedIn, NodeOptedOut, NodeReplaced, NodeGone)
 
 
 def on_node_event(
@@ -41,7 +41,7 @@ def is_shown(event: NodeEventData, node: NodeView | None) -> bool:
 
     Resource versions of one kind are increasing numbers (KEP-5504); a version that is not a number is not compared.
     """
-    if isinstance(event, NodeDeleted):
+    if isinstance(event, NodeGone):
         return node is None or node.uid != event.uid
     if node is None or node.uid != event.uid:
         return False

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from host_manager.domain.pods import PodView
-from trellis.events.hosts import HostPodReady, HostPodUnavailable
+from trellis.events.hosts import HostPodGone, HostPodReady
 
 
 @dataclass(slots=True)
@@ -43,15 +43,13 @@ def ready_event(pod: PodView) -> HostPodReady | None:
     )
 
 
-def due(pod: PodView | None, published: HostPodReady | None) -> list[HostPodReady | HostPodUnavailable]:
+def due(pod: PodView | None, published: HostPodReady | None) -> list[HostPodReady | HostPodGone]:
     """Return the events to publish about a pod: the end of its former state, and its new state."""
     now = ready_event(pod) if pod is not None else None
-    events: list[HostPodReady | HostPodUnavailable] = []
+    events: list[HostPodReady | HostPodGone] = []
     if published is not None and (now is None or now.uid != published.uid):
         events.append(
-            HostPodUnavailable(
-                namespace=published.namespace, name=published.name, uid=published.uid, group=published.group
-            )
+            HostPodGone(namespace=published.namespace, name=published.name, uid=published.uid, group=published.group)
         )
     if now is not None and now != published:
         events.append(now)

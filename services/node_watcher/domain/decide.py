@@ -33,7 +33,7 @@ from node_watcher.domain.node_patch import (
 )
 from node_watcher.domain.shims import removable_startup_taints, vanished, verification_by_now
 from trellis import names
-from trellis.events.node import NodeDeleted, NodeOptedIn, NodeOptedOut, NodeReady, NodeReplaced
+from trellis.events.node import NodeGone, NodeOptedIn, NodeOptedOut, NodeReady, NodeReplaced
 from trellis.limits.breaker import Deletion
 from trellis.provisioning.leftovers import marks_after, unwanted_left
 from trellis.provisioning.views import (
@@ -85,7 +85,7 @@ def _deleted_event(name: str, published: PublishedState | None) -> list[Action]:
     """Return the event for a deleted Node that had opted in."""
     if published is None or not published.opted_in:
         return []
-    event = NodeDeleted(name=name, uid=published.uid, resource_version="")
+    event = NodeGone(name=name, uid=published.uid, resource_version="")
     return [Publish(event, f"{published.uid}.gone", None)]
 
 

@@ -68,7 +68,7 @@ class HostPodReady(HostPodEventData):
     )
 
 
-class HostPodUnavailable(HostPodEventData):
+class HostPodGone(HostPodEventData):
     """The pod of a host is no longer ready, terminates, or was deleted."""
 
-    event_name: ClassVar[str] = "unavailable"
+    event_name: ClassVar[str] = "gone"

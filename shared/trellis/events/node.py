@@ -51,10 +51,10 @@ class NodeReplaced(NodeEventData):
     former_uid: str = Field(description="metadata.uid of the former Node of that name")
 
 
-class NodeDeleted(NodeEventData):
+class NodeGone(NodeEventData):
     """An opted-in Node was deleted."""
 
-    event_name: ClassVar[str] = "deleted"
+    event_name: ClassVar[str] = "gone"
 
 
 class NodeReady(NodeEventData):

@@ -20,8 +20,8 @@ from trellis.events.applications import (
 )
 from trellis.events.controllers import ControllerSuspended, ControllerTrapped, ControllerWoken
 from trellis.events.envelope import EventData, event_type
-from trellis.events.hosts import HostPodReady, HostPodUnavailable, HostsReady, HostsRemoved
-from trellis.events.node import NodeDeleted, NodeOptedIn, NodeOptedOut, NodeReady, NodeReplaced
+from trellis.events.hosts import HostPodGone, HostPodReady, HostsReady, HostsRemoved
+from trellis.events.node import NodeGone, NodeOptedIn, NodeOptedOut, NodeReady, NodeReplaced
 from trellis.events.provision import ProvisionFailed, ProvisionRemoved, ProvisionStarted, ProvisionSucceeded
 from trellis.events.rollout import RolloutHalted, RolloutResumed
 from trellis.events.secrets import SecretChanged, SecretDenied, SecretGranted
@@ -32,14 +32,14 @@ from trellis.events.wasmcloud_v2 import (
     HeartbeatsDenied,
     HeartbeatsLost,
     HeartbeatsRestored,
-    WasmHostDeleted,
-    WasmHostHeartbeatMissing,
+    WasmHostGone,
     WasmHostReady,
-    WorkloadDeleted,
+    WasmHostSilent,
     WorkloadDeploymentDegraded,
     WorkloadDeploymentReady,
     WorkloadDeploymentRolled,
     WorkloadFailed,
+    WorkloadGone,
     WorkloadStarted,
 )
 
@@ -103,7 +103,7 @@ EVENT_SPECS: Final[tuple[EventSpec, ...]] = (
     EventSpec(NodeOptedIn, NODE_WATCHER),
     EventSpec(NodeOptedOut, NODE_WATCHER),
     EventSpec(NodeReplaced, NODE_WATCHER),
-    EventSpec(NodeDeleted, NODE_WATCHER),
+    EventSpec(NodeGone, NODE_WATCHER),
     EventSpec(NodeReady, NODE_WATCHER),
     EventSpec(ProvisionStarted, PROVISIONER),
     EventSpec(ProvisionSucceeded, PROVISIONER),
@@ -117,16 +117,16 @@ EVENT_SPECS: Final[tuple[EventSpec, ...]] = (
     EventSpec(HostsReady, HOST_MANAGER),
     EventSpec(HostsRemoved, HOST_MANAGER),
     EventSpec(HostPodReady, HOST_MANAGER),
-    EventSpec(HostPodUnavailable, HOST_MANAGER),
+    EventSpec(HostPodGone, HOST_MANAGER),
     EventSpec(WorkloadDeploymentReady, HOST_MANAGER),
     EventSpec(WorkloadDeploymentDegraded, HOST_MANAGER),
     EventSpec(WorkloadDeploymentRolled, HOST_MANAGER),
     EventSpec(WorkloadStarted, HOST_MANAGER),
     EventSpec(WorkloadFailed, HOST_MANAGER),
-    EventSpec(WorkloadDeleted, HOST_MANAGER),
+    EventSpec(WorkloadGone, HOST_MANAGER),
     EventSpec(WasmHostReady, HOST_MANAGER),
-    EventSpec(WasmHostHeartbeatMissing, HOST_MANAGER),
-    EventSpec(WasmHostDeleted, HOST_MANAGER),
+    EventSpec(WasmHostSilent, HOST_MANAGER),
+    EventSpec(WasmHostGone, HOST_MANAGER),
     EventSpec(HeartbeatsLost, HOST_MANAGER),
     EventSpec(HeartbeatsDenied, HOST_MANAGER),
     EventSpec(HeartbeatsRestored, HOST_MANAGER),

@@ -84,10 +84,10 @@ class WorkloadStarted(WorkloadEventData):
     host_name: str = Field(default="", description=_HOST)
 
 
-class WorkloadDeleted(WorkloadEventData):
+class WorkloadGone(WorkloadEventData):
     """A Workload that ran was deleted."""
 
-    event_name: ClassVar[str] = "deleted"
+    event_name: ClassVar[str] = "gone"
 
 
 class WorkloadFailed(EventData):
@@ -143,19 +143,19 @@ class WasmHostReady(WasmHostEventData):
     labels: dict[str, str] = Field(default_factory=dict, description="labels, which hostSelector matches")
 
 
-class WasmHostHeartbeatMissing(WasmHostEventData):
+class WasmHostSilent(WasmHostEventData):
     """A host sends no heartbeat, or is not Ready, while other hosts report; its Workloads may still serve."""
 
-    event_name: ClassVar[str] = "heartbeat_missing"
+    event_name: ClassVar[str] = "silent"
 
     reason: str = Field(min_length=1, description="HeartbeatMissing or HostNotReady, as `trellis explain` shows it")
     message: str = Field(description="cause and resolution for users")
 
 
-class WasmHostDeleted(WasmHostEventData):
+class WasmHostGone(WasmHostEventData):
     """A Host was deleted, with its Workloads."""
 
-    event_name: ClassVar[str] = "deleted"
+    event_name: ClassVar[str] = "gone"
 
 
 class HeartbeatsEventData(EventData):

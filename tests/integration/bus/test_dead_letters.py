@@ -280,7 +280,7 @@ async def test_dead_letters_that_cannot_be_replayed_are_refused_by_name(
         " 99 to 4 bytes": {"Trellis-Subject": good, "Trellis-Truncated": "99"},
         "orders.new": {"Trellis-Subject": "orders.new"},
         "trellis.dead.a.b.c.d": {"Trellis-Subject": "trellis.dead.a.b.c.d"},
-        "trellis.evt.*.node.deleted.x": {"Trellis-Subject": "trellis.evt.*.node.deleted.x"},
+        "trellis.evt.*.node.gone.x": {"Trellis-Subject": "trellis.evt.*.node.gone.x"},
         "": {"X": "y"},
         "Trellis-Headers": {"Trellis-Subject": good, "Trellis-Headers": "{"},
         good: {"Trellis-Subject": good, "Trellis-Headers": '{"a b": "c"}'},
@@ -413,7 +413,7 @@ async def test_odd_bodies_are_tailed(buses: Buses, jetstream: JetStreamContext) 
     bus = buses.new()
     await bus.connect()
     for body in ODD_BODIES.values():
-        await jetstream.publish(f"trellis.evt.{buses.cluster}.node.deleted.x", body)
+        await jetstream.publish(f"trellis.evt.{buses.cluster}.node.gone.x", body)
     assert [event.size for event in await published_events(buses)] == [len(body) for body in ODD_BODIES.values()]
 
 

@@ -48,7 +48,7 @@ async def test_a_group_becomes_pods_and_scales_and_goes(hosts: HostWorld) -> Non
         await eventually(lambda: hosts.find(HOST_CONFIGS, "group") is None, "the group is gone", seconds=PATIENCE)
         await eventually(lambda: hosts.find(DEPLOYMENTS, "group") is None, "its children too", seconds=PATIENCE)
 
-        wanted = {"hosts.ready": 1, "host_pod.ready": 3, "hosts.removed": 1, "host_pod.unavailable": 3}
+        wanted = {"hosts.ready": 1, "host_pod.ready": 3, "hosts.removed": 1, "host_pod.gone": 3}
         async with asyncio.timeout(60):
             while True:
                 events = await hosts.fleet.events_until_now()

@@ -96,7 +96,7 @@ async def test_a_failed_rollout_and_its_correction_are_published_once_over_a_res
         found = await until_published(served, set(wanted))
         assert sorted(found) == sorted(wanted), "nothing is repeated, nothing is missing"
         operator.delete_all()
-        gone = {f"wasm_host.deleted {name}" for name in ("uppity-country-8876", "uppity-son-5573")}
+        gone = {f"wasm_host.gone {name}" for name in ("uppity-country-8876", "uppity-son-5573")}
         await until_published(served, gone)
     traces = [event.event["traceparent"] for event in await events(served)]
     assert all(traces)
@@ -175,7 +175,7 @@ async def test_heartbeats_give_numbers_of_hosts_and_an_outage_of_nats_is_one_eve
             assert lost["type"] == "dev.trellis.heartbeats.lost.v1"
             assert (lost["scope"], lost["name"], lost["reason"]) == ("Nats", "host_manager", "ConnectionLost")
             assert (lost["server"], lost["hosts"]) == (server.url, 2)
-            assert "wasm_host.heartbeat_missing" not in str(before + await shown(served))
+            assert "wasm_host.silent" not in str(before + await shown(served))
             assert service.health.readiness().ok
             server.start()
             await send(restored)

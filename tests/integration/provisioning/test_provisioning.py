@@ -301,7 +301,7 @@ async def test_a_deleted_node_frees_its_slot(fleet: Fleet) -> None:
         fleet.delete(hanging)
         await fleet.all_provisioned([waiting])
         events = types(await fleet.published_events(7))
-        assert "node.deleted" in events
+        assert "node.gone" in events
 
 
 @pytest.mark.thorough

@@ -197,11 +197,11 @@ async def test_garbage_breaks_nothing(commands: Commands) -> None:
     port, count = commands.server.port, 0
     for token in ODD_TOKENS.values():
         raw_publish(port, b"trellis.dead.c1.s.node." + token, b"by hand")
-        raw_publish(port, b"trellis.evt.c1.node.deleted." + token, b"by hand")
+        raw_publish(port, b"trellis.evt.c1.node.gone." + token, b"by hand")
         count += 1
     for headers in ODD_HEADERS.values():
         raw_publish(port, b"trellis.dead.c1.s.node.x", b"{}", headers)
-        raw_publish(port, b"trellis.evt.c1.node.deleted.x", b"{}", headers)
+        raw_publish(port, b"trellis.evt.c1.node.gone.x", b"{}", headers)
         count += 1
     for body in ODD_BODIES.values():
         raw_publish(port, b"trellis.dead.x", body)

@@ -23,7 +23,7 @@ from provisioner.domain.resources import Installer, Task, make_installer_job
 from support.suite.typed import Done, typed
 from trellis import names
 from trellis.bus.bus import Bus
-from trellis.events.node import NodeDeleted
+from trellis.events.node import NodeGone
 from trellis.kube.lease import new_lease, with_holder
 from trellis.limits.breaker import Deletion, Limits, State, decide
 from trellis.limits.breaker_record import make_breakers
@@ -310,7 +310,7 @@ async def bus(nats_server: NatsServer) -> Any:
 async def test_tail_shows_old_events_then_new_ones_and_succeeds_on_ctrl_c(
     world: World, nats_server: NatsServer, bus: Bus, number: signal.Signals
 ) -> None:
-    first, second = (NodeDeleted(name=f"{world.prefix}-{n}", uid="u", resource_version="1") for n in "ab")
+    first, second = (NodeGone(name=f"{world.prefix}-{n}", uid="u", resource_version="1") for n in "ab")
     await bus.publish(first, dedup=f"{world.prefix}-1")
     tail = await asyncio.create_subprocess_exec(
         sys.executable,

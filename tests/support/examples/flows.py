@@ -110,7 +110,7 @@ CHANGED: Final = (
     Edge(HOSTS, _HOSTS, _HOSTS, may=True),
     Edge(HOSTS, "publish hosts.ready", _HOSTS, may=True),
     Edge(HOSTS, "publish host_pod.ready", _HOSTS, may=True),
-    Edge(HOSTS, "publish host_pod.unavailable", _HOSTS, may=True),
+    Edge(HOSTS, "publish host_pod.gone", _HOSTS, may=True),
 )
 
 _CALL = "reconcile ConfigMap"

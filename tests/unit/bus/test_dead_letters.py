@@ -41,7 +41,7 @@ def stored(subject: str, headers: dict[str, str], body: bytes = b"") -> Stored:
 
 def written(**changes: Any) -> DeadLetter:
     fields: dict[str, Any] = {
-        "subject": "trellis.evt.c.node.deleted.n=2E1",
+        "subject": "trellis.evt.c.node.gone.n=2E1",
         "stream": "TRELLIS_EVENTS",
         "epoch": "e",
         "sequence": 5,
@@ -61,7 +61,7 @@ def test_a_dead_letter_is_read_back_unchanged() -> None:
     assert (found.cluster, found.reader, found.noun, found.key) == ("c", "provisioner/nodes", "node", ("n.1",))
     assert (found.reason, found.error, found.deliveries) == ("NoResult", "why", 6)
     assert (found.subject, found.stream, found.original_sequence) == (
-        "trellis.evt.c.node.deleted.n=2E1",
+        "trellis.evt.c.node.gone.n=2E1",
         "TRELLIS_EVENTS",
         5,
     )

@@ -197,7 +197,7 @@ def without(name: str) -> Callable[[dict[str, Any]], object]:
 
 
 def moved(what: str, before: str, after: str) -> Break:
-    return Break(f"node.deleted {what}", Change.DIFFERENT, before, after)
+    return Break(f"node.gone {what}", Change.DIFFERENT, before, after)
 
 
 def put(name: str, key: str, value: Any) -> Callable[[dict[str, Any]], object]:
@@ -207,23 +207,21 @@ def put(name: str, key: str, value: Any) -> Callable[[dict[str, Any]], object]:
 @pytest.mark.parametrize(
     ("edit", "found"),
     [
-        pytest.param(without("node.deleted"), Break("node.deleted", Change.REMOVED), id="a fact is not said any more"),
+        pytest.param(without("node.gone"), Break("node.gone", Change.REMOVED), id="a fact is not said any more"),
         pytest.param(
-            put("node.deleted", "address", "trellis.evt.{cluster}.nodes.gone.{name}"),
-            moved("subject", "trellis.evt.*.node.deleted.*", "trellis.evt.*.nodes.gone.*"),
+            put("node.gone", "address", "trellis.evt.{cluster}.nodes.gone.{name}"),
+            moved("subject", "trellis.evt.*.node.gone.*", "trellis.evt.*.nodes.gone.*"),
             id="a subject changes",
         ),
         pytest.param(
-            put("node.deleted", "address", "trellis.evt.{cluster}.node.deleted.{zone}.{name}"),
-            moved("subject", "trellis.evt.*.node.deleted.*", "trellis.evt.*.node.deleted.*.*"),
+            put("node.gone", "address", "trellis.evt.{cluster}.node.gone.{zone}.{name}"),
+            moved("subject", "trellis.evt.*.node.gone.*", "trellis.evt.*.node.gone.*.*"),
             id="a key gets longer",
         ),
+        pytest.param(put("node.gone", "x-stream", "OTHER"), moved("stream", "TRELLIS_EVENTS", "OTHER"), id="a stream"),
         pytest.param(
-            put("node.deleted", "x-stream", "OTHER"), moved("stream", "TRELLIS_EVENTS", "OTHER"), id="a stream"
-        ),
-        pytest.param(
-            put("node.deleted", "messages", {"dev.x": {}}),
-            moved("messages", "['dev.trellis.node.deleted.v1']", "['dev.x']"),
+            put("node.gone", "messages", {"dev.x": {}}),
+            moved("messages", "['dev.trellis.node.gone.v1']", "['dev.x']"),
             id="a type",
         ),
     ],
@@ -236,6 +234,6 @@ def test_a_channel_that_moves_is_named(edit: Callable[[dict[str, Any]], object],
 
 def test_a_new_channel_and_another_name_of_a_parameter_break_nothing() -> None:
     new = deepcopy(asyncapi())
-    new["channels"]["node.moved"] = dict(new["channels"]["node.deleted"])
-    new["channels"]["node.deleted"]["address"] = "trellis.evt.{cluster}.node.deleted.{node}"
+    new["channels"]["node.moved"] = dict(new["channels"]["node.gone"])
+    new["channels"]["node.gone"]["address"] = "trellis.evt.{cluster}.node.gone.{node}"
     assert moved_channels(asyncapi(), new) == []

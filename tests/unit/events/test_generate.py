@@ -88,8 +88,8 @@ def test_a_type_is_not_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str
 def test_a_subject_that_readers_filter_on_is_not_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main([str(tmp_path)])
     document = json.loads((tmp_path / ASYNCAPI_FILE).read_text())
-    document["channels"]["node.deleted"]["address"] = "trellis.evt.{cluster}.node.deleted.{zone}.{name}"
+    document["channels"]["node.gone"]["address"] = "trellis.evt.{cluster}.node.gone.{zone}.{name}"
     (tmp_path / ASYNCAPI_FILE).write_text(render(document))
     assert main([str(tmp_path)]) == 1
     stderr = capsys.readouterr().err
-    assert lacking(stderr, "node.deleted", "trellis.evt.*.node.deleted.*.*", "trellis.evt.*.node.deleted.*") == []
+    assert lacking(stderr, "node.gone", "trellis.evt.*.node.gone.*.*", "trellis.evt.*.node.gone.*") == []

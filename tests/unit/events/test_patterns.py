@@ -40,15 +40,15 @@ def test_a_pattern_is_relative_unless_it_has_the_prefix_of_trellis(
     [
         ("", PatternFault.TOKENS),
         ("node..x", PatternFault.TOKENS),
-        ("node.deleted.", PatternFault.TOKENS),
+        ("node.gone.", PatternFault.TOKENS),
         ("node gone.x.y", PatternFault.TOKENS),
         ("node.\x1b.x", PatternFault.TOKENS),
         ("node.>.x", PatternFault.REST_NOT_LAST),
         ("node.opt*.x", PatternFault.WILDCARD),
-        ("node.deleted.n>", PatternFault.WILDCARD),
+        ("node.gone.n>", PatternFault.WILDCARD),
         ("node", PatternFault.TOO_SHORT),
         ("node.*", PatternFault.TOO_SHORT),
-        ("trellis.evt.c.node.deleted", PatternFault.TOO_SHORT),
+        ("trellis.evt.c.node.gone", PatternFault.TOO_SHORT),
         ("trellis.>", PatternFault.ROOT),
         ("trellis.dead.>", PatternFault.ROOT),
         ("trellis.evtx.a.b.c.d", PatternFault.ROOT),
@@ -73,11 +73,9 @@ def test_every_event_can_be_published(cluster: str, name: str) -> None:
 
 @pytest.mark.parametrize(
     "subject",
-    [
-        "", "x", "trellis.evt.c.node.ready", "trellis.evt.c.node.ready.*", "trellis.evt.c.node.>.x",
-        "trellis.dead.c.s.n.k", "trellis.evt.c.node.ready.é", "trellis.evt.c.node.ready.a b", "trellis.evt.c..ready.x",
-        "trellis.evt.c.node.ready.x\n", "xtrellis.evt.c.node.ready.x", "$JS.API.STREAM.PURGE.TRELLIS_EVENTS",
-    ],
+    ["", "x", "trellis.evt.c.node.gone", "trellis.evt.c.node.gone.*", "trellis.evt.c.node.>.x", "trellis.dead.c.s.n.k",
+     "trellis.evt.c.node.gone.é", "trellis.evt.c.node.gone.a b", "trellis.evt.c..gone.x", "trellis.evt.c.node.gone.x\n",
+     "xtrellis.evt.c.node.gone.x", "$JS.API.STREAM.PURGE.TRELLIS_EVENTS"],
 )  # fmt: skip
 def test_nothing_else_can(subject: str) -> None:
     assert not is_event_subject(subject)

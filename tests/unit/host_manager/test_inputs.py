@@ -201,9 +201,9 @@ def test_due_work_follows_from_the_status_and_the_observed_state() -> None:
     assert events(ready, None) == ["ready"]
     assert events(ready, ready) == []
     assert events(moved, ready) == ["ready"]
-    assert events(starting, ready) == ["unavailable"]
-    assert events(None, ready) == ["unavailable"]
-    assert events(other, ready) == ["unavailable", "ready"]
+    assert events(starting, ready) == ["gone"]
+    assert events(None, ready) == ["gone"]
+    assert events(other, ready) == ["gone", "ready"]
     assert events(None, None) == []
 
 

@@ -20,13 +20,13 @@ from support.v2.recordings import SITUATIONS, recording
 from trellis.events.envelope import EventData
 from trellis.events.subjects import event_subject
 from trellis.events.wasmcloud_v2 import (
-    WasmHostDeleted,
-    WasmHostHeartbeatMissing,
+    WasmHostGone,
     WasmHostReady,
-    WorkloadDeleted,
+    WasmHostSilent,
     WorkloadDeploymentDegraded,
     WorkloadDeploymentReady,
     WorkloadFailed,
+    WorkloadGone,
     WorkloadStarted,
 )
 from trellis.v2.cluster import Cluster
@@ -156,12 +156,12 @@ def check_order(events: Sequence[EventData]) -> None:
     ran: dict[str, list[str]] = {}
     last: dict[tuple[str, ...], EventData] = {}
     for event in events:
-        if isinstance(event, WorkloadStarted | WorkloadDeleted):
+        if isinstance(event, WorkloadStarted | WorkloadGone):
             ran.setdefault(event.uid, []).append(event.event_name)
         key = (event.noun, *event.key())
         assert last.get(key) != event
         last[key] = event
-    assert all(events in (["started"], ["started", "deleted"]) for events in ran.values())
+    assert all(events in (["started"], ["started", "gone"]) for events in ran.values())
 
 
 @settings(max_examples=25, deadline=None)
@@ -305,7 +305,7 @@ def test_an_outage_of_one_of_two_operators_is_no_event_of_its_hosts_and_neither_
         assert replay.see(seen([2.0 if at < back else 200.0 for at in range(10)])) == []
     replay.trust = LONG_AGO
     [silent, *_] = replay.see(seen([2.0] * 9 + [50.0]))
-    assert isinstance(silent, WasmHostHeartbeatMissing), "one of many, long after the outage"
+    assert isinstance(silent, WasmHostSilent), "one of many, long after the outage"
 
 
 def test_one_host_of_many_without_heartbeat_is_published_with_its_failures() -> None:
@@ -314,7 +314,7 @@ def test_one_host_of_many_without_heartbeat_is_published_with_its_failures() -> 
     ages = [*FRESH]
     ages[7] = 50.0
     found = replay.see(large(ages))
-    assert [event.name for event in found if isinstance(event, WasmHostHeartbeatMissing)] == ["host-7"]
+    assert [event.name for event in found if isinstance(event, WasmHostSilent)] == ["host-7"]
     assert {event.reason for event in found if isinstance(event, WorkloadFailed)} == {Reason.HEARTBEAT_MISSING}
     affected = {f"d{at}" for at in range(500) if 7 in {(at + step) % 100 for step in range(3)}}
     assert {event.owner for event in found if isinstance(event, WorkloadFailed)} == affected
@@ -338,7 +338,7 @@ def test_a_clock_of_the_operator_that_differs_changes_no_event(ahead: float, del
         clock.note(former, host, NOW)
     alive, silent = ([clock.adjusted(host) for host in seen(found)] for found in (ages, [55.0, *ages[1:]]))
     assert [event.event_name for event in replay.see(world(alive))] == ["ready"] * 10
-    assert [event.event_name for event in replay.see(world(silent))] == ["heartbeat_missing"]
+    assert [event.event_name for event in replay.see(world(silent))] == ["silent"]
     assert [event.event_name for event in replay.see(world(alive))] == ["ready"]
 
 
@@ -353,7 +353,7 @@ def test_late_heartbeats_of_a_list_and_of_a_restored_store_are_no_other_clock() 
 
 def test_right_after_a_start_silence_proves_nothing() -> None:
     replay = Replay(Trust())
-    assert not [item for item in replay.see(some([50.0, *FRESH[1:]])) if isinstance(item, WasmHostHeartbeatMissing)]
+    assert not [item for item in replay.see(some([50.0, *FRESH[1:]])) if isinstance(item, WasmHostSilent)]
 
 
 def test_a_heartbeat_of_the_future_is_no_evidence_against_others() -> None:
@@ -376,7 +376,7 @@ def test_equal_names_in_two_namespaces_are_two_objects() -> None:
         "workload_deployment.degraded b/hello PullFailed",
         "workload_deployment.ready a/hello",
     ]
-    assert [shown(event) for event in replay.see(world([one], first, second))] == ["wasm_host.deleted system-b/host-1"]
+    assert [shown(event) for event in replay.see(world([one], first, second))] == ["wasm_host.gone system-b/host-1"]
 
 
 def test_replacements_of_a_failed_workload_are_one_event_until_it_is_ready() -> None:
@@ -514,7 +514,7 @@ def test_a_new_object_of_the_same_name_ends_the_former_one() -> None:
     host, replay = a_host(1), Replay()
     replay.see(world([host]))
     again = replace(host, meta=replace(host.meta, uid="another"), id="another-id")
-    assert [type(event) for event in replay.see(world([again]))] == [WasmHostDeleted, WasmHostReady]
+    assert [type(event) for event in replay.see(world([again]))] == [WasmHostGone, WasmHostReady]
 
 
 def test_views_whose_watch_is_behind_cause_no_event_under_another_owner() -> None:

@@ -161,7 +161,7 @@ async def test_a_version_that_is_not_served_any_more_ends_the_watches_and_readin
             await until(lambda: not world.cache.informers, "the watches end, although there are objects")
             assert world.kube.health.readiness().ok
             await asyncio.sleep(0.2)
-    assert not [published_event for published_event in world.bus.published if published_event.endswith("deleted")]
+    assert not [published_event for published_event in world.bus.published if published_event.endswith("gone")]
     assert [line["served"] for line in logs if "supported" in line] == [["v1beta1"]]
 
 
@@ -291,7 +291,7 @@ async def test_a_stream_restored_from_a_backup_gets_what_changed_since() -> None
         await until(lambda: len(world.bus.stored) >= 5, "the difference")
         await asyncio.sleep(0.1)
     assert len(world.bus.stored) == 5, "the three that the backup lacks, and the end of the two that it has"
-    assert {"wasm_host.deleted", "workload.deleted"} <= set(world.bus.published)
+    assert {"wasm_host.gone", "workload.gone"} <= set(world.bus.published)
 
 
 async def test_objects_of_unwatched_namespaces_do_not_count_as_deleted() -> None:
@@ -300,7 +300,7 @@ async def test_objects_of_unwatched_namespaces_do_not_count_as_deleted() -> None
     async with world.running():
         await until(lambda: len(world.bus.stored) >= 6, "those of the watched namespaces")
         await asyncio.sleep(0.1)
-    assert not [published_event for published_event in world.bus.published if published_event.endswith("deleted")]
+    assert not [published_event for published_event in world.bus.published if published_event.endswith("gone")]
 
 
 async def test_a_watched_namespace_without_permission_blocks_no_other_one_and_loses_nothing() -> None:
@@ -321,7 +321,7 @@ async def test_the_last_host_of_the_watched_namespaces_is_published_as_deleted()
         await until(lambda: world.bus.published.count("wasm_host.ready") == 2, "they are published")
         for host in world.kube.objects(WASM_HOSTS):
             world.kube.remove(WASM_HOSTS, host["metadata"]["name"], "wasmcloud-system")
-        await until(lambda: world.bus.published.count("wasm_host.deleted") == 2, "their end is, too")
+        await until(lambda: world.bus.published.count("wasm_host.gone") == 2, "their end is, too")
 
 
 async def test_an_object_beyond_the_limit_of_etcd_is_watched_and_published() -> None:
@@ -340,7 +340,7 @@ async def test_a_deleted_workload_is_published_as_deleted() -> None:
         await until(lambda: len(world.bus.stored) == 6, "all of them")
         workload = world.kube.objects(WORKLOADS)[0]["metadata"]
         world.kube.remove(WORKLOADS, workload["name"], workload["namespace"])
-        await until(lambda: "workload.deleted" in world.bus.published, "it is published")
+        await until(lambda: "workload.gone" in world.bus.published, "it is published")
     assert world.bus.stored[-1].key() == (workload["namespace"], workload["name"])
 
 
@@ -349,7 +349,7 @@ async def test_nothing_is_kept_of_a_host_whose_name_never_returns() -> None:
     async with world.running():
         await until(lambda: len(world.cache.stored) == 3, "the hosts and the deployment")
         world.kube.remove(WASM_HOSTS, world.kube.objects(WASM_HOSTS)[0]["metadata"]["name"], "wasmcloud-system")
-        await until(lambda: "wasm_host.deleted" in world.bus.published, "it is published")
+        await until(lambda: "wasm_host.gone" in world.bus.published, "it is published")
         await until(lambda: len(world.cache.stored) == 2, "dropped")
 
 
@@ -453,7 +453,7 @@ async def test_the_silence_of_all_hosts_is_an_operator_that_does_not_work_and_no
         await until(lambda: bool(world.cache.healths), "evaluated")
         working = metrics.registry.get_sample_value("trellis_wasmcloud_operator_working", {"service": "test"})
         assert working == 0
-    assert "wasm_host.heartbeat_missing" not in world.bus.published
+    assert "wasm_host.silent" not in world.bus.published
 
 
 @pytest.mark.parametrize("behind", [-7200.0, 50.0])
@@ -508,4 +508,4 @@ async def test_the_outage_of_one_of_two_operators_is_an_operator_that_does_not_w
     async with world.running():
         await until(lambda: "workload_deployment.ready" in world.bus.published, "the other operator works")
         assert world.cache.working == 0
-    assert "wasm_host.heartbeat_missing" not in world.bus.published
+    assert "wasm_host.silent" not in world.bus.published

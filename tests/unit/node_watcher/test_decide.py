@@ -239,7 +239,7 @@ def test_a_node_under_a_former_ones_name_starts_from_nothing() -> None:
 
 def test_a_deleted_node_is_published_once_if_it_had_opted_in() -> None:
     actions = deciding(None, published=IN)
-    assert events(actions) == ["node.deleted"]
+    assert events(actions) == ["node.gone"]
     assert isinstance(actions[0], Publish)
     assert actions[0].then is None
     assert deciding(None) == []

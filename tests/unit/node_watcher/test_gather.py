@@ -7,7 +7,7 @@ import pytest
 from node_watcher.domain.actions import PublishedState
 from node_watcher.gather import Cache
 from node_watcher.restore import published_after
-from trellis.events.node import NodeDeleted, NodeEventData, NodeOptedIn, NodeOptedOut, NodeReady, NodeReplaced
+from trellis.events.node import NodeEventData, NodeGone, NodeOptedIn, NodeOptedOut, NodeReady, NodeReplaced
 from trellis.kube.mass_deletions import Deletions
 from trellis.kube.resources import SHIMS
 from trellis.provisioning.shim_references import ShimReferences
@@ -41,7 +41,7 @@ READY = NodeReady(**ABOUT, digest="d1", verified="job")
             id="opted out",
         ),
         pytest.param(PublishedState("u0"), NodeReplaced(**ABOUT, former_uid="u0"), PublishedState("u1"), id="replaced"),
-        pytest.param(PublishedState("u1", opted_in=True), NodeDeleted(**ABOUT), None, id="gone"),
+        pytest.param(PublishedState("u1", opted_in=True), NodeGone(**ABOUT), None, id="gone"),
     ],
 )
 def test_the_published_state_after_an_event(

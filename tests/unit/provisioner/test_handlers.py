@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from provisioner.handlers import is_shown
-from trellis.events.node import NodeDeleted, NodeEventData, NodeOptedOut
+from trellis.events.node import NodeEventData, NodeGone, NodeOptedOut
 from trellis.provisioning.views import NodeView
 from trellis_dev.testing.builders import a_node
 
@@ -18,7 +18,7 @@ def opted_out(version: str) -> NodeEventData:
     return NodeOptedOut(name="node-1", uid="uid-1", resource_version=version)
 
 
-DELETED = NodeDeleted(name="node-1", uid="uid-1", resource_version="")
+DELETED = NodeGone(name="node-1", uid="uid-1", resource_version="")
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def _channel(spec: EventSpec) -> Document:
 
 
 def address(spec: EventSpec) -> str:
-    """Return the subject of an event with its parameters: ``trellis.evt.{cluster}.node.deleted.{name}``."""
+    """Return the subject of an event with its parameters: ``trellis.evt.{cluster}.node.gone.{name}``."""
     return ".".join((ROOT_EVENTS, "{cluster}", spec.tokens, *(f"{{{name}}}" for name in spec.key_fields)))
 
 

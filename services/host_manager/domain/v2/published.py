@@ -19,16 +19,16 @@ from trellis.events.wasmcloud_v2 import (
     HeartbeatsLost,
     HeartbeatsRestored,
     OwnerKind,
-    WasmHostDeleted,
     WasmHostEventData,
-    WasmHostHeartbeatMissing,
+    WasmHostGone,
     WasmHostReady,
-    WorkloadDeleted,
+    WasmHostSilent,
     WorkloadDeploymentDegraded,
     WorkloadDeploymentEventData,
     WorkloadDeploymentReady,
     WorkloadDeploymentRolled,
     WorkloadFailed,
+    WorkloadGone,
     WorkloadStarted,
 )
 from trellis.v2.snapshot import Snapshot
@@ -39,10 +39,10 @@ EVENTS: Final = (
     WorkloadDeploymentRolled,
     WorkloadStarted,
     WorkloadFailed,
-    WorkloadDeleted,
+    WorkloadGone,
     WasmHostReady,
-    WasmHostHeartbeatMissing,
-    WasmHostDeleted,
+    WasmHostSilent,
+    WasmHostGone,
     ArtifactPublished,
 )
 """All events about the objects of wasmCloud v2."""
@@ -88,7 +88,7 @@ class Published:
     deployments: dict[str, DeploymentState] = field(default_factory=dict)
     workloads: dict[str, WorkloadStarted] = field(default_factory=dict)
     failures: dict[Owner, set[Failure]] = field(default_factory=dict)
-    hosts: dict[str, WasmHostReady | WasmHostHeartbeatMissing] = field(default_factory=dict)
+    hosts: dict[str, WasmHostReady | WasmHostSilent] = field(default_factory=dict)
     artifacts: dict[str, ArtifactPublished] = field(default_factory=dict)
     outages: dict[str, Began] = field(default_factory=dict)
 
@@ -100,7 +100,7 @@ class Published:
             case WorkloadStarted():
                 self.workloads[_key(event)] = event
                 self._recovered(event)
-            case WorkloadDeleted():
+            case WorkloadGone():
                 started = self.workloads.get(_key(event))
                 if started is not None and started.uid == event.uid:
                     del self.workloads[_key(event)]
@@ -159,9 +159,9 @@ class Published:
     def _note_host(self, event: WasmHostEventData) -> None:
         key = _key(event)
         match event:
-            case WasmHostReady() | WasmHostHeartbeatMissing():
+            case WasmHostReady() | WasmHostSilent():
                 self.hosts[key] = event
-            case WasmHostDeleted() if key in self.hosts and self.hosts[key].uid == event.uid:
+            case WasmHostGone() if key in self.hosts and self.hosts[key].uid == event.uid:
                 del self.hosts[key]
 
     def _note_outage(self, event: HeartbeatsEventData) -> None:
@@ -212,7 +212,7 @@ def object_of(event: EventData) -> str:
     match event:
         case WorkloadFailed():
             return f"{event.owner_kind} {event.namespace}/{event.owner}"
-        case WorkloadStarted() | WorkloadDeleted() if event.deployment:
+        case WorkloadStarted() | WorkloadGone() if event.deployment:
             return f"WorkloadDeployment {event.namespace}/{event.deployment}"
         case WorkloadDeploymentEventData():
             return f"WorkloadDeployment {_key(event)}"

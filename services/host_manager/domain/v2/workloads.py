@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from host_manager.domain.v2.published import Owner, Published
 from host_manager.domain.v2.trust import Evidence
-from trellis.events.wasmcloud_v2 import WorkloadDeleted, WorkloadFailed, WorkloadStarted
+from trellis.events.wasmcloud_v2 import WorkloadFailed, WorkloadGone, WorkloadStarted
 from trellis.read_model.explain.page import Line
 from trellis.read_model.health import Health
 from trellis.v2.cluster import Cluster
@@ -55,13 +55,13 @@ class Owners:
 
 def lifecycle_events(
     cluster: Cluster, published: Published, owners: Owners
-) -> Iterator[WorkloadStarted | WorkloadDeleted]:
+) -> Iterator[WorkloadStarted | WorkloadGone]:
     """Yield the events about Workloads that started, and about those that are deleted."""
     there = {item.meta.key: item for item in cluster.workloads if item.meta.uid and not item.meta.deleting}
     for key, former in published.workloads.items():
         workload = there.get(key)
         if workload is None or workload.meta.uid != former.uid:
-            yield WorkloadDeleted(
+            yield WorkloadGone(
                 namespace=former.namespace, name=former.name, uid=former.uid, deployment=former.deployment
             )
     for key, workload in there.items():
