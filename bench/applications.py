@@ -2,10 +2,10 @@
 
 In: nothing; it starts a control plane and a real wadm of its own, with application_manager in a process of its own.
 Out: figures and the machine they were measured on, on stdout; exit status 1 if a target is missed. Measured are
-`kubectl apply` until wadm has stored and deployed it, and until the object says so; `wash app deploy`, from wadm's
+`kubectl apply` until wadm has stored and deployed it, and until the object shows it; `wash app deploy`, from wadm's
 answer until another client's watch shows the object with it; the start with many applications on both sides, two of
 them changed and deleted with wash meanwhile; and what is written in a time in which nothing changes, by the API
-server's audit log. Where wadm cannot be built nothing is measured, and why is said.
+server's audit log. Without wadm, it measures nothing and prints the reason.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def base_of(manifest: Manifest) -> str:
 
 
 def application(name: str, version: str) -> Manifest:
-    """Return a manifest such as most people write, for hosts that are not there."""
+    """Return a manifest of the common form, for hosts that do not exist."""
     component = {
         "name": "component",
         "type": "component",
@@ -138,7 +138,7 @@ async def apply_with_kubectl(world: World) -> None:
         recorded.append(time.monotonic() - started)
         await asyncio.sleep(PAUSE)
     duration_text("kubectl apply -> stored and deployed in wadm", acknowledged)
-    duration_text("kubectl apply -> the object says so", recorded)
+    duration_text("kubectl apply -> the object shows it", recorded)
 
 
 async def deploy_with_wash(world: World) -> bool:
@@ -152,7 +152,7 @@ async def deploy_with_wash(world: World) -> bool:
         await until(lambda name=name: world.seen.bases.get(name) == "v1/True", name)  # type: ignore[misc]
         took.append(time.monotonic() - started)
         await asyncio.sleep(PAUSE)
-    return duration_text("wash app deploy -> the object says so", took) <= TARGET_WASH_P99
+    return duration_text("wash app deploy -> the object shows it", took) <= TARGET_WASH_P99
 
 
 async def seed(info: ClusterInfo, names: list[str]) -> None:
@@ -173,7 +173,7 @@ async def show_many(world: World, names: list[str]) -> None:
     started = time.monotonic()
     await seed(world.info, names)
     stored = time.monotonic() - started
-    await until(lambda: all(world.seen.bases.get(name) == "v1/True" for name in names), "all are there", 600)
+    await until(lambda: all(world.seen.bases.get(name) == "v1/True" for name in names), "all objects exist", 600)
     took = time.monotonic() - started
     print(f"{len(names)} applications stored in {stored:.1f} s: all objects after {took:.1f} s", flush=True)
 

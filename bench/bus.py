@@ -54,7 +54,7 @@ def opted_in(number: int) -> NodeOptedIn:
 
 
 class Reader:
-    """A service that does nothing with what it hears, through the queue every service uses."""
+    """A service that ignores the events that it receives, with the queue of all services."""
 
     def __init__(self, telemetry: Telemetry) -> None:
         self.telemetry = telemetry

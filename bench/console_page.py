@@ -97,7 +97,7 @@ async def measure(cluster: ClusterInfo, world: PageWorld, token: str, changes: i
 
 
 async def latencies(page: Page, world: PageWorld, changes: int) -> None:
-    """Change one node that is seen, again and again."""
+    """Change one visible node repeatedly."""
     node = world.node(world.count // 2)
     cell = f'[data-id="node/{node}"]'
     await page.get_by_role("searchbox").fill(node)

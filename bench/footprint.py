@@ -2,7 +2,7 @@
 
 In: nothing; it starts a NATS, an API server in memory behind TLS, and one service after the other, each as its image
 starts it, in a cluster of ``N`` Nodes that did not opt in. ``--python`` names the interpreter of an environment that
-has the packages of the images alone (requirements-services.lock): those for development cost the services 3 MiB, as
+has the packages of the images alone (requirements-services.lock): those for development use 3 MiB more, as
 libraries import what they find. Out: for each its memory once it is imported, and once it has been ready for some
 seconds, on stdout with the machine; exit status 1 if one has more than the target without Nodes. ``bundle`` is all of
 them in one process, without the console, as ``trellis run`` has them.
@@ -94,7 +94,7 @@ _TOGETHER: Final = [service for service in SERVICES.values() if not service.only
 
 
 class Front:
-    """HTTP in front of an API server in memory, which knows no selectors of fields, and has nothing to select from."""
+    """HTTP in front of an API server in memory, which does not support field selectors, and has no objects."""
 
     def __init__(self, api: FakeApiServer) -> None:
         self._api = api

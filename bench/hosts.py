@@ -1,4 +1,4 @@
-"""The time from groups of wasmCloud hosts to Deployments: ``python bench/hosts.py [--groups N]``.
+"""The time from host groups to Deployments: ``python bench/hosts.py [--groups N]``.
 
 In: nothing; it starts a control plane of its own, with host_manager in a process of its own. Out: figures and the
 machine they were measured on, on stdout; exit status 1 if a target is missed. Groups have no replicas: what is measured
@@ -69,13 +69,13 @@ def listed(api: Api, path: str) -> list[dict[str, Any]]:
 
 
 def deployments(api: Api) -> int:
-    """Return how many there are. The server is told to send one: lists of all would be a good part of its work."""
+    """Return their number. The list has a limit of one: full lists would be a large part of the load."""
     found = api.call("GET", f"{DEPLOYMENTS.path(NAMESPACE)}?limit=1")[1]
     return len(found.get("items") or []) + int(found["metadata"].get("remainingItemCount") or 0)
 
 
 def settled(api: Api) -> int:
-    """Return how many groups say that they are done."""
+    """Return how many groups report that they are ready."""
     conditions = [
         {condition["type"]: condition["status"] for condition in (group.get("status") or {}).get("conditions") or ()}
         for group in listed(api, HOST_CONFIGS.path(NAMESPACE))
@@ -134,7 +134,7 @@ def measure(info: ClusterInfo, api: Api, process: psutil.Process, groups: int) -
     offset = Path(info.audit_log).stat().st_size
     time.sleep(QUIET_SECONDS)
     quiet = written(info, offset)
-    print(f"written in {QUIET_SECONDS:.0f} s in which nothing changed, each group looked at twice: {dict(quiet)}")
+    print(f"written in {QUIET_SECONDS:.0f} s in which nothing changed, each group evaluated twice: {dict(quiet)}")
     return p50 <= TARGET_P50 and many <= TARGET_MANY and grown <= TARGET_MIB and set(quiet) <= {"leases"}
 
 

@@ -101,7 +101,7 @@ class Bench:
         shutil.copytree(DATA / FIXTURE / "tree", self.root, symlinks=True)
 
     def run(self, outcome: str, *arguments: str) -> tuple[float, float, float]:
-        """Return wall time of the process, time the installer itself says, both in seconds, and peak memory in MiB."""
+        """Return wall time of the process, time that the installer reports, both in seconds, and peak memory in MiB."""
         command = [sys.executable, __file__, "--as-installer", str(self.root), str(self.image), *arguments]
         started = time.perf_counter()
         done = subprocess.run(command, stdout=subprocess.PIPE, check=True)

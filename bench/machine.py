@@ -1,4 +1,4 @@
-"""Says what machine a figure was measured on."""
+"""Describes the machine of a measurement."""
 
 from __future__ import annotations
 

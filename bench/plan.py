@@ -1,4 +1,4 @@
-"""The cost of a change of one node for provisioner: ``python bench/plan.py [--nodes N]``.
+"""CPU time of provisioner for a change of one node: ``python bench/plan.py [--nodes N]``.
 
 In: nothing; it plans in this process. Out: processor time of a plan after the change, the least of several, with and
 without a limit in percent, and while half of all nodes are in progress, and that of the counts of a Shim's status; each
@@ -51,7 +51,7 @@ def done(name: str) -> NodeView:
 
 @dataclass(frozen=True)
 class Cluster:
-    """Nodes of which one is new, and work under way on some of the others."""
+    """Nodes of which one is new, and work in progress on some nodes."""
 
     fleet: Fleet
     limits: ShimLimits
@@ -60,7 +60,7 @@ class Cluster:
 
     @classmethod
     def of(cls, nodes: int, limit: CountOrPercent | None, *, at_work: bool = False) -> Cluster:
-        """Return one in which every second node has a Job that runs, or none has; all others are done."""
+        """Return one in which every second node has a Job that runs, or none has; the rest is ready."""
         names = [f"node-{number:05}" for number in range(nodes - 1)]
         busy = set(names[1::2]) if at_work else set()
         views = {name: opted_in(a_node(name)) if name in busy else done(name) for name in names}
@@ -118,7 +118,7 @@ def main() -> int:
     for title, limit, at_work in (
         ("one of them new, no limit", None, False),
         ("one of them new, a limit of 10 %", tenth, False),
-        ("one of them new, half of the others in progress", None, True),
+        ("one of them new, half of the rest in progress", None, True),
     ):
         small, large = (least(Cluster.of(size, limit, at_work=at_work).plan) for size in sizes)
         print(f"a plan of {options.nodes} nodes, {title}: {large:.2f} ms; of {sizes[0]}: {small:.2f} ms")

@@ -2,7 +2,7 @@
 
 One real node of its own on this machine (root, Linux), the services beside it, a Shim for nodes that opt in. In each
 round the node is annotated, and followed to the label that the RuntimeClass selects on; then the annotation goes, and
-the runtime with it. Where the time goes is told by watches of this program, and by the spans of the services and of
+the runtime with it. The parts of the time are from watches of this program, and from the spans of the services and of
 the installer's Job, all on one clock. containerd's restarts are counted in its own log: one a change, or status 1.
 """
 
@@ -94,7 +94,7 @@ class Collector:
                 self.end_headers()
 
             def log_message(self, *_: object) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
         with http.server.ThreadingHTTPServer(("0.0.0.0", 0), Handler) as server:
             self.port = server.server_port
@@ -109,7 +109,7 @@ def _attributes(item: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass
 class Seen:
-    """When this program's watches told it what, for the first time since :meth:`begin`, in seconds since 1970."""
+    """Times of the first watch events since :meth:`begin`, in seconds since 1970."""
 
     moments: dict[str, float] = field(default_factory=dict)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -161,7 +161,7 @@ def of_job(job: Manifest) -> str:
 
 
 def of_pod(pod: Manifest) -> str:
-    """Return how a canary stands; an installer's pod tells by its spans."""
+    """Return the state of a canary; the spans of an installer have the same."""
     if OF_A_JOB in (pod["metadata"].get("labels") or {}):
         return ""
     return "canary ended" if pod["status"].get("phase") == "Succeeded" else "canary"
@@ -192,7 +192,7 @@ async def provision(kube: Kube, seen: Seen, collector: Collector) -> dict[str, f
         "installer ended → Job done": at["Job done"] - install.end,
         "Job done → handler listed": max(0.0, at["handler listed"] - at["Job done"]),
         "both → canary pod made": max(0.0, at["canary"] - max(at["handler listed"], at["Job done"])),
-        "canary pod made → ended well": at["canary ended"] - at["canary"],
+        "canary pod created → succeeded": at["canary ended"] - at["canary"],
         "canary ended → label": at["label"] - at["canary ended"],
         "in all": at["label"] - begin,
     }
@@ -220,7 +220,7 @@ def annotated(value: str | None) -> Manifest:
 async def rounds(
     world: World, collector: Collector, count: int
 ) -> tuple[list[dict[str, float]], list[float], set[int]]:
-    """Return the parts of each round, the removals, and the restarts that a change cost."""
+    """Return the parts of each round, the removals, and the restarts of a change."""
     kube = await Kube.connect(Access(world.info.kubeconfig), telemetry=setup("bench"), health=Health("bench"))
     seen, node = Seen(), RealNode(world.info)
     informers: list[Informer[Any]] = [
@@ -252,7 +252,7 @@ async def rounds(
 def report(parts: list[dict[str, float]], removals: list[float]) -> None:
     """Print a line a part: shortest, median, longest."""
     table = {name: [part.get(name, 0.0) for part in parts] for name in parts[0]}
-    table["taken away again, in all"] = removals
+    table["removed, in all"] = removals
     print(f"{'seconds':<34} {'min':>8} {'median':>8} {'max':>8}")
     for name, values in table.items():
         print(f"{name:<34} {min(values):8.2f} {statistics.median(values):8.2f} {max(values):8.2f}")

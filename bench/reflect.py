@@ -1,8 +1,8 @@
 """The time from applications to Services, and from hosts to endpoints: ``python bench/reflect.py [--peer BINARY]``.
 
 In: nothing; it starts control planes and a NATS of its own, with service_reflector in a process of its own, and is the
-lattices' wadm. Out: figures and the machine they were measured on, on stdout; exit status 1 if a target is missed. What
-is seen is seen by another client's watch. Targets are ratios to wasmcloud-operator: with ``--peer`` it does the same in
+lattices' wadm. Out: figures and the machine they were measured on, on stdout; exit status 1 if a target is missed. The
+watch of another client sees the results. Targets are ratios to wasmcloud-operator: with ``--peer`` it does the same in
 the same run, in turns with service_reflector, each time on a control plane and a NATS that are new, and the medians
 count. BINARY is ``wadm-operator``, which ``cargo build --release`` makes of its public source at tag v0.5.1. Without it
 what 0.5.1 was measured to take once on a machine of this kind counts: 12 ms for one application, 4.16 s for 300 at
@@ -110,7 +110,7 @@ async def one_by_one(world: World) -> float:
 def writes(port: int | None) -> Counter[str]:
     """Return what service_reflector has written since its start, by verb and resource, as its metrics count it.
 
-    The API server's audit log would tell the same, and costs it a fifth of the time that is measured here.
+    The API server's audit log has the same times, but slows it by a fifth of the measured time.
     """
     found: Counter[str] = Counter()
     if port is None:
@@ -130,7 +130,7 @@ def writes(port: int | None) -> Counter[str]:
 def spent(world: World) -> dict[str, float]:
     """Return the seconds of processor that what is measured ("it"), and the control plane, have had until now.
 
-    On a machine with other work this tells more than the time that passes.
+    On a machine with other work this is more reliable than the elapsed time.
     """
     of = {tool: world.info.pids[tool] for tool in CONTROL_PLANE} | {"it": world.running.pid}
     return {name: float(sum(psutil.Process(pid).cpu_times()[:2])) for name, pid in of.items()}
@@ -142,7 +142,7 @@ def each(world: World, before: dict[str, float], count: int) -> str:
 
 
 def cores(since: tuple[float, Any]) -> float:
-    """Return how many cores this machine had for everything since then: of a shared one others take away."""
+    """Return the cores that this machine had since then: other tenants use a shared machine, too."""
     now = psutil.cpu_times()
     return float(now.user + now.system + now.idle - since[1].user - since[1].system - since[1].idle) / (
         time.monotonic() - since[0]
@@ -245,7 +245,7 @@ def ours(info: ClusterInfo, api: Api, port: int) -> AbstractContextManager[psuti
 
 @contextlib.contextmanager
 def peer(binary: str, info: ClusterInfo, api: Api) -> Iterator[psutil.Process]:
-    """Run wasmcloud-operator, which brings its definition along."""
+    """Run wasmcloud-operator, which creates its CRD."""
     environment = {"KUBECONFIG": str(info.kubeconfig), "RUST_LOG": "error"}
     with process([str(Path(binary).resolve())], environment) as running:
         # Nobody answers for the API that it registers: its Service is not there. Left alone that costs the API server.

@@ -1,6 +1,6 @@
 """The world of the benchmark of Services: wadm of every lattice on a NATS, groups, pods, and watches of the results.
 
-In: a NATS, an API server. Out: events as wadm says them, objects, and when they were seen. Called by ``reflect``.
+In: a NATS, an API server. Out: events as wadm publishes them, objects, and their times. Called by ``reflect``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from trellis_dev.localcluster.api import Api
 
 NAMESPACE = "default"
 _EVENTS = StreamConfig(name="wadm_events", subjects=["wadm.evt.*.>"], max_age=70)
-"""As wadm keeps what it says: wasmcloud-operator reads it there."""
+"""Stream with the events of wadm, which wasmcloud-operator reads."""
 
 
 def application(name: str) -> dict[str, Any]:
@@ -55,18 +55,18 @@ class Wadm:
     deployed: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
 
     async def start(self) -> None:
-        """Answer, and keep what is said, from now on."""
+        """Answer requests and store events from now on."""
         await self.client.jetstream().add_stream(_EVENTS)
         await self.client.subscribe("wadm.api.*.model.list", cb=self._list)
         await self.client.subscribe("wadm.api.*.model.get.*", cb=self._get)
 
     async def deploy(self, lattice: str, name: str) -> None:
-        """Deploy an application and say so."""
+        """Deploy an application and publish it."""
         found = self.deployed.setdefault(lattice, {})[name] = application(name)
         await self._publish(lattice, "manifest_published", found)
 
     async def undeploy(self, lattice: str, name: str) -> None:
-        """Undeploy an application and say so."""
+        """Undeploy an application and publish it."""
         del self.deployed[lattice][name]
         for _ in range(2):  # as wadm does
             await self._publish(lattice, "manifest_unpublished", {"name": name})

@@ -60,7 +60,7 @@ spec:
 class Rollout:
     """One rollout by the audit log. Times in seconds.
 
-    ``jobs``: from creation to label, by node; ``labels``: of that, from the end of the Job on, which is all ours.
+    ``jobs``: from creation to label, by node; ``labels``: of that, from the end of the Job on, of Trellis alone.
     """
 
     took: float
@@ -110,7 +110,7 @@ def wait(check: Callable[[], bool], what: str, seconds: float = 1800) -> None:
 
 
 def done(api: Api, name: str, nodes: int) -> bool:
-    """Say whether a Shim's status tells that all its nodes have the version of its spec."""
+    """Return whether all nodes have the version of the spec, by the status of the Shim."""
     shim = api.call("GET", f"{SHIMS}/{name}")[1]
     status = shim.get("status") or {}
     current = status.get("observedGeneration") == shim["metadata"]["generation"]
@@ -118,7 +118,7 @@ def done(api: Api, name: str, nodes: int) -> bool:
 
 
 def no_jobs(api: Api) -> bool:
-    """Say whether all installer Jobs are cleared away."""
+    """Return whether all installer Jobs are deleted."""
     return not api.call("GET", f"{JOBS}?limit=1")[1]["items"]
 
 
@@ -128,7 +128,7 @@ def at(record: dict[str, Any], moment: str = "stageTimestamp") -> float:
 
 
 def read(history: list[dict[str, Any]]) -> Rollout:
-    """Read one rollout from the audit log: it begins with the first write to the Shim that is not ours."""
+    """Read one rollout from the audit log: it begins with the first write to the Shim by another client."""
     accepted = [record for record in history if record["responseStatus"]["code"] < 300]
     begin = next(at(r) for r in accepted if r["objectRef"]["resource"] == "shims" and not is_ours(r))
     created: dict[str, float] = {}

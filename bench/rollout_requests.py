@@ -91,7 +91,7 @@ CHANGES: Final = (
 
 @dataclass
 class Answers:
-    """What became of the requests to one Service. ``lost``: by error."""
+    """Results of the requests to one Service. ``lost``: by error."""
 
     sent: int = 0
     lost: Counter[str] = field(default_factory=Counter)
@@ -165,7 +165,7 @@ def pods(world: World, name: str) -> list[dict[str, Any]]:
 
 
 def ready(world: World, workload: Workload, replicas: int, seconds: float = 0.0) -> bool:
-    """Return whether a workload has so many pods, all ready for so many seconds, and no others."""
+    """Return whether a workload has so many pods, all ready for so many seconds, and no further pods."""
     found = pods(world, workload.name)
     conditions = [c for pod in found for c in pod["status"].get("conditions", []) if c["type"] == "Ready"]
     now = datetime.now(UTC)
@@ -217,9 +217,9 @@ def restart_counts(world: World, workload: Workload) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Result:
-    """What one rollout did to one workload. ``outcome``: complete or halted.
+    """Effect of one rollout on one workload. ``outcome``: complete or halted.
 
-    ``ended``: containers that ended in pods that are still there. ``unready``: pods that are not ready after it.
+    ``ended``: containers that ended in remaining pods. ``unready``: pods that are not ready after it.
     """
 
     change: Change
@@ -231,7 +231,7 @@ class Result:
 
     @property
     def kept(self) -> bool:
-        """Whether the limit is kept."""
+        """Return whether the limit is kept."""
         return not self.change.limited or (self.outcome == "complete" and not self.answers.lost)
 
     def __str__(self) -> str:

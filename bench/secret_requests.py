@@ -201,7 +201,7 @@ def cases_of_ours() -> None:
 
 
 def cases_of_peer(binary: str) -> None:
-    """Send it all cases but those in which we ask for more than the protocol; start it again when one ended it."""
+    """Send it all cases of the protocol; restart it after a case that ended it."""
     requested = [case for case in CASES if not case.ours]
     failed, ended = [], 0
     with bench() as on, contextlib.ExitStack() as stack:

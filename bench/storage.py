@@ -1,8 +1,8 @@
-"""The cost of following many lattices of one NATS: ``python bench/storage.py [--lattices N] [--applications N]``.
+"""CPU time of following many lattices of one NATS: ``python bench/storage.py [--lattices N] [--applications N]``.
 
 In: nothing; it starts a NATS of its own and writes into it what wadm would. Out: messages and processor time until all
 lattices are known, for one change of one application, and of a second in which nothing changes, on stdout with the
-machine. Nobody answers for wadm: it is the reading of its storage that is measured.
+machine. No wadm runs: only the reads of its storage are measured.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The cost of wasmCloud v2 for host_manager: ``python bench/v2.py [--hosts N] [--deployments N] [--silence]``.
+"""Resources of host_manager for wasmCloud v2: ``python bench/v2.py [--hosts N] [--deployments N] [--silence]``.
 
 In: nothing; it starts a control plane and a NATS of its own, with host_manager in a process of its own, and writes the
 objects of wasmCloud v2 as its runtime-operator does. Out: figures and the machine they were measured on, on stdout;
@@ -212,11 +212,11 @@ class Operator:
         return self._report(name, fails=True)
 
     def recover(self, name: str) -> float:
-        """Have them run again; return when the first request began."""
+        """Make them run; return when the first request began."""
         return self._report(name, fails=False)
 
     def roll(self, name: str) -> float:
-        """Roll out another version; return when the first request began that says that the new Workloads run."""
+        """Roll out another version; return when the first request began that reports the new Workloads as running."""
         former = self._versions[name]
         version = self._versions[name] = former + 1
         self._patch(WORKLOAD_DEPLOYMENTS, name, {"spec": {"template": template(name, version)}})
@@ -387,7 +387,7 @@ async def explained(world: World) -> list[float]:
 
 
 async def many_heartbeats(world: World) -> list[Row]:
-    """Return what many heartbeats cost; beside them, each host sends its own."""
+    """Return the CPU time of many heartbeats; beside them, each host sends its own."""
     rate, seconds, hosts = world.options.rate, world.options.seconds, world.hosts
     script = str(Path(__file__).with_name("v2_heartbeats.py"))
     received, own, used = world.metric(_RECEIVED), hosts.published, sum(world.running.cpu_times()[:2])
@@ -419,7 +419,7 @@ async def many_heartbeats(world: World) -> list[Row]:
 
 
 async def silence(world: World, since: float) -> list[Row]:
-    """Return how late a host without heartbeats is published, and one that sends them again.
+    """Return how late a host without heartbeats is published, and one that resumes them.
 
     ``since``: when host_manager was ready, in Unix seconds. Before TRUST silence proves nothing, which is waited for.
     """
@@ -513,7 +513,7 @@ async def measure(info: ClusterInfo, server: NatsServer, options: argparse.Names
         await asyncio.to_thread(api.call, "POST", DEFINITIONS.path(), make_definition(kind))
     for namespace in (NAMESPACE, HOSTS_NAMESPACE):
         await asyncio.to_thread(api.call, "POST", NAMESPACES.path(), {"metadata": {"name": namespace}})
-    await asyncio.to_thread(wait, lambda: api.ok(HOST_CONFIGS.path(NAMESPACE)), "the kinds are served")
+    await asyncio.to_thread(wait, lambda: api.ok(HOST_CONFIGS.path(NAMESPACE)), "the CRDs are served")
     before = await without_v2(info, server.url, options.settle)
     operator = Operator(api, options.hosts, options.deployments, options.replicas)
     with wasmcloud_v2(api):

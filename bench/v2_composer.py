@@ -1,4 +1,4 @@
-"""The cost of many Workloads of wasmCloud v2 without servers: ``python bench/v2_composer.py [--workloads N]``.
+"""Resources for many Workloads of wasmCloud v2, without servers: ``python bench/v2_composer.py [--workloads N]``.
 
 The composer of one viewer of the console or of ``trellis top``: memory of its views and entities, and the time of its
 runs; and one run of host_manager, with and without its events. Out: figures and the machine; exit status 1 if one
@@ -148,7 +148,7 @@ def resident() -> float:
 
 
 def of_viewer(size: Size) -> Iterator[Row]:
-    """Yield the figures of a viewer: all run, one changes, all hosts fall silent, none runs."""
+    """Yield the figures of a viewer: all run, one changes, all heartbeats are missing, none runs."""
     before, viewer = resident(), Viewer()
     found = views(size)
     viewer.take(found)

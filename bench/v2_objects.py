@@ -44,7 +44,7 @@ def timestamp(seconds: float) -> str:
 
 
 def conditions(now: float, met: tuple[str, ...], **unmet: tuple[str, str]) -> list[Json]:
-    """Return conditions: those that are met, then the others with status and message."""
+    """Return conditions: those that are met, then the rest with status and message."""
     time = timestamp(now)
     true = [{"type": kind, "status": "True", "reason": "Available", "lastTransitionTime": time} for kind in met]
     others = [

@@ -1,11 +1,11 @@
-"""The cost of Trellis for a real wadm: ``python bench/wadm_beside.py [--applications N] [--rounds N] [--peer BINARY]``.
+"""The load of Trellis on a real wadm: ``python bench/wadm_beside.py [--applications N] [--rounds N] [--peer BINARY]``.
 
 In: nothing; for each measurement it starts a control plane, a NATS and a real wadm that are new. Out: figures and the
 machine they were measured on, on stdout; exit status 1 if a target is missed. N applications are put, then all
 deployed, then all undeployed, 16 requests at a time: by wadm alone, beside host-manager and service-reflector, beside
-all services, and with ``--peer`` beside wasmcloud-operator (``reflect`` says where its binary comes from). Each phase
-begins when nobody asks wadm any more. Counted are the requests to wadm that the measurement did not send itself. Where
-wadm cannot be built nothing is measured, and why is said.
+all services, and with ``--peer`` beside wasmcloud-operator (``reflect`` describes its binary). Each phase
+begins when wadm has no requests. Counted are the requests to wadm that the measurement did not send itself. Without
+wadm, it measures nothing and prints the reason.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Requests:
 
 
 class Wadm:
-    """A client of wadm that counts what others ask it."""
+    """A client of wadm that counts the requests of other clients."""
 
     def __init__(self, client: Client, requests: Requests) -> None:
         self._client = client
@@ -122,7 +122,7 @@ class Wadm:
         return Phase(took, self._requests.all - before - Counter({verb: own}))
 
     async def quiet(self) -> None:
-        """Wait until nobody asks wadm for a while."""
+        """Wait until wadm has no requests for a while."""
         started = time.monotonic()
         while True:
             until_ = min(max(started, self._requests.last) + QUIET, started + 8 * QUIET)  # some ask once in a while
@@ -178,7 +178,7 @@ async def measure(what: str, info: ClusterInfo, server: NatsServer, applications
     finally:
         await client.close()
     for verb, phase in (("put", put), ("deployed", deployed), ("undeployed", removed)):
-        print(f"  {applications} {verb}: {phase.seconds:.1f} s; requests of others: {dict(phase.requests)}", flush=True)
+        print(f"  {applications} {verb}: {phase.seconds:.1f} s; other requests: {dict(phase.requests)}", flush=True)
     return [put, deployed, removed]
 
 

@@ -1,9 +1,9 @@
-"""The delay from a change to a handler, and the cost of a list of 5,000 Nodes: informers of Trellis and client-go.
+"""The delay from a change to a handler, and the resources of a list of 5,000 Nodes: informers of Trellis and client-go.
 
-It starts a control plane of its own, with Nodes as large as real ones and nobody else who writes them. Both informers
+It starts a control plane of its own, with Nodes as large as real ones and no other writer. Both informers
 watch the same objects of the same server while the same process writes the same changes, one informer after the other
 and in turns, so that neither takes processor time from the other. A change carries the time just before it was sent.
-The peer is compiled from ``bench/peers/clientgo``; without Go it is left out, and that is said.
+The peer is compiled from ``bench/peers/clientgo``; without Go it is omitted, with a message.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ WATCHED = 100
 TARGET = 2.0
 IN_FLIGHT = 40
 QUIET = ("kube-controller-manager", "kube-scheduler", "kwok")
-"""What would write to Nodes besides."""
+"""Other writers of Nodes, which are disabled."""
 OURS, PEER = "trellis", "client-go"
 Commands = dict[str, list[str]]
 
 
 @contextlib.asynccontextmanager
 async def nodes_of_our_own(count: int) -> AsyncIterator[tuple[ClusterInfo, Kube, list[str]]]:
-    """A control plane with so many large Nodes that nobody but the benchmark touches."""
+    """A control plane with so many large Nodes that only the benchmark writes."""
     async with local_cluster() as info:
         for component in QUIET:
             await asyncio.to_thread(kill, info.name, component)
@@ -130,7 +130,7 @@ def summary(rate: int, name: str, found: list[dict[str, Any]]) -> dict[str, Any]
 
 
 async def lists(peer: Path | None, count: int, rounds: int) -> list[dict[str, Any]]:
-    """Measure the first list and a list again of many Nodes: time, and memory above what the process had before."""
+    """Measure the first and the second list of many Nodes: time, and memory above what the process had before."""
     found: dict[str, list[dict[str, Any]]] = {}
     async with nodes_of_our_own(count) as (info, kube, names):
         size = len(json.dumps(await kube.get(NODES, names[0]), separators=(",", ":")))
@@ -181,7 +181,7 @@ def show(results: dict[str, Any]) -> None:
 
 
 def ratios(rows: list[dict[str, Any]]) -> dict[str, float]:
-    """Ours divided by the peer's, where there is one."""
+    """The figure of Trellis divided by that of the peer, if there is one."""
     by = {(row["asked_per_second"], row["informer"]): row["sent_to_handler_ms"] for row in rows}
     return {
         f"sent → handler {share} at {rate}/s": round(by[rate, OURS][share] / by[rate, PEER][share], 2)

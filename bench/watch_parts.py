@@ -107,11 +107,11 @@ class Process:
         return await self.answer()
 
     async def answer(self) -> dict[str, Any]:
-        """Return what it says next."""
+        """Return its next message."""
         assert self._process.stdout is not None
         line = await self._process.stdout.readline()
         if not line:
-            raise SystemExit("a process of the benchmark ended by itself; what it said is above")
+            raise SystemExit("a process of the benchmark ended by itself; its output is above")
         found: dict[str, Any] = json.loads(line)
         return found
 
@@ -120,7 +120,7 @@ class Process:
         return self._memory.memory_info().rss / 2**20
 
     def forget_peak(self) -> None:
-        """Begin anew to look for the peak: man 5 proc, clear_refs."""
+        """Reset the peak: man 5 proc, clear_refs."""
         Path(f"/proc/{self._process.pid}/clear_refs").write_text("5")
 
     def peak(self) -> float:

@@ -37,7 +37,7 @@ CLASS: Final = "spin-v2"
 PER_OWNER: Final = 20
 IN_FLIGHT: Final = 8
 QUIET: Final = ("kube-controller-manager", "kube-scheduler", "kwok")
-"""What would delete pods on nodes that do not exist."""
+"""Controllers that delete pods on nodes that do not exist, which are disabled."""
 FAILED: Final = "wasm_workload.failed"
 RUNNING: Final = "wasm_workload.running"
 TARGET_EVENT: Final = 1.0
@@ -158,7 +158,7 @@ async def measure(info: ClusterInfo, options: argparse.Namespace) -> list[Row]:
     cluster = Cluster(api, options.pods)
     cluster.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
     cluster.create(RUNTIME_CLASSES, {"metadata": {"name": CLASS}, "handler": CLASS})
-    await asyncio.to_thread(wait, lambda: api.ok(SHIMS.path()), "the kinds are served")
+    await asyncio.to_thread(wait, lambda: api.ok(SHIMS.path()), "the CRDs are served")
     shim = {
         "nodeSelector": {"none": "none"},
         "fetchStrategy": {"anonHttp": {"location": "https://example.com/spin.tar.gz", "sha256": "ab" * 32}},

@@ -1,6 +1,6 @@
-"""The cost of one change that ten thousand controllers could be concerned by, and of an object in memory.
+"""CPU time of one change with ten thousand controllers, and memory of an object.
 
-Controllers are told apart by namespace, by a label, or not at all; the same changes go through the index of
+Controllers select by namespace, by a label, or everything; the same changes go through the index of
 ``controller_host`` and, for comparison, past each controller one by one. No server: the time is this process' own.
 """
 
@@ -41,7 +41,7 @@ def specs(distinguished_by: str, number: int) -> WatchSpec:
 
 
 def held(number: int, version: int) -> CachedObject:
-    """Return an object that concerns one controller, where they are told apart."""
+    """Return an object that concerns one controller, where they select different objects."""
     labels = {"app": f"app-{number}", "team": "shop", "tier": "web"}
     return CachedObject(f"uid-{number}", str(version), labels, b"")
 
@@ -76,7 +76,7 @@ def cached(notify: Callable[[str, ObjectKey], None]) -> CachedKind:
 
 
 def dispatch() -> None:
-    """Print what one change costs."""
+    """Print the CPU time of one change."""
     for distinguished_by in ("namespace", "label", "nothing"):
         for controllers in CONTROLLERS:
             notified: list[str] = []
@@ -88,14 +88,14 @@ def dispatch() -> None:
             each = one_by_one(wanted, controllers)
             concerned = len(notified) / (ROUNDS * CHANGES)
             print(
-                f"{controllers:6} controllers told apart by {distinguished_by:9}: {index:9.1f} µs a change, "
-                f"{concerned:8.0f} told; compared one by one {each:10.1f} µs"
+                f"{controllers:6} controllers by {distinguished_by:9}: {index:9.1f} µs a change, "
+                f"{concerned:8.0f} notified; compared one by one {each:10.1f} µs"
             )
             notified.clear()
 
 
 def memory() -> None:
-    """Print what an object costs beside its JSON."""
+    """Print the memory of an object beside its JSON."""
     fields = {"f:data": {f"f:key-{number}": {} for number in range(20)}}
     manifests = [
         {

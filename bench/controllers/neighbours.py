@@ -71,7 +71,7 @@ def times(neighbourhood: Neighbourhood, changes: int) -> list[float]:
 
 
 def p99(took: list[float]) -> float:
-    """Return what all but one in a hundred took no longer than."""
+    """Return the 99th percentile."""
     return sorted(took)[int(len(took) * 0.99)]
 
 

@@ -1,11 +1,13 @@
-"""When to put controllers to disk: ``python bench/controllers/policies.py [--controllers N] [--state MB] [--hours H]``.
+"""Policies for the suspension of controllers to disk.
 
-In: nothing. Out: for each policy what an event waits for, what is held in memory on average, and what waking and
-suspending cost, on stdout with the machine. Time passes as in a simulation (arrivals in bursts, the same for each
-policy), but every wake, call and suspend is really done and timed, with the guests of controller_host. Policies: at
-once, after 30 s, never, by a budget of memory (longest unused first), and a predictor as the literature on serverless
-has it: a histogram of each controller's intervals, suspended until shortly before the next event is likely, kept until
-it is not.
+``python bench/controllers/policies.py [--controllers N] [--state MB] [--hours H]``
+
+In: nothing. Out: for each policy what an event waits for, what is held in memory on average, and the CPU time of
+waking and suspending, on stdout with the machine. Time passes as in a simulation (arrivals in bursts, the same for
+each policy), but every wake, call and suspend is really done and timed, with the guests of controller_host.
+Policies: at once, after 30 s, never, by a budget of memory (longest unused first), and a predictor as the
+literature on serverless has it: a histogram of each controller's intervals, suspended until shortly before the next
+event is likely, kept until it is not.
 """
 
 from __future__ import annotations
@@ -65,7 +67,7 @@ WAT: Final = """
 
 
 class Silent:
-    """A host that nobody asks anything."""
+    """A host without requests."""
 
     def call(self, request: bytes) -> bytes:
         """Answer nothing."""
@@ -224,7 +226,7 @@ class World:
         self.plan(controller)
 
     def plan(self, controller: Controller) -> None:
-        """Plan what the policy wants."""
+        """Plan the actions of the policy."""
         keep, again = self.policy.after(controller.intervals)
         controller.turn += 1
         index = self.controllers.index(controller) if keep < math.inf else -1
@@ -278,7 +280,7 @@ def arrivals(controllers: int, seconds: float) -> Iterator[tuple[float, int]]:
 
 
 def run(policy: Policy, module: Module, folder: Path, options: argparse.Namespace) -> None:
-    """Let a policy have its way and say what came of it."""
+    """Run a policy and print its figures."""
     snapshots = Snapshots(folder / "snapshots")
     world = World(policy, module, snapshots, [])
     for number in range(options.controllers):

@@ -5,7 +5,7 @@
 In: nothing; it starts a control plane of its own. Out: for each mode how long it takes until all work, what all of them
 hold in memory while nothing happens, and how long a nonce takes from one ConfigMap to the next, on stdout with the
 machine; exit status 1 if a target is missed. It is the test of the paper on wasm-operator (each controller watches one
-resource and writes the next one's nonce). Modes: ``suspended`` (each instance is suspended after its call),
+resource and writes the nonce of the next one). Modes: ``suspended`` (each instance is suspended after its call),
 ``resident`` (none ever is), ``native`` (a process each, with client-go; left out, with a word, without Go).
 """
 
@@ -190,7 +190,7 @@ def native(ring: Ring, program: Path) -> Iterator[list[psutil.Process]]:
 
 
 def memory(processes: list[psutil.Process]) -> tuple[float, float]:
-    """Return MiB in all: what is resident, and the share of it that is theirs (pages that several map are divided)."""
+    """Return MiB in all: resident memory, and their share of it (pages that several map are divided)."""
     infos = [item.memory_full_info() for item in processes]
     return sum(info.rss for info in infos) / MIB, sum(info.pss for info in infos) / MIB
 
@@ -213,7 +213,7 @@ async def lap(ring: Ring, nonce: str) -> list[float]:
 async def measure(
     ring: Ring, mode: str, processes: list[psutil.Process], since: float, idle: Callable[[], Awaitable[None]]
 ) -> bool:
-    """Send nonces around and say what it took; returns whether the targets are met."""
+    """Send nonces around and print the durations; return whether the targets are met."""
     await lap(ring, "1")
     started = time.monotonic() - since
     await idle()

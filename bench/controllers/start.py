@@ -1,7 +1,7 @@
 """The time in which a host of controllers starts: ``python bench/controllers/start.py [--controllers N]``.
 
 In: nothing; it starts a control plane of its own. Out: how long N controllers take until each has run once and is
-suspended, and until its status says so; how long the next process takes until it has all of them and nothing is left
+suspended, and until its status shows it; how long the next process takes until it has all of them and nothing is left
 to do, with what it holds, and how often each of both wrote a status, on stdout with the machine; exit status 1 if a
 target is missed. The controllers are the example ``ring``, of one module
 below the platform's directory, each with a ConfigMap that has nothing to pass on.
@@ -115,7 +115,7 @@ async def all_reported(ring: Ring, port: int) -> None:
 
 
 def ready(ring: Ring) -> int:
-    """Return how many controllers are ready, as their statuses say."""
+    """Return how many controllers are ready, by their statuses."""
     found, after = 0, ""
     while True:
         page = ring.api.call("GET", f"{WASM_CONTROLLERS.path(ring.namespace)}?limit=500&continue={after}")[1]
@@ -128,7 +128,7 @@ def ready(ring: Ring) -> int:
 
 
 async def measure(info: ClusterInfo, size: int, folder: Path) -> bool:
-    """Start twice and say what it took; returns whether the target is met."""
+    """Start twice and print the durations; return whether the target is met."""
     api = Api.of_kubeconfig(Path(info.kubeconfig))
     for kind in KINDS:
         api.call("POST", DEFINITIONS.path(), make_definition(kind))
@@ -161,7 +161,7 @@ async def measure(info: ClusterInfo, size: int, folder: Path) -> bool:
         rewritten = max(0.0, writes(port))
     size_on_disk = sum(path.stat().st_blocks * 512 for path in (folder / "data").rglob("*") if path.is_file())
     print(
-        f"{size} controllers: each ran once and is on disk after {first:.1f} s, its status says so after "
+        f"{size} controllers: each ran once and is on disk after {first:.1f} s, its status shows it after "
         f"{reported:.1f} s ({written:.0f} writes in all); the next process has them all after {again:.1f} s, "
         f"{good} ready ({calls:.0f} calls, {rewritten:.0f} writes), then idle: {own:.0f} MiB "
         f"({resident:.0f} MiB resident), {used / QUIET_SECONDS * 100:.1f} % of a processor; "

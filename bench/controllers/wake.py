@@ -1,10 +1,10 @@
 """The time in which a suspended controller wakes, by its state: ``python bench/controllers/wake.py [--rounds N]``.
 
-In: nothing; it makes guests of the sizes that the paper measured, all of whose pages are in use, puts each to disk and
-wakes it, again and again, as controller_host does. Out: figures and the machine they were measured on, on stdout; exit
-status 1 if a target is missed. A wake ends when the guest's own first instructions read the clock; it includes finding
-the snapshot, an alloc and the call. Pages that are touched, and pages that are written back, cost apart: both are given
-for 1,000 pages.
+In: nothing; it makes guests of the sizes that the paper measured, all of whose pages are in use, suspends each to
+disk and wakes it repeatedly, as controller_host does. Out: figures and the machine they were measured on, on
+stdout; exit status 1 if a target is missed. A wake ends when the guest's own first instructions read the clock; it
+includes finding the snapshot, an alloc and the call. The durations of touched pages and of written pages are
+separate: both are given for 1,000 pages.
 """
 
 from __future__ import annotations

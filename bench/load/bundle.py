@@ -1,7 +1,7 @@
-"""Trellis under load: all services in one process, or each in its own; what they hold, use, write and say.
+"""Trellis under load: all services in one process, or each in its own; their memory, CPU, writes and events.
 
 In: where the servers are, a directory. Out: processes, and counts of what they did so far. Called by ``run``.
-Invariant: a count is of the processes that run now; of what others did there is nothing in it.
+Invariant: a count is of the processes that run now; it contains nothing of other processes.
 """
 
 from __future__ import annotations

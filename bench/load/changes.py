@@ -1,4 +1,4 @@
-"""One change at a time in a world that is settled, and how long each took until what follows from it was there.
+"""One change at a time in a world that is settled, and the duration until its effect was visible.
 
 In: a world, a number of changes. Out: seconds, by kind of change. Called by ``run``. A change is measured from just
 before its request is sent until another client sees what follows; the next one is made only then.
@@ -27,7 +27,7 @@ Change = Callable[[World, int, int], Awaitable[float]]
 
 
 async def node_opted_in(world: World, number: int, _: int) -> float:
-    """A node is annotated until its Job is there."""
+    """From the annotation of a node to its Job."""
     name = min(world.spares - world.seen.jobs.keys())
     began = time.monotonic()
     await _patch(world, f"/api/v1/nodes/{name}", {"metadata": {"annotations": {names.ANNOTATION_OPT_IN: "true"}}})
@@ -65,12 +65,12 @@ async def application_applied(world: World, number: int, nonce: int) -> float:
     await _patch(world, f"{APPLICATIONS.path(lattice, name)}?fieldManager=kubectl", body)
     await _until(lambda: deployed.get(key, (former, 0.0))[0] != former, f"{key} in wadm's storage")
     took = deployed[key][1] - began
-    await _until(lambda: world.seen.bases[name] == deployed[key][0], f"{name} says what wadm has")
+    await _until(lambda: world.seen.bases[name] == deployed[key][0], f"{name} has the state of wadm")
     return took
 
 
 async def object_changed(world: World, number: int, nonce: int) -> float:
-    """An object that a controller watches changes until what the controller writes is there."""
+    """From the change of a watched object to the write of its controller."""
     which = number * max(1, world.size.controllers // 60) % world.size.controllers
     wanted = sizes.copied(which), str(nonce)
     path = CONFIGMAPS.path(sizes.CONTROLLERS_NAMESPACE, sizes.watched(which))
@@ -87,7 +87,7 @@ CHANGES: Final[dict[str, Change]] = {
     "controller": object_changed,
 }
 OF: Final = {"node": "nodes", "host": "lattices", "application": "applications", "controller": "controllers"}
-"""What of a size there has to be some of for a kind of change."""
+"""Objects of a size that a kind of change requires."""
 
 
 async def one_after_another(world: World, change: Change, count: int) -> list[float]:

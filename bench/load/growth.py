@@ -1,7 +1,7 @@
 """The growth of a figure with the size: the exponent of a power that fits it best.
 
 Pure. In: sizes and figures. Out: an exponent: 0 is constant, 1 linear. Called by ``page``. A straight line is fitted to
-the logarithms by least squares, as is common; with four sizes it tells linear from quadratic, and no more.
+the logarithms by least squares, as is common; four sizes distinguish only linear from quadratic growth.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 LINEAR: Final = 1.0
 TOLERANCE: Final = 0.15
-"""What the noise of one run makes of an exponent at a factor of eight: a figure that is a third too high at its end."""
+"""Noise of an exponent at a factor of eight: a last figure that is a third too high."""
 
 
 def exponent(sizes: Sequence[float], figures: Sequence[float]) -> float:

@@ -1,4 +1,4 @@
-"""The objects of a world: nodes, groups of hosts and their pods, applications, controllers.
+"""The objects of a world: nodes, host groups and their pods, applications, controllers.
 
 Pure. In: names and numbers. Out: paths and manifests. Called by ``world`` and ``changes``.
 """
@@ -22,7 +22,7 @@ _MODULE: Final = Path(__file__).parents[2] / "deploy" / "examples" / "controller
 _RBAC: Final = "/apis/rbac.authorization.k8s.io/v1/namespaces"
 STEADY: Final = "steady"
 STARTED: Final = "started"
-"""The pods of a lattice whose host is there all the time, and whose host starts and ends again as a change."""
+"""The pods of a lattice whose host always runs, and whose host starts and ends as a change."""
 
 
 def node(name: str, *, opted_in: bool) -> Made:
@@ -47,7 +47,7 @@ def group(lattice: str, port: int) -> Made:
 
 
 def pod(lattice: str, name: str) -> Made:
-    """Return a pod of the group that no kubelet knows: it is ready when it is said so. kwok's have no address."""
+    """Return a pod of the group without a kubelet: its status is written explicitly. Pods of kwok have no address."""
     labels = {names.LABEL_NAME: "wasmcloud", names.LABEL_MANAGED_BY: names.WADM_OPERATOR, names.LABEL_INSTANCE: lattice}
     spec = {"schedulerName": "nobody", "containers": [{"name": "host", "image": "example.com/host:1"}]}
     metadata = {"name": name, "labels": labels}
@@ -60,7 +60,7 @@ def address(lattice: int, pod: str) -> str:
 
 
 def pod_status(lattice: int, pod: str, *, ready: bool) -> Manifest:
-    """Return what a kubelet says of that pod."""
+    """Return the status that a kubelet would write for that pod."""
     conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
     where = address(lattice, pod)
     return {"status": {"phase": "Running", "conditions": conditions, "podIP": where, "podIPs": [{"ip": where}]}}

@@ -31,7 +31,7 @@ Series = dict[str, list[float]]
 
 
 def page(text: str, found: Sequence[Result]) -> str:
-    """Return a page with its end made anew."""
+    """Return a page with a new end."""
     head, mark, _ = text.partition(MARK)
     return f"{head}{mark}\n{tables.text(found)}"
 
@@ -77,7 +77,7 @@ def _graph(sizes: Sequence[int], series: Series, label: str) -> bytes:
 
 
 def main() -> int:
-    """Write the page and its graphs, or say that they are not what they have to be."""
+    """Write the page and its graphs, or report that they are out of date."""
     parser = argparse.ArgumentParser(description="Write the page about scale.")
     parser.add_argument("--check", action="store_true")
     parser.add_argument("page", type=Path)

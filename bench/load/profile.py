@@ -1,10 +1,10 @@
 """A profile of a start: ``python bench/load/profile.py [--full N,A,L,C] [--separate] [--without]``.
 
-In: nothing; it makes the world of ``run.py`` at one size. Out, on stdout with the machine: of a start with everything
-new, and of one with nothing left to do, when each part was ready, what the process took, and by ``py-spy`` the
-functions in which it ran Python: by themselves, with all that they called, and those of ours with all that they called.
-``--without`` profiles nothing, as a profiler stops what it looks at a hundred times a second: then figures are as of
-``run.py``.
+In: nothing; it makes the world of ``run.py`` at one size. Out, on stdout with the machine: of a start with
+everything new, and of one with nothing left to do, when each part was ready, what the process took, and by
+``py-spy`` the functions in which it ran Python: by themselves, with all that they called, and those of Trellis with
+all that they called. ``--without`` profiles nothing, as a profiler stops its processes a hundred times a second:
+then figures are as of ``run.py``.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _OURS: Final = frozenset({"trellis", "trellis_cli", *(name.replace("-", "_") for
 
 @dataclass
 class Timeline:
-    """When each part of each service was not ready last, in seconds from the start; looked at in a thread."""
+    """When each part of each service was not ready last, in seconds from the start; sampled in a thread."""
 
     bundle: Bundle
     last: dict[str, float] = field(default_factory=dict)
@@ -84,7 +84,7 @@ def _reasons(port: int) -> Iterator[str]:
 
 @contextmanager
 def profiled(bundle: Bundle, directory: Path) -> Iterator[None]:
-    """Have py-spy look at the processes for the time of a block; what it saw is in the directory, a file for each."""
+    """Sample the processes with py-spy for the time of a block; what it saw is in the directory, a file for each."""
     program = Path(sys.executable).with_name("py-spy")
     started = []
     for name, item in bundle.processes.items():
@@ -131,7 +131,7 @@ def show(directory: Path) -> None:
         file.unlink()
         print(f"  {file.stem}: {samples} samples, {samples / _RATE:.1f} s")
         ours = Counter({name: count for name, count in total.items() if _is_ours(name)})
-        for title, counted in (("own", own), ("total", total), ("total, of ours", ours)):
+        for title, counted in (("own", own), ("total", total), ("total, of Trellis", ours)):
             print(f"    {title}")
             for name, count in counted.most_common(_SHOWN):
                 print(f"      {100 * count / samples:5.1f} %  {name}")

@@ -1,6 +1,6 @@
 """The measurements of one size: a line of JSON, added to the file of all and never changed.
 
-In: figures. Out: lines. Called by ``run``, ``page`` and ``profile``. Invariant: a line says what it was measured on,
+In: figures. Out: lines. Called by ``run``, ``page`` and ``profile``. Invariant: a line has its machine,
 of which commit and when; ``alone`` is whether the machine did nothing else: only such lines are shown.
 """
 

@@ -4,7 +4,7 @@ In: nothing; it starts a control plane with simulated nodes, two NATS servers an
 services in one process. Out: figures of each size, on stdout with the machine; with ``--record`` as lines of
 ``results.jsonl``, of which ``page.py`` makes docs/operations/scale.md. The sizes are eighths, quarters … of 5,000
 nodes, 1,000 applications on 100 lattices, and 1,000 controllers in Wasm; the world grows from one to the next, and
-Trellis is started anew at each: first it finds what is new, then, started again, nothing.
+Trellis is restarted at each size: the first start finds new objects, the second one none.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _STILL: Final = 4
 """Looks, half a second apart, at queues in which nothing waits: then a start is over."""
 _START_SECONDS: Final = 300.0
 _LOOK_SECONDS: Final = 0.05
-"""Between two looks at everything: to look takes processor time, too."""
+"""Interval of the checks, which use CPU time, too."""
 _FOLLOWS_SECONDS: Final = {"application": 22.0}
 _SOON_SECONDS: Final = 3.0
-"""In which what follows the last change is done: Jobs that end are deleted, statuses written. What wadm says of another
-version is asked for after 20 s."""
+"""Time for the effects of the last change: deletions of ended Jobs, writes of statuses. The status of another version
+is requested from wadm after 20 s."""
 
 
 def log(text: str) -> None:
@@ -54,7 +54,7 @@ def log(text: str) -> None:
 
 
 async def settled(made: World, bundle: Bundle) -> dict[str, float]:
-    """Wait until everything that was asked for is there; return when what was, in seconds from the process' start."""
+    """Wait until all requested objects exist; return when they did, in seconds from the process' start."""
     size, seen = made.size, made.seen
     wanted: dict[str, tuple[int, Callable[[], int]]] = {
         "nodes": (size.nodes, lambda: len(seen.labelled - made.spares)),
@@ -95,7 +95,7 @@ async def measured(made: World, bundle: Bundle, idle: Count) -> dict[str, Change
         former = await asyncio.to_thread(bundle.count)
         took = await one_after_another(made, change, COUNT)
         opted_in = [name for name in made.spares if name in made.seen.jobs]
-        await until(lambda: made.seen.labelled.issuperset(opted_in), lambda: "what was opted in is labelled")  # noqa: B023
+        await until(lambda: made.seen.labelled.issuperset(opted_in), lambda: "all opted-in nodes are labelled")  # noqa: B023
         await asyncio.sleep(_FOLLOWS_SECONDS.get(kind, _SOON_SECONDS))
         await quiet(bundle)
         done = (await asyncio.to_thread(bundle.count)).since(former)

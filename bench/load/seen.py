@@ -1,7 +1,7 @@
 """A world as seen by another client: the times of Jobs, of endpoints in slices and of stored applications.
 
-In: a control plane, the lattices' NATS. Out: what is there now, and when it came. Called by ``world`` and ``changes``.
-It only looks: by watches of its own, and by a subscription to the subjects of wadm's storage.
+In: a control plane, the lattices' NATS. Out: the present objects, and their times. Called by ``world`` and ``changes``.
+It only reads: by watches of its own, and by a subscription to the subjects of wadm's storage.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _STORED: Final = "$KV.wadm_manifests."
 
 @dataclass
 class Seen:
-    """By name what is there. ``ready`` and ``labelled`` are nodes; ``slices`` addresses by application.
+    """Present objects by name. ``ready`` and ``labelled`` are nodes; ``slices`` addresses by application.
 
-    ``bases``: what an application's object says that both sides have; ``jobs``, ``moved``, ``copies`` and ``deployed``:
+    ``bases``: state of both sides in an application's object; ``jobs``, ``moved``, ``copies`` and ``deployed``:
     when a node's Job, a slice's content, a nonce in a copy and a version in wadm's storage came.
     """
 
@@ -57,7 +57,7 @@ class Seen:
             (known.add if change.new is not None and change.new[number] else known.discard)(change.key)
 
     def job(self, change: Change[str]) -> None:
-        """Note when a node's first Job was there."""
+        """Record the time of a node's first Job."""
         if change.new:
             self.jobs.setdefault(change.new, time.monotonic())
 
@@ -93,7 +93,7 @@ async def until(check: Callable[[], bool], what: Callable[[], str], seconds: flo
     """Wait until a check holds.
 
     Raises:
-        TimeoutError: it does not; ``what`` says how far it came.
+        TimeoutError: it does not; ``what`` describes its progress.
     """
     deadline = time.monotonic() + seconds
     while not check():
@@ -104,7 +104,7 @@ async def until(check: Callable[[], bool], what: Callable[[], str], seconds: flo
 
 @contextlib.asynccontextmanager
 async def looking(info: ClusterInfo, lattices: str) -> AsyncIterator[tuple[Seen, Client]]:
-    """Look for the time of a block; the client is one of the lattices' NATS."""
+    """Watch during a block; the client is one of the lattices' NATS."""
     seen = Seen()
     health = Health("load")
     kube = await Kube.connect(Access(Path(info.kubeconfig)), telemetry=setup("load"), health=health)

@@ -1,8 +1,8 @@
 """The page about scale: tables of the results, and the growth of each figure.
 
 Pure. In: results. Out: Markdown. Called by ``page``. Shown is of each size the last result with all services in one
-process; one that was measured while the machine did nothing else goes before one that was not. Invariant: what a clock
-says beside other work is never shown: only memory, processor time, and what was counted.
+process; one that was measured while the machine did nothing else goes before one that was not. Invariant: times
+that a clock measured beside other work are never shown: only memory, processor time, and what was counted.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def _row(figure: Figure, results: Sequence[Result], last: str) -> str:
 
 
 def _exponent(figure: Figure, results: Sequence[Result]) -> str:
-    """Return how a figure grows, "" if that cannot be said."""
+    """Return how a figure grows, "" if it is unknown."""
     of = [result for result in results if result.alone or not figure.clock]
     numbers = list(map(figure.of, of))
     if len(of) < 2 or min(numbers) <= 0:

@@ -1,7 +1,7 @@
 """A world of a size: a control plane with simulated nodes, two NATS servers, a real wadm, and what people asked for.
 
 In: sizes. Out: a world that is larger than before; how long Trellis took to do what is new in it. Called by ``run``.
-The lattices have one NATS, the bus another, as they should; both tell on a port of their own what went through them.
+The lattices have one NATS, the bus another, as they should; both report their traffic on a monitoring port.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class World:
     spares: set[str] = field(default_factory=set)
 
     def environment(self, directory: Path) -> dict[str, str]:
-        """Return what Trellis is told."""
+        """Return the settings of Trellis."""
         return {
             "TRELLIS_KUBECONFIG": str(self.info.kubeconfig),
             "TRELLIS_NATS_URL": self.bus.url,
@@ -151,7 +151,7 @@ class World:
 
 
 def by_wash(application: int) -> bool:
-    """Return whether an application comes from wash; every second does, the others from kubectl."""
+    """Return whether an application comes from wash; every second one does, the rest from kubectl."""
     return application % 2 == 1
 
 
@@ -170,7 +170,7 @@ async def world(full: Size, directory: Path) -> AsyncIterator[World]:
         for kind in (*KINDS, APPLICATIONS):
             api.call("POST", DEFINITIONS.path(), make_definition(kind))
         paths = [f"/apis/{kind.group}/{kind.version}/{kind.plural}" for kind in (*KINDS, APPLICATIONS)]
-        await until(lambda: all(map(api.ok, paths)), lambda: "the kinds are served", _SERVED_SECONDS)
+        await until(lambda: all(map(api.ok, paths)), lambda: "the CRDs are served", _SERVED_SECONDS)
         seen, client = await stack.enter_async_context(looking(info, servers[1].url))
         programs = lattice_servers.lattice_servers(How(Lines(), threading.Event()))
         argv = [str(programs[lattice_servers.WADM]), "--nats-server", f"{LOOPBACK}:{servers[1].port}"]

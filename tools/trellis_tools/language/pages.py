@@ -58,7 +58,7 @@ _EXTRACTED: Final[tuple[tuple[str, str, Extract], ...]] = (
     ("sdk/rust/**/*.rs", "sdk", code_comments),
     ("sdk/go/**/*.go", "sdk", code_comments),
 )
-_PYTHON: Final = ("services", "shared", "devtools", "tools")
+_PYTHON: Final = ("services", "shared", "devtools", "tools", "bench")
 _REST: Final = (
     ("services/trellis_cli/", "cli"),
     ("devtools/", "cli"),

@@ -1,6 +1,6 @@
 """Events about Hosts. Pure; called by ``decide``.
 
-Invariant: ``wasm_host.heartbeat_missing`` is published for a Host that a user can still see as Ready only if the
+Invariant: ``wasm_host.silent`` is published for a Host that a user can still see as Ready only if the
 operator records the heartbeats of other hosts.
 """
 
