@@ -13,6 +13,9 @@ import sys
 import time
 import tracemalloc
 from collections.abc import Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from controller_host.domain.keys import ObjectKey
 from controller_host.domain.watch_specs import Term, WatchSpec
