@@ -142,7 +142,7 @@ async def test_nodes_of_kwasm_are_taken_over_and_nothing_is_installed_again(flee
     assert planned[f"Node {broken}"] == "leave"
     refused = await former.migrate(*requested)
     assert refused.returncode == 1
-    assert "give --yes" in refused.stderr
+    assert "--yes" in refused.stderr
     assert before == {node: (fleet.labels(node), fleet.annotations(node)) for node in before}
 
     async with heartbeats(fleet, verified, unverified):
