@@ -180,7 +180,7 @@ def is_ready(pod: dict[str, Any]) -> bool:
 
 
 def settle(world: World) -> None:
-    """Wait until all pods, and no others, are ready for long enough to be recorded."""
+    """Wait until exactly the pods of both workloads are ready for long enough to be recorded."""
     eventually(lambda: all(ready(world, of, of.replicas, SETTLE) for of in WORKLOADS), "all pods are ready")
 
 
