@@ -55,6 +55,11 @@ def _own(value: str | None, own: str) -> str | None:
     return own if value == own else value
 
 
+def _label(label: tuple[str, str], name: str) -> tuple[str, str]:
+    """Return a label that shares its strings: ``kubernetes.io/hostname`` and one of Trellis repeat the Node's name."""
+    return (sys.intern(label[0]), name) if label[1] == name else _shared(label)
+
+
 def view_node(manifest: Manifest) -> NodeView:
     """Return the view of a Node from the API server, complete or decoded by ``node_shape``."""
     node = cast("NodeManifest", manifest)
@@ -70,9 +75,9 @@ def view_node(manifest: Manifest) -> NodeView:
         uid=uid,
         resource_version=metadata["resourceVersion"],
         architecture=sys.intern(info.get("architecture", "")),
-        operating_system=info.get("operatingSystem") or labels.get("kubernetes.io/os", "linux"),
+        operating_system=sys.intern(info.get("operatingSystem") or labels.get("kubernetes.io/os", "linux")),
         runtime_version=sys.intern(info.get("containerRuntimeVersion", "")),
-        labels=tuple(sorted(map(_shared, labels.items()))),
+        labels=tuple(sorted(_label(label, name) for label in labels.items())),
         handlers=_shared(frozenset(handler.get("name", "") for handler in status.get("runtimeHandlers") or ())),
         opt_in=_shared(annotations.get(names.ANNOTATION_OPT_IN)),
         provisioned=_own(labels.get(names.LABEL_PROVISIONED), name),

@@ -8,6 +8,7 @@ all readers derive the same; a handler belongs to one Shim; a Shim that cannot b
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from trellis import names
 from trellis.crds.shim import RemovalPolicy
@@ -130,4 +131,9 @@ def target_of(
     legacy = installed.get(KWASM) if wanted else kwasm
     if legacy is not None and (kwasm is None or KWASM in names_wanted):
         wanted[KWASM] = legacy
-    return Target(tuple(sorted(wanted.items()))) if wanted else None
+    return _shared(tuple(sorted(wanted.items()))) if wanted else None
+
+
+@lru_cache(maxsize=4096)  # few targets for many nodes
+def _shared(shims: tuple[tuple[str, str], ...]) -> Target:
+    return Target(shims)

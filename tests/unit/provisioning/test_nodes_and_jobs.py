@@ -52,8 +52,12 @@ def test_a_heartbeat_changes_no_view() -> None:
 
 def test_equal_values_of_many_nodes_are_in_memory_once() -> None:
     item, other = (view_node(json.loads(json.dumps(NODE))) for _ in range(2))
-    assert all(first is second for first, second in zip(item.labels, other.labels, strict=True))
+    labels = list(zip(item.labels, other.labels, strict=True))
+    assert all(first is second for first, second in labels if first[1] != "n1")
+    assert all(value is view.name for view in (item, other) for _, value in view.labels if value == "n1")
+    assert all(first[0] is second[0] for first, second in labels)
     assert item.handlers is other.handlers
+    assert item.operating_system is other.operating_system
     assert item.verified is other.verified
 
 
