@@ -19,7 +19,7 @@ from typing import Final, Literal
 import orjson
 from opentelemetry.trace import Span
 
-from controller_host.domain.views import ControllerView
+from controller_host.domain.views import ControllerView, view_controller
 from controller_host.report.status import Before, Seen, Status, before_of, is_urgent, patch_of, status_of
 from controller_host.scheduler.hosted import Hosted, Trouble
 from controller_host.scheduler.turns import Line
@@ -55,7 +55,8 @@ class _LastReport:
     """The last reports about a controller; times are monotonic seconds."""
 
     uid: str
-    status: Status
+    stored: bytes
+    """The status in the API server, as JSON: the one of the view until it is written, and a fourth of the memory."""
     before: Before
     at: float = 0.0
     due: bool = False
@@ -71,6 +72,11 @@ class _LastReport:
     """Reserved time of its next write, for urgent changes and for counters: avoids polling by all that wait."""
     changes: TokenBucket = field(default_factory=lambda: TokenBucket(CHANGES_PER_SECOND, CHANGES_AT_ONCE))
 
+    def status(self) -> Status:
+        """Return the status in the API server."""
+        found: Status = orjson.loads(self.stored)
+        return found
+
     def turn(self, urgent: bool, line: Line, now: float) -> float:
         """Return the seconds until its write; its place in the line is kept since the first request."""
         at = self.turns.setdefault(urgent, now + line.stand(now))
@@ -79,9 +85,9 @@ class _LastReport:
         self.turns.clear()
         return 0.0
 
-    def settle(self, status: Status, now: float) -> float:
+    def settle(self, patch: Status, now: float) -> float:
         """Return the seconds until the next write of a condition that keeps changing."""
-        if status["observedGeneration"] != self.status.get("observedGeneration"):
+        if "observedGeneration" in patch:
             self.changes = TokenBucket(self.changes.rate, self.changes.burst)  # report a new spec immediately
         return self.changes.wait(now)
 
@@ -118,7 +124,7 @@ class Reporting:
         standing = standing_of(hosted, self.not_watched(hosted))
         if standing == last.standing:
             return False
-        if is_urgent(patch_of(last.status, self._status(hosted, last))):
+        if is_urgent(self._patch(hosted, last)):
             return True
         last.standing = standing
         return False
@@ -143,8 +149,8 @@ class Reporting:
             return None
         last = self._last.get(key)
         if last is None or last.uid != item.view.uid:
-            status = orjson.loads(item.view.status)
-            last = self._last[key] = _LastReport(item.view.uid, status, before_of(status))
+            before = before_of(orjson.loads(item.view.status))
+            last = self._last[key] = _LastReport(item.view.uid, item.view.status, before)
         last.due = False
         await self._event(item, last)
         waits = [await self._write(item, last), await self._publish_due(item, last)]
@@ -152,14 +158,13 @@ class Reporting:
 
     async def _write(self, hosted: Hosted, last: _LastReport) -> float | None:
         now = time.monotonic()
-        status = self._status(hosted, last)
-        patch = patch_of(last.status, status)
+        patch = self._patch(hosted, last)
         if not patch:
             return None
         urgent = is_urgent(patch)
         if not urgent and (left := last.at + self.timings.counters - now) > 0 and last.at:
             return left
-        if urgent and (left := last.settle(status, now)) > 0:
+        if urgent and (left := last.settle(patch, now)) > 0:
             return left
         if (left := last.turn(urgent, self.conditions if urgent else self.counters, now)) > 0:
             return left
@@ -181,7 +186,7 @@ class Reporting:
             return None
         except Conflict:
             return self.timings.conflict
-        last.status, last.standing, last.at = written.get("status") or {}, (), now
+        last.stored, last.standing, last.at = view_controller(written).status, (), now
         if urgent:
             last.changes.take(now)
         self.informer.wrote(written, view)
@@ -245,9 +250,11 @@ class Reporting:
         calls = [hosted.lifecycle.counters.last_call] if hosted.lifecycle.counters.last_call is not None else []
         return linked(self.kube.telemetry, f"update status {hosted.key}", calls, {"trellis.controller": hosted.key})
 
-    def _status(self, hosted: Hosted, last: _LastReport) -> Status:
+    def _patch(self, hosted: Hosted, last: _LastReport) -> Status:
+        """Return the patch from the status in the API server to the current state."""
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        return status_of(seen_of(hosted, self.not_watched(hosted), last.before), last.status, now)
+        former = last.status()
+        return patch_of(former, status_of(seen_of(hosted, self.not_watched(hosted), last.before), former, now))
 
 
 def standing_of(hosted: Hosted, not_watched: Trouble | None) -> tuple[object, ...]:
