@@ -278,7 +278,7 @@ class Cache:
 
     def _remembered(self, service: ServiceView) -> Claim:
         """Return the claim that a Service records in its annotations."""
-        lattice_id, annotations = service.lattice, (service.manifest or {}).get("annotations") or {}
+        lattice_id, annotations = service.lattice, service.manifest().get("annotations") or {}
         listeners = read_cached_listeners(annotations.get(names.ANNOTATION_CACHED_LISTENERS, ""))
         application = Application(service.application, listeners=listeners)
         return Claim(

@@ -140,7 +140,7 @@ def _former_name(snapshot: Snapshot, lattice: str) -> str:
 
 def _wanted(snapshot: Snapshot, claim: Claim, name: str) -> ReflectedService:
     there = snapshot.services.get(name)
-    former = (there.manifest or {}) if there is not None else {}
+    former = there.manifest() if there is not None else {}
     ports = port_names(
         claim.application.listeners[:PORTS_MOST], (former.get("annotations") or {}).get(names.ANNOTATION_LISTENERS, "")
     )
@@ -182,11 +182,11 @@ def _reflect(snapshot: Snapshot, claim: Claim, name: str) -> Iterator[Action]:
         return
     # Endpoints of Trellis are written before those of another controller are deleted.
     yield from slices
-    patch = make_service_patch(target, there.manifest or {}, adopting=there.of_other_controller)
+    patch = make_service_patch(target, there.manifest(), adopting=there.of_other_controller)
     if patch:
         yield PatchService(target, there, patch, f"application {claim.application.name} is at {target.version}")
     yield from route_actions(target, there.uid, snapshot.routes.get(name))
-    annotations = (there.manifest or {}).get("annotations") or {}
+    annotations = there.manifest().get("annotations") or {}
     if there.of_other_controller or annotations.get(names.ANNOTATION_ADOPTING):
         yield DropOthers(name)
 

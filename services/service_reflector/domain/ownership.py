@@ -70,7 +70,7 @@ Answers = Callable[[str, str], bool | None]
 
 def recorded_groups(service: ServiceView) -> tuple[str, ...]:
     """Return ``namespace/name`` of the host groups that a Service records."""
-    annotations: Mapping[str, Any] = (service.manifest or {}).get("annotations") or {}
+    annotations: Mapping[str, Any] = service.manifest().get("annotations") or {}
     return tuple(str(annotations.get(names.ANNOTATION_HOST_GROUPS) or "").split())
 
 

@@ -30,6 +30,7 @@ from service_reflector.domain.snapshot import Claim, Refused, Snapshot
 from support.suite.naming import lacking
 from support.wadm.manifests import ANY_HOST, capability, link, manifest
 from trellis import names
+from trellis.compact import compact
 from trellis.lattice.domain.cached_listeners import read_cached_listeners
 from trellis.lattice.domain.group_views import GroupView
 from trellis.lattice.domain.hosts import Host, Sighting, Unit
@@ -237,8 +238,7 @@ def test_defaults_of_a_later_api_server_are_no_change() -> None:
 
 def remembered(world: Snapshot, **changes: Any) -> Snapshot:
     """The world as it is while nothing is known of the lattice."""
-    service = world.services["shop"].manifest
-    assert service is not None
+    service = world.services["shop"].manifest()
     listeners = read_cached_listeners(service["annotations"][names.ANNOTATION_CACHED_LISTENERS])
     found = claim(Application("shop", listeners=listeners), remembered=True, **changes)
     return replace(world, claims=(found,), unknown=frozenset({"east/1"}))
@@ -309,9 +309,8 @@ def test_a_service_of_the_peer_is_adopted_without_a_gap() -> None:
 def test_endpoints_of_others_are_dropped_until_that_is_done() -> None:
     had = after(snapshot(claim()))
     service = had.services["shop"]
-    assert service.manifest is not None
-    marked = {**service.manifest["annotations"], names.ANNOTATION_ADOPTING: "true"}
-    half = replace(service, manifest={**service.manifest, "annotations": marked})
+    marked = {**service.manifest()["annotations"], names.ANNOTATION_ADOPTING: "true"}
+    half = replace(service, stored=compact({**service.manifest(), "annotations": marked}))
     assert decide(replace(had, services={"shop": half})) == [DropOthers("shop")]
 
 
@@ -322,8 +321,7 @@ def deleted(world: Snapshot) -> Snapshot:
 def of_a_former_version(world: Snapshot) -> Snapshot:
     """The world as a version left it that held Services by a finalizer, with slices that go with them."""
     service = world.services["shop"]
-    assert service.manifest is not None
-    held = replace(service, manifest={**service.manifest, "finalizers": [names.WASMCLOUD_OPERATOR_SERVICE]})
+    held = replace(service, stored=compact({**service.manifest(), "finalizers": [names.WASMCLOUD_OPERATOR_SERVICE]}))
     owned = tuple(replace(item, preserved="", owner=service.uid) for item in world.slices["shop"])
     return replace(world, services={"shop": held}, slices={"shop": owned})
 
@@ -394,9 +392,8 @@ ADDRESSES = {"clusterIP": "10.96.7.7", "clusterIPs": ["10.96.7.7"], "type": "Clu
 
 def addressed(service: ServiceView) -> ServiceView:
     """A Service as the API server gave it addresses."""
-    assert service.manifest is not None
-    ports = [{**port, "nodePort": 30123} for port in service.manifest["spec"]["ports"]]
-    return replace(service, manifest={**service.manifest, "spec": {**ADDRESSES, "ports": ports}})
+    ports = [{**port, "nodePort": 30123} for port in service.manifest()["spec"]["ports"]]
+    return replace(service, stored=compact({**service.manifest(), "spec": {**ADDRESSES, "ports": ports}}))
 
 
 def preserved(world: Snapshot) -> Snapshot:
@@ -516,8 +513,7 @@ def test_settings_of_an_application_are_applied_to_its_service_and_removed_again
         f"{names.SERVICE_ANNOTATION_PREFIX}example.com__pool": "one",
     }
     world = after(snapshot(claim(app(**asks))))
-    service = world.services["shop"].manifest
-    assert service is not None
+    service = world.services["shop"].manifest()
     assert (service["spec"]["type"], service["spec"]["sessionAffinity"]) == ("LoadBalancer", "ClientIP")
     assert service["labels"]["team"] == "blue"
     assert service["annotations"]["example.com/pool"] == "one"

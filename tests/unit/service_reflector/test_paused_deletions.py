@@ -22,8 +22,8 @@ from trellis.lattice.domain.service_views import ServiceView
 from trellis.telemetry import Metrics, TraceSpans, setup
 from trellis.telemetry.health import Health
 
-STORED: dict[str, Any] = {"labels": {}, "annotations": {}, "finalizers": [], "spec": {}}
-SERVICE = ServiceView("g", "shop", "uid-shop", "1", application="shop", lattice="east/1", manifest=STORED)
+STORED = b'{"labels":{},"annotations":{},"finalizers":[],"spec":{}}'
+SERVICE = ServiceView("g", "shop", "uid-shop", "1", application="shop", lattice="east/1", stored=STORED)
 APPLICATION = read_application(manifest())
 CLAIM = Claim(SERVICE.lattice, APPLICATION, options_of(APPLICATION), (), {}, ProviderHosts(), None)
 DELETED = Snapshot("g", "shop", services={"shop": SERVICE}, sure=True)

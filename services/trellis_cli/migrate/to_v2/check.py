@@ -87,7 +87,7 @@ def _v1(conversion: Conversion, route: Route, services: Sequence[ServiceView], s
         return Side("", f"no Service of namespace {conversion.namespace} reflects the application")
     service = found[0]
     there = [item for item in slices if item["metadata"]["namespace"] == service.namespace]
-    port = port_name(service.manifest or {}, route.port)
+    port = port_name(service.manifest(), route.port)
     if not port:
         return Side("", f"Service {service.key} has no port {route.port}")
     address = address_in(there, service.name, port, v2=False)

@@ -31,7 +31,7 @@ class PreservedAllocation:
 
 def write_preserved(application: str, lattice: str, service: ServiceView) -> str:
     """Return the annotation for a Service reflected from an application of a lattice."""
-    spec: Mapping[str, Any] = (service.manifest or {}).get("spec") or {}
+    spec: Mapping[str, Any] = service.manifest().get("spec") or {}
     had = {name: spec[name] for name in ALLOCATED if spec.get(name)}
     ports = [
         {"name": port.get("name"), "nodePort": port["nodePort"]}

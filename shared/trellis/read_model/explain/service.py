@@ -101,7 +101,7 @@ def _chain(snapshot: ServiceSnapshot) -> Iterator[Line]:
         yield Line("service", text, False, do, rank, "NotReflected", Health.UNKNOWN)
         yield from lines
         return
-    manifest = item.manifest or {}
+    manifest = item.manifest()
     spec = manifest.get("spec") or {}
     ports = ", ".join(f"{port.get('name', '')} {port['port']}" for port in spec.get("ports") or ())
     text = f"{item.key}, {spec.get('type')} {spec.get('clusterIP', '')}, ports {ports}"
@@ -150,7 +150,7 @@ def _endpoints(snapshot: ServiceSnapshot, service: ServiceView, pods: Sequence[P
     if not pods and not snapshot.beside.notes:
         do = "`trellis explain hostgroup/NAME` shows the cause"
         yield Line("hosts", "its host groups have no pods", False, do, Rank.ASIDE if ready else Rank.CAUSE, "NoHosts")
-    annotations = (service.manifest or {}).get("annotations") or {}
+    annotations = service.manifest().get("annotations") or {}
     listeners = read_cached_listeners(annotations.get(names.ANNOTATION_CACHED_LISTENERS, ""))
     lines = [_host(pod, listeners, endpoints.get(pod.uid)) for pod in sorted(pods, key=lambda pod: pod.key)]
     if len(lines) > _SHOWN:
