@@ -167,9 +167,9 @@ def test_adjacent_comments_are_one_text() -> None:
 
 def test_comments_of_rust_and_go_are_texts_and_directives_are_not() -> None:
     source = """\
-    //! One text
+    //! adapter
     //!
-    //! of a module.
+    //! module
 
     //go:wasmexport init
     /// Returns a value.
@@ -178,7 +178,7 @@ def test_comments_of_rust_and_go_are_texts_and_directives_are_not() -> None:
     let url = "https://example.com";
     """
     assert lines(list(code_comments(textwrap.dedent(source), "sdk"))) == [
-        (1, "One text\n\nof a module."),
+        (1, "adapter\n\nmodule"),
         (6, "Returns a value."),
         (7, "after code"),
         (8, '"https://example.com" in a comment'),
