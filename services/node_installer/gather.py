@@ -96,6 +96,7 @@ def inspect(disk: Disk, preset: Preset, runtime: Runtime, run: Run) -> Inspectio
         journal=journal_of(disk, base),
         live=live,
         restart=_restart(disk, preset, run),
+        has_cgroup_v2=disk.exists(cgroups.CGROUP_V2),
         has_system_bus=disk.exists(cgroups.SYSTEM_BUS),
         exposed=disk.is_exposed(layout.state),
         refusal=parse_refusal(disk.read(refusal.PATH), time.time()),

@@ -3,8 +3,9 @@
 Pure: an inspection in, options and warnings out. Called by ``plan``.
 Source: a shim of runwasi 0.10 or later takes the driver from its option ``SystemdCgroup``, cgroupfs by default. On a
 node whose driver is systemd, cgroupfs creates a cgroup at the root: the container is outside the limits and the metrics
-of its pod (runwasi#821). With the driver systemd, a shim needs the D-Bus socket of the node. containerd passes the text
-of options to shims since 1.7; a shim that gets options without their text starts no container.
+of its pod (runwasi#821). With the driver systemd, a shim needs the D-Bus socket of the node, and cgroup v2: with v1 it
+ignores the option. containerd passes the text of options to shims since 1.7; a shim that gets options without their
+text starts no container.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from node_installer.domain.state import ShimState
 from trellis.installer_api.spec import WantedShim
 
 SYSTEM_BUS: Final = "/var/run/dbus/system_bus_socket"
+CGROUP_V2: Final = "/sys/fs/cgroup/cgroup.controllers"
+"""Exists with cgroup v2, but not with v1, also if a hierarchy of v2 is below."""
 _OPTION: Final = "SystemdCgroup"
 
 
@@ -44,4 +47,6 @@ def _obstacle(found: Inspection) -> str:
     """Return why shims cannot use systemd on this node, "" if they can."""
     if found.live is not None and found.live.numbers < (1, 7):
         return f"containerd {found.live.version} does not pass options to shims; 1.7 does"
+    if not found.has_cgroup_v2:
+        return "the node has cgroup v1, where shims cannot use systemd"
     return "" if found.has_system_bus else f"the node has no D-Bus socket {SYSTEM_BUS}"

@@ -55,8 +55,9 @@ class Inspection:
     order in which containerd reads them, so that a later one has precedence. ``binaries``: digest of each shim of
     Trellis or of another installer. ``running``: PIDs by the path of the executable, or of the first argument.
     ``executing``: processes whose executable is certain. ``directories``: existing directories, of those that Trellis
-    would create. ``has_system_bus``: D-Bus has a socket. ``exposed``: users other than root may read the state.
-    ``refusal``: a configuration with which the runtime did not start recently.
+    would create. ``has_cgroup_v2``: all controllers are in the hierarchy of v2. ``has_system_bus``: D-Bus has a socket.
+    ``exposed``: users other than root may read the state. ``refusal``: a configuration with which the runtime did not
+    start recently.
     """
 
     preset: Preset
@@ -76,6 +77,7 @@ class Inspection:
     journal: Journal | None = None
     live: Live | None = None
     restart: RestartCommand | None = None
+    has_cgroup_v2: bool = False
     has_system_bus: bool = False
     exposed: bool = False
     refusal: Refusal | None = None

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from node_installer.domain.cgroups import SYSTEM_BUS
+from node_installer.domain.cgroups import CGROUP_V2, SYSTEM_BUS
 from trellis.installer_api.result import FailureReason, Outcome
 from unit.node_installer.world import World, a_wanted_shim, a_world, snapshot
 
@@ -23,6 +23,9 @@ def world(tmp_path: Path) -> World:
         (world.root / "var").mkdir(exist_ok=True)
         (world.root / "var/run").symlink_to("/run")
     assert world.disk.exists(SYSTEM_BUS)
+    controllers = world.root / CGROUP_V2.lstrip("/")
+    controllers.parent.mkdir(parents=True)
+    controllers.touch()
     return world
 
 
@@ -65,6 +68,13 @@ def test_containerd_that_does_not_pass_options_gets_none(world: World, version: 
 
 def test_a_node_without_d_bus_gets_none(world: World) -> None:
     (world.root / "run/dbus/system_bus_socket").unlink()
+    result = world.install(a_wanted_shim(world.image))
+    assert options(world) == {}
+    assert len(result.warnings) == 1
+
+
+def test_a_node_with_cgroup_v1_gets_none(world: World) -> None:
+    (world.root / CGROUP_V2.lstrip("/")).unlink()
     result = world.install(a_wanted_shim(world.image))
     assert options(world) == {}
     assert len(result.warnings) == 1
