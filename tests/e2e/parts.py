@@ -17,6 +17,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))
 from support.cluster import local_address
 from support.k3s import cluster as k3s
 from support.secrets import secrets_client
+from support.systemd import machine
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,10 @@ def _nothing() -> None:
 
 def _no_wasm_nodes() -> str | None:
     return requirements.missing() or wasmshim.missing()
+
+
+def _no_systemd() -> str | None:
+    return _no_wasm_nodes() or machine.missing()
 
 
 def _no_installation() -> str | None:
@@ -128,6 +133,7 @@ PARTS = (
     _pytest("an application is reached on a real node", REAL / "test_reflected.py", requirements.missing),
     _pytest("real nodes leave nothing behind", REAL / "test_leaves_nothing.py", requirements.missing),
     _pytest("a real node with containerd 1.6", REAL / "test_containerd_16.py", _no_wasm_nodes),
+    _pytest("the systemd cgroup driver, on a virtual machine", REAL / "test_systemd.py", _no_systemd),
     _pytest("the chart on three real nodes", REAL / "test_chart.py", _no_wasm_nodes),
     _pytest("the default Shim on real nodes", REAL / "test_default_shim.py", _no_wasm_nodes),
     _pytest("the life cycle of a chart installation", REAL / "test_chart_life.py", _no_installation),

@@ -32,10 +32,12 @@ TREES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "python": ("ca-certificates", "python3"),
     "buildah": ("buildah",),
+    # A node with systemd as its first process, in a virtual machine.
+    "systemd": ("dbus", "systemd", "systemd-sysv", "udev"),
 }  # fmt: skip
 """Name of a tree → its packages, in addition to the minimal system or its base tree."""
 
-_BELOW: Final = {"buildah": "python"}
+_BELOW: Final = {"buildah": "python", "systemd": "node"}
 """Trees with another tree as base: debootstrap cannot resolve the dependencies of buildah, apt can."""
 
 # /proc is mounted in a temporary mount namespace; debootstrap has configured the name resolution.
