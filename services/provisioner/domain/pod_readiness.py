@@ -216,13 +216,18 @@ def _halts(limits: ShimLimits, first: RolloutPod, left: float, settling: float) 
 
 
 def _not_ready(pods: Sequence[RolloutPod], ended: int, now: float) -> WorkloadHalt:
-    """Return the first of these pods as the reason. ``ended``: Unix seconds, when the last node ended its change."""
+    """Return the first of these pods as the reason. ``ended``: Unix seconds, when the last node ended its change.
+
+    The pod is named before its own message, which is shortened in the middle of a condition: ``trellis explain pod``
+    shows it whole.
+    """
     pod = pods[0]
     where = f"on node {pod.node}" if pod.node else "without a node"
     more = len({str(item) for item in pods}) - 1
     also = f" and {more} more" if more else ""
-    cause = f"{pod.reason}: {pod.message}" if pod.message else pod.reason or "it is not ready"
-    message = f"{cause} (pod {pod} {where}{also}, less ready than before the change){_remedy(pods, ended)}"
+    reason = f"{pod.reason}: " if pod.reason else ""
+    cause = f": {pod.message}" if pod.message else " is less ready than before the change"
+    message = f"{reason}pod {pod} {where}{also}{cause}{_remedy(pods, ended)}"
     return WorkloadHalt(Reason.WORKLOAD_NOT_READY.value, int(now), message, str(pod), pod.node, pod.reason)
 
 

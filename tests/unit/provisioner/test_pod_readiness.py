@@ -10,6 +10,7 @@ import pytest
 
 from provisioner.domain.pod_readiness import Judgement, RolloutPod, Work, Workloads, baseline_of, judge
 from support.suite.naming import lacking
+from trellis.crds.conditions import make_condition
 from trellis.crds.shim import WorkloadPolicy
 from trellis.provisioning.attempts import ShimLimits
 from trellis.provisioning.shim_status import Reason
@@ -243,6 +244,15 @@ def test_pods_with_the_program_of_a_former_version_are_named_with_the_command_th
     assert waits is not None
     assert not lacking(waits.message, "`kubectl delete pod -n shop web-0 web-1 web-2`", "2 more")
     assert "web-3" not in waits.message
+
+
+def test_a_condition_has_reason_pod_node_and_command_of_a_long_cause() -> None:
+    name = "checkout-7db8666b59-4mlfl"
+    cause = "container main ended with status 137, as after SIGKILL (1 restarts); its log is unknown: `trellis explain`"
+    waits = judging(state(pod(name)), unready(name, **BROKEN | {"message": cause})).waits
+    assert waits is not None
+    shown = make_condition(("Degraded", "True", waits.reason, waits.message), (), 1, "2026-11-28T11:00:00Z")["message"]
+    assert not lacking(shown, "ShimError", f"shop/{name}", "node-1", f"`kubectl delete pod -n shop {name}`")
 
 
 @pytest.mark.parametrize(
