@@ -38,7 +38,6 @@ from provisioner.workloads.refused_owners import RefusedOwners
 from trellis.kube.changes import Change, ChangeKind
 from trellis.kube.client import Kube
 from trellis.kube.resources import REPLICA_SETS, Resource, key_of
-from trellis.limits.token_bucket import TokenBucket
 from trellis.provisioning.nodes_and_jobs import view_node
 from trellis.provisioning.shims import view_shim
 from trellis.wasm_pods.pod_shape import POD_SHAPE
@@ -252,9 +251,9 @@ async def measure_refused(count: int) -> dict[str, float]:
 
     health = SimpleNamespace(note=lambda *_: None)
     kube = cast("Kube", SimpleNamespace(now=lambda: CREATED_AT, get=get, health=health))
-    timings = WorkloadTimings(patience=0.0)
+    timings = WorkloadTimings(patience=0.0, reads=0.0)
     creations = RefusedCreations(kube.now, timings.refused_for)
-    refused = RefusedOwners(kube, Owners(kube), creations, lambda: {CLASS}, timings, _limit=TokenBucket(0.0))
+    refused = RefusedOwners(kube, Owners(kube), creations, lambda: {CLASS}, timings)
     process, size = psutil.Process(), 0
     msgspec.json.decode(msgspec.json.encode([refusal(number) for number in range(PAGE)]))
     gc.collect()

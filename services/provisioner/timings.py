@@ -64,6 +64,10 @@ class WorkloadTimings:
     Also of an Event from which its controller is read: a refusal that the next attempt ends is not reported. Also of
     the message of the scheduler that it finds no node: it retries within 10 s after a change of nodes.
     """
+    reads: float = 10.0
+    """Maximum reads per second of each: Events of pods, controllers of refused pods, controllers of failed pods."""
+    reads_burst: float = 20.0
+    """Maximum reads at once, of each."""
     events_again: float = 30.0
     """Interval of the reads of the Events of a pod that does not run."""
     events_wait: float = 1.0

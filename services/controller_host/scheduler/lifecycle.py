@@ -103,7 +103,7 @@ class GuestLifecycle:
         former = self.prepared
         if former is not None and (former.sha256, former.config) == (prepared.sha256, prepared.config):
             if former.limits != prepared.limits and self.instance is not None and not self._suspend():
-                self._give_up()  # the next instance has the new limits
+                self._discard()  # the next instance has the new limits
             self._keep(prepared)
             return False
         seen = self._parts.progress.load(self.uid)
@@ -161,7 +161,7 @@ class GuestLifecycle:
     def discard(self) -> None:
         """Discard the instance without a snapshot: the next start is cold."""
         with self._lock:
-            self._give_up()
+            self._discard()
 
     def settle(self) -> None:
         """Write the processed versions of the snapshot, if this failed at the suspension."""
@@ -184,7 +184,7 @@ class GuestLifecycle:
         self._parts.telemetry.metrics.controller_suspends_total.labels(self._parts.telemetry.service).inc()
         return True
 
-    def _give_up(self) -> None:
+    def _discard(self) -> None:
         if self.instance is not None:
             _log.warning("controller state lost, starting cold", controller=self.controller)
             self._drop_instance()

@@ -22,8 +22,6 @@ from trellis.kube.resources import EVENTS
 from trellis.limits.token_bucket import TokenBucket
 from trellis.wasm_pods.pods import EventView, view_event
 
-RATE: Final = 10.0
-"""Reads per second, after a burst of two seconds."""
 SHOWN: Final = 3
 """Pods of a workload whose Events are read."""
 _KEPT: Final = 6
@@ -46,9 +44,12 @@ class Evidence:
     timings: WorkloadTimings
     unread: str = ""
     _read: OrderedDict[str, _Read] = field(default_factory=OrderedDict)
-    _limit: TokenBucket = field(default_factory=lambda: TokenBucket(RATE, 2 * RATE))
+    _limit: TokenBucket = field(init=False)
     _waiting: dict[str, float] = field(default_factory=dict)
     """UIDs of pods whose first read the rate limit has delayed, with the monotonic time of the last attempt."""
+
+    def __post_init__(self) -> None:
+        self._limit = TokenBucket(self.timings.reads, self.timings.reads_burst)
 
     def events(self) -> Iterator[EventView]:
         """Yield all Events that are kept."""

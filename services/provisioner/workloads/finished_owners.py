@@ -23,8 +23,6 @@ from trellis.kube.resources import CRON_JOBS, JOBS, REPLICA_SETS, Resource
 from trellis.limits.token_bucket import TokenBucket
 from trellis.wasm_pods.owners import OwnerView, view_owner
 
-RATE: Final = 10.0
-"""Controllers that are read per second, after a burst of two seconds."""
 _READ: Final = {(res.api_version, res.kind): res for res in (REPLICA_SETS, JOBS)}
 
 
@@ -45,7 +43,10 @@ class FinishedOwners:
     kube: Kube
     timings: WorkloadTimings
     _read: dict[str, _Read] = field(default_factory=dict)
-    _limit: TokenBucket = field(default_factory=lambda: TokenBucket(RATE, 2 * RATE))
+    _limit: TokenBucket = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._limit = TokenBucket(self.timings.reads, self.timings.reads_burst)
 
     async def read(self, owner: Workload, members: Mapping[str, Sequence[WorkloadPod]]) -> bool:
         """Read the controllers of a workload without a pod that runs; return False if the rate limit delays one.

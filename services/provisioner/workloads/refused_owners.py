@@ -32,8 +32,6 @@ from trellis.wasm_pods.pods import EventView, WasmPod
 from trellis.wasm_pods.snapshot import Snapshot
 
 _CRON_JOB: Final = CRON_JOBS.kind
-RATE: Final = 10.0
-"""Reads per second, after a burst of two seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +57,10 @@ class RefusedOwners:
     """By UID of a controller that was not read yet, from when on it is read, monotonic."""
     _read: OrderedDict[str, _Read] = field(default_factory=OrderedDict)
     _noted: set[str] = field(default_factory=set)
-    _limit: TokenBucket = field(default_factory=lambda: TokenBucket(RATE, 2 * RATE))
+    _limit: TokenBucket = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._limit = TokenBucket(self.timings.reads, self.timings.reads_burst)
 
     @property
     def waiting(self) -> bool:

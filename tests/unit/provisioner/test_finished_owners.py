@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from provisioner.domain.workloads.decide import Workload
-from provisioner.workloads.finished_owners import RATE, FinishedOwners
+from provisioner.workloads.finished_owners import FinishedOwners
 from provisioner.workloads.pods import WorkloadPod
 from support.cluster.kube_world import until
 from support.wasm_pods.objects import CREATING, SPACE, Manifest, container, crashing, ended, pod, workload
 from support.wasm_pods.reported import SHORT, Objects, World, forbidden, owned
 from trellis.kube.resources import CRON_JOBS, DEPLOYMENTS, JOBS, PODS, REPLICA_SETS
-from trellis.limits.token_bucket import TokenBucket
 
 EVICTED: dict[str, Any] = {"phase": "Failed", "reason": "Evicted", "message": "the node was low on memory"}
 OF_SET = ("ReplicaSet", "hello-1", "uid-hello-1")
@@ -109,7 +109,7 @@ async def test_a_replica_set_that_cannot_be_read_needs_its_pods() -> None:
 
 async def test_reads_of_replica_sets_have_a_rate_limit_and_end_with_their_pods() -> None:
     world = World([])
-    finished = FinishedOwners(world.kube, SHORT, _limit=TokenBucket(1e-9, 2 * RATE))
+    finished = FinishedOwners(world.kube, replace(SHORT, reads=1e-9))
     owner = Workload(SPACE, "apps/v1", "Deployment", "hello", "u")
 
     def of(number: int, made: Manifest) -> Mapping[str, Sequence[WorkloadPod]]:
@@ -122,7 +122,7 @@ async def test_reads_of_replica_sets_have_a_rate_limit_and_end_with_their_pods()
         return of(number, owned(pod("old", CREATING, owner=owner, **EVICTED), "apps/v1"))
 
     read = [await finished.read(owner, failed(number)) for number in range(50)]
-    assert sum(read) == len(world.reads("replicasets/")) == 2 * RATE
+    assert sum(read) == len(world.reads("replicasets/")) == SHORT.reads_burst
     assert await finished.read(owner, of(99, pod("crashing", crashing(1), owner=("ReplicaSet", "set-99", "uid-99"))))
     [[first]] = failed(0).values()
     assert finished.is_needless(first), "its ReplicaSet is deleted"

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from provisioner.domain.workloads.decide import Cause, Observed, Workload
-from provisioner.workloads.evidence import RATE, SHOWN, Evidence, shown_pods
+from provisioner.workloads.evidence import SHOWN, Evidence, shown_pods
 from provisioner.workloads.warnings import BURST, Warnings
 from support.cluster.kube_world import until
 from support.wasm_pods.objects import (
@@ -219,12 +219,12 @@ async def test_the_first_span_of_the_trace_begins_with_the_pod(monkeypatch: pyte
 
 async def test_reads_of_events_have_a_rate_limit_and_bounded_memory() -> None:
     world = World([])
-    evidence = Evidence(world.kube, SHORT, _limit=TokenBucket(1e-9, 2 * RATE))
+    evidence = Evidence(world.kube, replace(SHORT, reads=1e-9))
     view = world.parts.pods.view
     pods = [found for number in range(1100) if (found := view(pod(f"p-{number}", CREATING), {"spin-v2"})) is not None]
     read = [await evidence.read(item) for item in pods[:50]]
-    assert sum(read) == len(world.reads("/events")) == 2 * RATE
-    evidence = Evidence(world.kube, SHORT, _limit=TokenBucket(0.0))
+    assert sum(read) == len(world.reads("/events")) == SHORT.reads_burst
+    evidence = Evidence(world.kube, replace(SHORT, reads=0.0))
     for item in pods:
         assert await evidence.read(item)
     assert evidence.knows(pods[-1])
@@ -237,7 +237,7 @@ async def test_the_first_read_of_a_pod_comes_before_the_repeated_ones_of_others(
     world = World([])
     made = [world.parts.pods.view(pod(name, CREATING), {"spin-v2"}) for name in ("former", "new", "other")]
     former, new, other = (item for item in made if item is not None)
-    evidence = Evidence(world.kube, replace(SHORT, look=60.0), _limit=TokenBucket(1e-9, 1.0))
+    evidence = Evidence(world.kube, replace(SHORT, look=60.0, reads=1e-9, reads_burst=1.0))
     assert await evidence.read(former)
     assert not await evidence.read(new), "the limit is reached"
     evidence._limit = TokenBucket(0.0)
