@@ -1,11 +1,13 @@
-"""The load of Trellis on a real wadm: ``python bench/wadm_beside.py [--applications N] [--rounds N] [--peer BINARY]``.
+"""The load of Trellis on a real wadm: ``python bench/wadm_beside.py [--rounds N] [--own-core] [--peer BINARY]``.
 
 In: nothing; for each measurement it starts a control plane, a NATS and a real wadm that are new. Out: figures and the
 machine they were measured on, on stdout; exit status 1 if a target is missed. N applications are put, then all
 deployed, then all undeployed, 16 requests at a time: by wadm alone, beside host-manager and service-reflector, beside
 all services, and with ``--peer`` beside wasmcloud-operator (``reflect`` describes its binary). Each phase
-begins when wadm has no requests. Counted are the requests to wadm that the measurement did not send itself. Without
-wadm, it measures nothing and prints the reason.
+begins when wadm has no requests. Counted are the requests to wadm that the measurement did not send itself. With
+``--own-core``, wadm and its NATS have the first core and everything else has the others, also for wadm alone: that
+shows the load of requests and messages, without the load of other processes on the same cores. Without wadm, it
+measures nothing and prints the reason.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import os
 import statistics
 import sys
 import tempfile
@@ -188,17 +191,29 @@ def count(api: Api, path: str) -> int:
     return len(answer["items"]) if status == 200 else 0
 
 
-def run(what: str, applications: int, binary: str) -> list[Phase]:
+@contextlib.contextmanager
+def wadm_on(cores: set[int], others: set[int]) -> Iterator[NatsServer]:
+    """Run wadm and its NATS on these cores; processes that start later have the others."""
+    wadm = lattice_servers.lattice_servers(How(Lines(), threading.Event()))[lattice_servers.WADM]
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        os.sched_setaffinity(0, cores)
+        server = stack.enter_context(NatsServer(Path(folder) / "nats"))
+        command = [str(wadm), "--nats-server", f"127.0.0.1:{server.port}"]
+        stack.enter_context(process(command, {"RUST_LOG": "error"}))
+        os.sched_setaffinity(0, others)
+        yield server
+
+
+def run(what: str, applications: int, binary: str, *, own_core: bool) -> list[Phase]:
     """Measure once, on servers that are new."""
     print(f"{what}:", flush=True)
-    wadm = lattice_servers.lattice_servers(How(Lines(), threading.Event()))[lattice_servers.WADM]
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        owned_cluster() as info,
-        NatsServer(Path(folder) / "nats") as server,
-        process([str(wadm), "--nats-server", f"127.0.0.1:{server.port}"], {"RUST_LOG": "error"}),
-    ):
-        return asyncio.run(measure(what, info, server, applications, binary))
+    cores = os.sched_getaffinity(0)
+    first = {min(cores)} if own_core else cores
+    try:
+        with wadm_on(first, cores - first or cores) as server, owned_cluster() as info:
+            return asyncio.run(measure(what, info, server, applications, binary))
+    finally:
+        os.sched_setaffinity(0, cores)
 
 
 def main() -> int:
@@ -207,6 +222,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=1, help="in turns; medians count")
     parser.add_argument("--only", default="", help="alone, pair, all")
     parser.add_argument("--peer", metavar="BINARY", default="", help="wasmcloud-operator to measure beside it")
+    parser.add_argument("--own-core", action="store_true", help="wadm and its NATS have a core of their own")
     options = parser.parse_args()
     print(f"machine: {describe()}", flush=True)
     if (reason := lattice_servers.missing()) is not None:
@@ -216,7 +232,7 @@ def main() -> int:
     found: dict[str, list[list[Phase]]] = {what: [] for what in kinds_ if options.only in what}
     for _ in range(options.rounds):
         for what, phases in found.items():
-            phases.append(run(what, options.applications, options.peer))
+            phases.append(run(what, options.applications, options.peer, own_core=options.own_core))
     return 0 if good(found) else 1
 
 
