@@ -74,14 +74,12 @@ class ModelWatchTimings:
     """Timings of the watch of the applications of a lattice by events of wadm (``model_watch``, ``model_list``)."""
 
     refresh: float = 60.0
-    """Between two lists if the events are complete."""
+    """Maximum time between two lists: for one, wadm reads every application."""
     again: float = 15.0
     """Between two lists while wadm does not answer, or denies the request."""
     answer: float = 2.0
     quiet: float = 1.0
     """Without an event, after which unconfirmed changes are queried."""
-    busy: float = 20.0
-    """Maximum delay of that query while events arrive: for a list, wadm reads every application."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +99,7 @@ class ComparisonTimings:
     """Between two comparisons while wadm does not answer."""
     unconfirmed: float = 2.0
     """Time for which an event wins over an answer that contradicts it: wadm may read an older state."""
-    busy: float = 20.0
+    busy: float = 60.0
     """Maximum time between an event and the query that confirms it, while events arrive."""
 
 

@@ -15,12 +15,18 @@ from trellis.lattice.connection.address import LatticeAddress, NatsAddress
 from trellis.lattice.connection.lattice_connection import LatticeConnection
 from trellis.lattice.domain.applications import Applications
 from trellis.lattice.follow.comparison import Comparison
+from trellis.lattice.follow.model_watch import ModelWatch
+from trellis.lattice.timings import LatticeTimings, ModelWatchTimings
 
 EVENTS = 50
 
 
 class EmptyLattice(SilentConnection):
-    """A connection behind which wadm has no application."""
+    """A connection behind which wadm has no application; ``lists`` counts its queries."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lists = 0
 
     async def there(self) -> None:
         """It is there."""
@@ -28,6 +34,7 @@ class EmptyLattice(SilentConnection):
     async def ask(self, subject: str, payload: bytes = b"", *, seconds: float) -> bytes:
         """Answer as wadm does."""
         del subject, payload, seconds
+        self.lists += 1
         return json.dumps({"result": "success", "message": "", "models": []}).encode()
 
 
@@ -53,5 +60,20 @@ async def test_further_events_do_not_compute_the_time_of_the_next_query_again(mo
         await asyncio.sleep(0)
     assert len(comparison.applications.deployed()) == EVENTS
     assert 1 <= len(computed) - before <= 2
+    running.cancel()
+    await asyncio.wait({running})
+
+
+async def test_while_events_do_not_end_wadm_is_queried_periodically() -> None:
+    timings = LatticeTimings(models=ModelWatchTimings(refresh=0.05, quiet=3600.0))
+    lattice, address = EmptyLattice(), LatticeAddress(NatsAddress("nats://nowhere:4222"), "default")
+    watch = ModelWatch(address, cast("LatticeConnection", lattice), lambda: None, timings)
+    running = asyncio.create_task(watch.run())
+
+    def queried() -> bool:
+        lattice.deliver("wadm.evt.default.manifest_unpublished", b'{"data": {"name": "shop"}}')
+        return lattice.lists >= 3
+
+    await until(queried, "queried although an event arrived at each look")
     running.cancel()
     await asyncio.wait({running})

@@ -6,7 +6,7 @@ from trellis.lattice.domain.model_list import ModelList
 from trellis.lattice.domain.models import Model
 from trellis.lattice.timings import ModelWatchTimings
 
-TIMINGS = ModelWatchTimings(quiet=1.0, busy=20.0)
+TIMINGS = ModelWatchTimings(quiet=1.0)
 
 
 def listed(*models: Model) -> ModelList:
@@ -42,13 +42,6 @@ def test_another_version_is_shown_at_once_and_requested_as_it_may_be_outdated() 
     models.deployed("shop", "v1", 10.0)
     assert shown(models) == [("shop", "v1")]
     assert models.due_in(11.0) == 0.0
-
-
-def test_while_events_keep_coming_a_list_is_requested_after_twenty_seconds() -> None:
-    models = listed()
-    for second in range(30):
-        models.invalidate(float(second))
-        assert models.due_in(float(second)) == min(1.0, max(0.0, 20.0 - second))
 
 
 def test_an_event_during_a_list_request_causes_another_request() -> None:

@@ -22,7 +22,7 @@ def test_the_production_timings_are_these() -> None:
             "outage": {"pause": 60, "pause_most": 3600},
         },
         "hosts": {"tick": 5, "ping": 1, "answer": 2, "all": 10},
-        "models": {"refresh": 60, "again": 15, "answer": 2, "quiet": 1, "busy": 20},
+        "models": {"refresh": 60, "again": 15, "answer": 2, "quiet": 1},
         "comparison": {
             "every": 180,
             "events_missing": 15,
@@ -31,7 +31,7 @@ def test_the_production_timings_are_these() -> None:
             "answer": 5,
             "again": 10,
             "unconfirmed": 2,
-            "busy": 20,
+            "busy": 60,
         },
         "wadm": {"answer": 5, "stored": 10},
         "bucket": {

@@ -2,8 +2,8 @@
 
 Pure: lists, events and times in; applications, and the time of the next list, out. Called by
 ``trellis.lattice.follow.model_watch``. Invariants: an event changes one application without a query; changes without a
-complete event (a deletion, an undeployed version) are queried once events are quiet, or after ``busy`` seconds of them;
-a failed query removes nothing. Source: wadm 0.21 publishes an event for a deployed manifest, and one with a name only
+complete event (a deletion, an undeployed version) are queried once events are quiet, or with the next periodic list; a
+failed query removes nothing. Source: wadm 0.21 publishes an event for a deployed manifest, and one with a name only
 for an undeployed or deleted one; it publishes none for a manifest that is put.
 """
 
@@ -22,8 +22,7 @@ class ModelList:
 
     timings: ModelWatchTimings
     _known: dict[str, Model] | None = None
-    _unconfirmed_since: float | None = None
-    _unconfirmed_last: float = 0.0
+    _unconfirmed_at: float | None = None
     _asking: bool = False
 
     @property
@@ -33,7 +32,7 @@ class ModelList:
 
     def asking(self) -> None:
         """Note the start of a query, which confirms all earlier events."""
-        self._unconfirmed_since = None
+        self._unconfirmed_at = None
         self._asking = True
 
     def unanswered(self) -> None:
@@ -59,14 +58,10 @@ class ModelList:
 
     def invalidate(self, now: float) -> None:
         """Process an event without the change itself, which requires a query."""
-        self._unconfirmed_last = now
-        if self._unconfirmed_since is None:
-            self._unconfirmed_since = now
+        self._unconfirmed_at = now
 
     def due_in(self, now: float) -> float | None:
         """Return the seconds until the required query, None if none is required."""
-        if self._unconfirmed_since is None:
+        if self._unconfirmed_at is None:
             return None
-        return max(
-            0.0, min(self._unconfirmed_last + self.timings.quiet, self._unconfirmed_since + self.timings.busy) - now
-        )
+        return max(0.0, self._unconfirmed_at + self.timings.quiet - now)
