@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service_reflector.domain.slices import ENDPOINTS_MAX, EndpointSet, Slice, pack
+from trellis.compact import compact
 from trellis.lattice.domain.addresses import Family
 from trellis.lattice.domain.service_views import PodView, ServiceView, SliceView
 
@@ -26,12 +27,14 @@ def endpoint_set(pods: Iterable[PodView], families: tuple[Family, ...] = (Family
     return EndpointSet("http", (("http", port, "http"),), families, tuple(pods))
 
 
+def served(item: Slice | SliceView) -> dict[str, object]:
+    return {"endpoints": item.endpoints, "ports": item.ports}
+
+
 def stored(wanted: Sequence[Slice]) -> list[SliceView]:
     """The slices as they are once they were written."""
     return [
-        SliceView(
-            "g", item.name, f"uid-{item.name}", "1", item.service, "owner", item.family, item.endpoints, item.ports
-        )
+        SliceView("g", item.name, f"uid-{item.name}", "1", item.service, "owner", item.family, compact(served(item)))
         for item in wanted
     ]
 

@@ -16,7 +16,7 @@ from trellis.lattice.domain.service_views import ServiceView, SliceView
 
 SERVICE = ServiceView("g", "shop-2", "uid-shop", "1", "shop", "east/1")
 PIECE = SliceView(
-    "g", "shop-2-0", "uid-slice", "1", "shop-2", "", "IPv4", (), (), write_preserved("shop", "east/1", SERVICE)
+    "g", "shop-2-0", "uid-slice", "1", "shop-2", "", "IPv4", b"{}", write_preserved("shop", "east/1", SERVICE)
 )
 KEY = "g/shop"
 DELETED = ChangeKind.DELETED

@@ -48,11 +48,11 @@ SERVICE = ServiceView(
 GROUP = GroupView("g", "group", "uid-group", "2026-01-01T00:00:00Z", deleting=False, lattice="east/1")
 POD = PodView("g", "host-1", "uid-1", "group", "node", ("10.0.0.1",), True, False, (("zone", "a"),))
 ENDPOINT = {"addresses": ["10.0.0.1"], "conditions": {"ready": True}, "targetRef": {"uid": "uid-1"}}
-SLICE = SliceView("g", "shop-x-0", "uid-slice", "1", "shop", "uid-shop", "IPv4", (ENDPOINT,), ())
+SLICE = SliceView("g", "shop-x-0", "uid-slice", "1", "shop", "uid-shop", "IPv4", compact({"endpoints": [ENDPOINT]}))
 LED = Beside([Leader(REFLECTOR, "pod-1", "nothing follows")])
 UNLED = Beside([Leader(REFLECTOR, "", "nothing follows")])
 WELL = ServiceSnapshot(SERVICE, [SLICE], [GROUP], [POD], beside=LED)
-EMPTY = replace(SLICE, endpoints=())
+EMPTY = replace(SLICE, served=b"{}")
 
 
 def troubles(page: Explanation) -> list[str]:
@@ -206,7 +206,7 @@ def test_only_warnings_about_groups_are_read() -> None:
 
 
 def test_services_that_lead_nowhere_are_counted_and_named() -> None:
-    idle = replace(SLICE, endpoints=({**ENDPOINT, "conditions": {"ready": False}},))
+    idle = replace(SLICE, served=compact({"endpoints": [{**ENDPOINT, "conditions": {"ready": False}}]}))
     assert counted([SERVICE, replace(SERVICE, application="")], [SLICE], "x") == ReflectedServices(1, [], "x")
     assert counted([SERVICE], [idle], "").without_endpoints == ["g/shop"]
     assert reflected_services_part(ReflectedServices(1, [], "x")).problem == ""
