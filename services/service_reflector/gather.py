@@ -16,7 +16,6 @@ from service_reflector.domain.snapshot import Claim, Preserved, Refused, Snapsho
 from service_reflector.lattice_followers import LatticeFollowers
 from service_reflector.timings import Timings
 from trellis import names
-from trellis.events.services import ServiceReflected
 from trellis.installer_api.redaction import redact_url
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound
@@ -36,8 +35,8 @@ class Cache:
 
     ``preserved_slices``: by key, the slices with the addresses of a Service that was deleted.
     ``deleted``: UIDs of Services that this service deleted but the watch still lists. ``published``: by key, then by
-    Service, the published events. ``controller``: wasmcloud-operator, while it runs. ``groups_known``: the API server
-    serves host groups. ``missing_since``: by lattice ID, the monotonic time since which no host group names it.
+    Service, the published event as JSON. ``controller``: wasmcloud-operator, while it runs. ``groups_known``: the API
+    server serves host groups. ``missing_since``: by lattice ID, the monotonic time since which no host group names it.
     ``unreadable``: by lattice ID, why it cannot be followed. ``preserved``: by Service, why it waits for an answer or a
     host group.
     """
@@ -60,7 +59,7 @@ class Cache:
     by_annotated_lattice: dict[str, set[str]] = field(default_factory=dict)
     preserved_slices: dict[str, dict[str, SliceView]] = field(default_factory=dict)
     deleted: set[str] = field(default_factory=set)
-    published: dict[str, dict[str, ServiceReflected]] = field(default_factory=dict)
+    published: dict[str, dict[str, bytes]] = field(default_factory=dict)
     controller: Controller | None = None
     missing_since: dict[str, float] = field(default_factory=dict)
     unreadable: dict[str, str] = field(default_factory=dict)

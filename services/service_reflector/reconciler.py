@@ -13,7 +13,7 @@ from typing import Any, Final
 from service_reflector.apply import Effects
 from service_reflector.domain import decide as deciding
 from service_reflector.domain.actions import Action, DeleteRoute, DeleteSlice, RemoveService, Warn, WarnService
-from service_reflector.domain.published_events import reflected, removed
+from service_reflector.domain.published_events import reflected, removed, stored
 from service_reflector.domain.snapshot import Snapshot
 from service_reflector.gather import Cache
 from trellis.bus.bus import Bus, BusUnavailable
@@ -108,9 +108,9 @@ class Reconciler:
                 if service is None or service.application != target.application or service.deleting:
                     continue
                 event = reflected(target, service)
-                if published.get(target.key) != event:
+                if published.get(target.key) != stored(event):
                     await self._publish(event, service.resource_version)
-                    published[target.key] = event
+                    published[target.key] = stored(event)
             for key, former in list(published.items()):
                 if key not in cache.services:
                     await self._publish(removed(former), "deleted")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+from service_reflector.domain.published_events import removed, stored
 from service_reflector.gather import Cache
 from trellis.bus.bus import Bus
 from trellis.events.envelope import EventData
@@ -22,6 +23,6 @@ async def restore(cache: Cache, bus: Bus) -> None:
         key = f"{event.namespace}/{event.name}"
         published = cache.published.setdefault(f"{event.namespace}/{event.application}", {})
         if isinstance(event, ServiceReflected):
-            published[key] = event
-        elif key in published and published[key].uid == event.uid:
+            published[key] = stored(event)
+        elif key in published and removed(published[key]).uid == event.uid:
             del published[key]
