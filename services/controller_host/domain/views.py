@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -16,9 +17,10 @@ from typing import Any, Final, TypeVar
 import orjson
 from pydantic import ValidationError
 
+from controller_host.domain.watch_specs import WatchSpec, specs_of
 from trellis.compact import compact
 from trellis.config.durations import parse_seconds
-from trellis.crds.wasm_controllers import IdlePolicy, Module, WasmControllerSpec, Watch
+from trellis.crds.wasm_controllers import IdlePolicy, Module, WasmControllerSpec
 
 T = TypeVar("T")
 
@@ -78,11 +80,16 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Parsed spec, with defaults for missing fields. ``refs``: names of ConfigMaps, names of Secrets."""
+    """Parsed spec, with defaults for missing fields. ``refs``: names of ConfigMaps, names of Secrets.
 
-    module: Module
+    ``source``: unique text for the module's source, its JSON; ``is_fixed``: the content of the source cannot change, as
+    the spec has a checksum or a digest: only then equal text means equal bytes.
+    """
+
+    source: str
+    is_fixed: bool
     account: str
-    watches: tuple[Watch, ...]
+    watches: tuple[WatchSpec, ...]
     config: bytes
     refs: tuple[tuple[str, ...], tuple[str, ...]]
     bounds: Bounds
@@ -90,18 +97,9 @@ class Wanted:
     """Seconds; None: never."""
     paused: bool
 
-    @property
-    def source(self) -> str:
-        """Unique text for the module's source; equal text means equal bytes only if ``is_fixed``."""
-        return orjson.dumps(
-            self.module.model_dump(by_alias=True, exclude_none=True), option=orjson.OPT_SORT_KEYS
-        ).decode()
-
-    @property
-    def is_fixed(self) -> bool:
-        """True if the content of the source cannot change: the spec has a checksum or a digest."""
-        oci = self.module.oci
-        return self.module.sha256 is not None or (oci is not None and "@sha256:" in oci.image)
+    def module(self) -> Module:
+        """Return the module of the spec; its model would need most of the memory of a parsed spec."""
+        return Module.model_validate_json(self.source)
 
 
 def view_controller(manifest: Mapping[str, Any]) -> ControllerView:
@@ -146,9 +144,10 @@ def read_spec(view: ControllerView) -> Wanted:
     suspend_after = None if idle is None else idle.suspend_after
     after = _read("idle.suspendAfter", parse_seconds, suspend_after, SUSPEND_AFTER_DEFAULT)
     return Wanted(
-        module=spec.module,
+        source=_source(spec.module),
+        is_fixed=_is_fixed(spec.module),
         account=spec.service_account_name,
-        watches=tuple(spec.watches),
+        watches=specs_of(spec.watches, view.namespace),
         config=compact(spec.config or {}, option=orjson.OPT_SORT_KEYS),
         refs=(
             tuple(sorted(ref.name for ref in spec.config_map_refs or ())),
@@ -178,6 +177,15 @@ def digest(*parts: bytes) -> str:
     for part in parts:
         found.update(len(part).to_bytes(8, "big") + part)
     return found.hexdigest()
+
+
+def _source(module: Module) -> str:
+    found = module.model_dump(by_alias=True, exclude_none=True)
+    return sys.intern(orjson.dumps(found, option=orjson.OPT_SORT_KEYS).decode())  # many controllers share a module
+
+
+def _is_fixed(module: Module) -> bool:
+    return module.sha256 is not None or (module.oci is not None and "@sha256:" in module.oci.image)
 
 
 def _bounds(spec: WasmControllerSpec) -> Bounds:

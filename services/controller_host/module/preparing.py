@@ -103,7 +103,7 @@ class Preparing:
         if module is None:
             # The source permits or refuses all requests of the same user for the same source alike.
             claim = claim_of(wanted, user)
-            request = ModuleRequest(view.namespace, wanted.module, user)
+            request = ModuleRequest(view.namespace, wanted.module(), user)
             module = await self._single_flight.do(
                 (claim, refetch), lambda: self._fetched(request, wanted, refetch=refetch)
             )

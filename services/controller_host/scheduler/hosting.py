@@ -219,7 +219,7 @@ class Hosting:
             hosted.lifecycle.calls.become(account)
         hosted.bucket = TokenBucket(hosted.wanted.bounds.calls_per_second)
         hosted.lifecycle.calls.limit(hosted.wanted.bounds.host_calls_per_second)
-        self.selection.watches.want(hosted.key, view.namespace, hosted.wanted.watches, self.on_change)
+        self.selection.watches.want(hosted.key, hosted.wanted.watches, self.on_change)
         hosted.listed = False
         if not hosted.unfit:
             hosted.refused = None  # it applied to the former spec; a paused spec is not evaluated

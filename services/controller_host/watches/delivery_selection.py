@@ -9,17 +9,17 @@ for a kind that is no longer watched.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from controller_host.domain.keys import ObjectKey, key_text, parse_key
+from controller_host.domain.watch_specs import WatchSpec
 from controller_host.scheduler.deliveries import Delivery
 from controller_host.scheduler.hosted import Hosted
 from controller_host.scheduler.turns import Turn
 from controller_host.state.progress import LastCall
 from controller_host.timings import TurnTimings
-from trellis.crds.wasm_controllers import Watch
 
 MOST_TURNS: Final = 16
 """Maximum number of keys in one turn of a controller."""
@@ -28,10 +28,8 @@ MOST_TURNS: Final = 16
 class Watches(Protocol):
     """The shared caches; see ``shared_watches``."""
 
-    def want(
-        self, controller: str, namespace: str, watches: Sequence[Watch], on_change: Callable[[str, ObjectKey], None]
-    ) -> None:
-        """Set the watches of a controller of a namespace, in place of its previous ones."""
+    def want(self, controller: str, specs: tuple[WatchSpec, ...], on_change: Callable[[str, ObjectKey], None]) -> None:
+        """Set the watches of a controller, in place of its previous ones."""
 
     def drop(self, controller: str) -> None:
         """Remove the watches of a controller."""

@@ -11,16 +11,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from controller_host.domain.keys import ObjectKey
-from controller_host.domain.watch_specs import Refusal, RefusalReason, WatchSpec, specs_of
+from controller_host.domain.watch_specs import Refusal, RefusalReason, WatchSpec
 from controller_host.timings import CacheTimings
 from controller_host.watches.cached_kind import CachedKind
 from controller_host.watches.reviews import Reviews
-from trellis.crds.wasm_controllers import Watch
 from trellis.kube.client import Kube
 from trellis.kube.discovery import Discovery
 from trellis.kube.resources import Resource
@@ -63,13 +62,12 @@ class SharedWatches:
         self._on_change: dict[str, Callbacks] = {}
         self._wake = asyncio.Event()
 
-    def want(self, controller: str, namespace: str, watches: Sequence[Watch], on_change: Callbacks) -> None:
-        """Set the watches of a controller (``namespace/name``) of a namespace, in place of its previous ones.
+    def want(self, controller: str, specs: tuple[WatchSpec, ...], on_change: Callbacks) -> None:
+        """Set the watches of a controller (``namespace/name``), in place of its previous ones.
 
         ``on_change`` is called with the controller and the changed key, but not for existing objects: ``keys`` returns
         these when ``whole`` is true after a call of ``on_state``.
         """
-        specs = specs_of(watches, namespace)
         if self._wanted.get(controller) == specs:
             return
         self.drop(controller)

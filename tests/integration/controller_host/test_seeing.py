@@ -14,6 +14,7 @@ import orjson
 import pytest
 
 from controller_host.domain.keys import ObjectKey
+from controller_host.domain.watch_specs import specs_of
 from controller_host.timings import CacheTimings
 from controller_host.watches.reviews import Reviews, groups_of
 from controller_host.watches.shared_watches import SharedWatches, WatchContext
@@ -117,7 +118,7 @@ async def test_a_definition_that_comes_later_is_watched_and_followed_when_it_goe
     notified: list[tuple[str, ObjectKey]] = []
     async with watching(kube, Discovery(kube, clock=_Leaps()), f"{api_version}/Widget") as watches:
         watch = Watch.model_validate({"apiVersion": api_version, "kind": "Widget"})
-        watches.want("team/c", namespace, [watch], lambda *changed: notified.append(changed))
+        watches.want("team/c", specs_of([watch], namespace), lambda *changed: notified.append(changed))
         await until(lambda: bool(watches.refused("team/c")), "the kind is missed")
         await kube.create(DEFINITIONS, definition(group))
         await eventually(lambda: _served(kube, widgets), "the kind is served")
@@ -140,7 +141,7 @@ async def test_a_list_and_a_watch_show_the_same_of_an_object(kube: Kube, namespa
     watch = Watch.model_validate({"apiVersion": "v1", "kind": "ConfigMap"})
     made = await kube.create(CONFIGMAPS, manifest | {"data": {"a": "b"}})
     async with watching(kube, Discovery(kube), "v1/ConfigMap") as watches:
-        watches.want("team/c", namespace, [watch], lambda *_: None)
+        watches.want("team/c", specs_of([watch], namespace), lambda *_: None)
         await until(lambda: watches.whole("team/c"), "all is listed")
         listed = orjson.loads(watches.item(key) or b"")
         await kube.delete(CONFIGMAPS, "one", namespace, uid=made["metadata"]["uid"])

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import orjson
 
 from controller_host.domain.keys import ObjectKey
+from controller_host.domain.watch_specs import WatchSpec
 from controller_host.module.sources import ModuleRequest
 from trellis.registries.domain.errors import SourceError, SourceReason
 
@@ -42,11 +42,9 @@ class SomeWatches:
         for controller in list(self.wanted):
             self.on_change[controller](controller, key)
 
-    def want(
-        self, controller: str, namespace: str, watches: Sequence[Any], on_change: Callable[[str, ObjectKey], None]
-    ) -> None:
-        assert watches
-        self.wanted[controller], self.on_change[controller] = namespace, on_change
+    def want(self, controller: str, specs: tuple[WatchSpec, ...], on_change: Callable[[str, ObjectKey], None]) -> None:
+        assert specs
+        self.wanted[controller], self.on_change[controller] = controller.partition("/")[0], on_change
 
     def drop(self, controller: str) -> None:
         self.wanted.pop(controller, None)

@@ -38,7 +38,7 @@ def test_all_that_is_above_is_named_at_once() -> None:
 
 
 def pinned(memory_bytes: int) -> Wanted:
-    return Wanted(None, "x", (), b"{}", ((), ()), Bounds(memory_bytes), None, False)  # type: ignore[arg-type]
+    return Wanted("{}", True, "x", (), b"{}", ((), ()), Bounds(memory_bytes), None, paused=False)
 
 
 def test_a_namespace_pins_no_more_than_its_share_and_another_has_its_own() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from controller_host.domain.keys import ObjectKey
-from controller_host.domain.watch_specs import RefusalReason
+from controller_host.domain.watch_specs import RefusalReason, specs_of
 from controller_host.timings import CacheTimings
 from controller_host.watches.cached_kind import project
 from controller_host.watches.reviews import Reviews
@@ -74,7 +74,7 @@ class World:
 
     def want(self, controller: str, *found: dict[str, Any]) -> None:
         self.watches.want(
-            *(controller, controller.partition("/")[0], watches(*found)),
+            *(controller, specs_of(watches(*found), controller.partition("/")[0])),
             lambda name, changed: self.notified.append((name, changed)),
         )
 

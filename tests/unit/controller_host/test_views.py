@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from controller_host.domain.views import Bounds, ControllerView, digest, parse_bytes, read_spec, view_controller
+from trellis.crds.wasm_controllers import Module
 
 SPEC: dict[str, Any] = {
     "module": {"configMap": {"name": "mirror", "key": "module.wasm"}},
@@ -27,6 +28,7 @@ def test_an_omitted_field_has_a_default() -> None:
     assert wanted.suspend_after == 30
     assert not wanted.paused
     assert wanted.config == b"{}"
+    assert wanted.module() == Module.model_validate(SPEC["module"])
 
 
 def test_a_given_field_applies() -> None:
