@@ -7,8 +7,10 @@ be published; its id names the observation, so that a second publish stores noth
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Self
 
 from application_manager.domain.actions import Decision, Lost, Record
 from application_manager.domain.sides import Object
@@ -99,11 +101,29 @@ def events_of(
     return events
 
 
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """A published event: the fields of a deletion of its object, and the whole event as JSON.
+
+    The model of an event needs three times the memory.
+    """
+
+    uid: str
+    lattice: str
+    application: str
+    json: bytes
+
+    @classmethod
+    def of(cls, event: ApplicationEventData) -> Self:
+        """Return the cached form of an event."""
+        return cls(event.uid, sys.intern(event.lattice), event.application, event.model_dump_json().encode())
+
+
 @dataclass(slots=True)
 class Published:
     """Published events: by key of the object, the last event of each kind."""
 
-    events: dict[str, dict[str, ApplicationEventData]] = field(default_factory=dict)
+    events: dict[str, dict[str, Noted]] = field(default_factory=dict)
 
     def due(self, key: str, holds: Iterable[Due]) -> list[Due]:
         """Return the events to publish about an object: new ones, and the deletion of a former object of this name.
@@ -116,12 +136,12 @@ class Published:
         uid = holds[0].event.uid if holds else None
         former = next((item for item in published.values() if uid is not None and item.uid != uid), None)
         if former is not None:
-            due.append(_deleted(former))
+            due.append(_deleted(key, former))
             published.clear()
         current = {hold.event.event_name for hold in holds}
         for kind in [kind for kind in published if kind not in current and kind != ApplicationSynced.event_name]:
             del published[kind]
-        return due + [hold for hold in holds if published.get(hold.event.event_name) != hold.event]
+        return due + [hold for hold in holds if published.get(hold.event.event_name) != Noted.of(hold.event)]
 
     def objects_of(self, name: str) -> list[str]:
         """Return the keys of objects with published events; ``name``: of their application, or the key of one."""
@@ -134,13 +154,13 @@ class Published:
     def deletion_events(self, key: str) -> list[Due]:
         """Return the deletion event of a deleted object; empty if no event about it was published."""
         published = next(iter(self.events.get(key, {}).values()), None)
-        return [] if published is None else [_deleted(published)]
+        return [] if published is None else [_deleted(key, published)]
 
     def note(self, event: ApplicationEventData) -> None:
         """Record an event that was published, or that is on the bus already; called in the order of publication."""
         key = f"{event.namespace}/{event.name}"
         if not isinstance(event, ApplicationDeleted):
-            self.events.setdefault(key, {})[event.event_name] = event
+            self.events.setdefault(key, {})[event.event_name] = Noted.of(event)
         elif all(item.uid == event.uid for item in self.events.get(key, {}).values()):
             self.events.pop(key, None)
 
@@ -154,10 +174,11 @@ class Published:
         self.events.clear()
 
 
-def _deleted(published: ApplicationEventData) -> Due:
+def _deleted(key: str, published: Noted) -> Due:
+    namespace, _, name = key.partition("/")
     event = ApplicationDeleted(
-        namespace=published.namespace,
-        name=published.name,
+        namespace=namespace,
+        name=name,
         uid=published.uid,
         lattice=published.lattice,
         application=published.application,
