@@ -160,10 +160,15 @@ class Cache:
         elif new.marked_digest is not None and (old is None or old.marked_digest is None):
             self._note(new.uid, trace=None)  # the verification ends it
 
-    def record_trace(self, uid: str, trace: TraceContext | None) -> None:
-        """Record the trace of a node's opt-in from the bus; the watch may have reported the same one."""
+    def record_trace(self, name: str, uid: str, trace: TraceContext | None) -> None:
+        """Record the trace of a node's opt-in from the bus; the watch may have reported the same one.
+
+        The bus repeats the last opt-in of each node to a new leader: the verification of most has ended their traces.
+        """
+        node = self.nodes.get(name)
+        ended = node is not None and node.uid == uid and node.marked_digest is not None
         former = self.noted(uid).trace
-        if trace is not None and (former is None or former.trace_id != trace.trace_id):
+        if trace is not None and not ended and (former is None or former.trace_id != trace.trace_id):
             self._note(uid, trace=trace)
 
     def job_changed(self, change: Change[JobView]) -> bool:

@@ -26,7 +26,7 @@ def on_node_event(
     def handle(received: Received[NodeEventData]) -> None:
         event = received.data
         if isinstance(event, NodeOptedIn):
-            cache.record_trace(event.uid, received.trace)
+            cache.record_trace(event.name, event.uid, received.trace)
         if is_shown(event, cache.nodes.get(event.name)):
             queue.cover(event.name, received.ack)
             return

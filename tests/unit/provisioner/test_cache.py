@@ -186,6 +186,16 @@ def test_a_trace_begins_with_the_opt_in_and_ends_with_the_verification() -> None
     assert change(None, replace(node, failure="x", marked_uid=node.uid)) is None, "it was opted in before this process"
 
 
+def test_an_opt_in_that_the_bus_repeats_starts_no_trace_of_a_verified_node() -> None:
+    node, trace = a_node(opt_in="true"), TraceContext("00-1-1-01")
+    for seen, recorded in ((None, trace), (node, trace), (verified_node(node), None)):
+        cache = Cache(FakeKube(), Settings(), {} if seen is None else {node.name: seen}, {})
+        cache.record_trace(node.name, node.uid, trace)
+        assert cache.noted(node.uid).trace == recorded
+    cache.record_trace(node.name, "the next Node of this name", trace)
+    assert cache.noted("the next Node of this name").trace == trace
+
+
 def test_nothing_is_recorded_of_a_deleted_or_replaced_node() -> None:
     cache, node = Cache(FakeKube(), Settings(), {}, {}), a_node()
     for after in (None, replace(node, uid="another")):
