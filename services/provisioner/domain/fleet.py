@@ -26,17 +26,22 @@ MemberOf = Callable[[ShimView, NodeView, tuple[ShimView, ...]], Member | None]
 
 @dataclass(frozen=True, slots=True)
 class _Standing:
-    """Cached state of a node. ``counted``: the Shims for which it counts at rest, None if it is not at rest."""
+    """Cached state of a node. ``rests``: it has no work to do."""
 
     node: NodeView
     target: Target | None
-    counted: tuple[str, ...] | None
+    rests: bool
 
     @classmethod
     def of(cls, node: NodeView, target: Target | None) -> _Standing:
-        if target is None or node.skip is not None:
-            return cls(node, target, ())
-        return cls(node, target, tuple(name for name, _ in target.shims) if rests(node, target) else None)
+        return cls(node, target, target is None or node.skip is not None or rests(node, target))
+
+    @property
+    def counted(self) -> tuple[str, ...]:
+        """The Shims for which it counts at rest."""
+        if self.target is None or self.node.skip is not None or not self.rests:
+            return ()
+        return tuple(name for name, _ in self.target.shims)
 
 
 def rests(node: NodeView, target: Target) -> bool:
@@ -83,7 +88,7 @@ class Fleet:
         for uid in uids:
             if (name := self._names.get(uid)) is not None and name not in chosen:
                 chosen[name] = None
-                others.subtract(self._standings[name].counted or ())
+                others.subtract(self._standings[name].counted)
         return [(self._nodes[name], self._standings[name].target) for name in chosen], +others
 
     def restless(self) -> list[NodeView]:
@@ -128,10 +133,9 @@ class Fleet:
     def _add(self, name: str, node: NodeView) -> None:
         standing = self._standings[name] = _Standing.of(node, self._target_of(node, self._by))
         self._names[node.uid] = name
-        if standing.counted is None:
+        self._resting.update(standing.counted)
+        if not standing.rests:
             self._restless.add(name)
-        else:
-            self._resting.update(standing.counted)
         for shim in self._by:
             if (member := self._member_of(shim, node, self._by)) is not None:
                 self._tallies[shim.name].add(member)
@@ -142,7 +146,7 @@ class Fleet:
             return
         if self._names.get(standing.node.uid) == name:
             del self._names[standing.node.uid]
-        self._resting.subtract(standing.counted or ())
+        self._resting.subtract(standing.counted)
         self._restless.discard(name)
         for tally in self._tallies.values():
             tally.drop(name)
