@@ -136,7 +136,7 @@ class ShimGather:
         shims, label = self.cache.shims, names.shim_label(name)
         if name not in shims or not shims[name].deleting or name in self.cache.deletions.alone(shims.values()):
             return ()
-        return tuple(node for node in holders if label in dict(node.labels))
+        return tuple(node for node in holders if label in node.label_values())
 
     def _failing(self, name: str, ledger: Ledger) -> Iterator[tuple[NodeView, str]]:
         """Yield the nodes on which attempts failed because of a Shim, with the error."""

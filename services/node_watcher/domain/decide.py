@@ -168,7 +168,7 @@ def _opted_in_event(node: NodeView, wanted: frozenset[str]) -> NodeOptedIn:
         architecture=node.architecture,
         operating_system=node.operating_system,
         runtime_version=node.runtime_version,
-        labels=dict(node.labels),
+        labels=node.label_values(),
         by="Annotation" if node.opt_in is not None else "AutoProvision" if KWASM in wanted else "NodeSelector",
     )
 
@@ -261,7 +261,7 @@ def _restore(node: NodeView, state: VerifiedState, snapshot: Snapshot) -> list[A
 
 def _labelled(node: NodeView, name: str) -> bool:
     """Return whether a node has the label of a Shim."""
-    return names.shim_label(name) in dict(node.labels)
+    return names.shim_label(name) in node.label_values()
 
 
 def _without(removed: tuple[NodeTaint, ...]) -> str:

@@ -68,7 +68,7 @@ def verified_labels(
     KWasm is set in both cases, as its users expect; each Shim has its own label, that of runtime-class-manager. A Shim
     that is no longer verified has no label.
     """
-    has = dict(node.labels)
+    has = node.label_values()
     stays = {name for name in verified_digests(state.shims) if name in wanted or (name == KWASM and wanted)}
     ready = names.WASM_READY if stays and state.verified_by is not VerifiedBy.JOB else None
     labels: dict[str, tuple[str | None, str | None]] = {
@@ -116,7 +116,7 @@ def _nothing_installed(node: NodeView) -> Changes:
 
 def remove_metadata(node: NodeView) -> tuple[PatchOp, ...]:
     """Return the patch that removes every label and annotation of Trellis."""
-    has = dict(node.labels)
+    has = node.label_values()
     of_shims = (names.shim_label(name) for name in node.recorded)
     labels = {
         names.LABEL_PROVISIONED: (node.provisioned, None),
@@ -133,7 +133,7 @@ def labelled_ready(node: NodeView) -> bool:
     The circuit breaker counts these nodes.
     """
     shims = node.recorded
-    by_shim = bool(shims) and any(names.shim_label(name) in dict(node.labels) for name in shims)
+    by_shim = bool(shims) and any(names.shim_label(name) in node.label_values() for name in shims)
     return node.bears_marks and (node.provisioned is not None or node.wasm is not None or by_shim)
 
 

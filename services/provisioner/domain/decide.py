@@ -178,7 +178,7 @@ def labelled(node: NodeView, target: Target) -> bool:
 def _labels(node: NodeView, shims: Iterable[str]) -> list[str]:
     """Return the labels of these Shims that a node has."""
     wanted = {names.shim_label(name) for name in shims}  # nothing, of most nodes
-    return [f"{label}={value}" for label, value in node.labels if label in wanted] if wanted else []
+    return [f"{label}={value}" for label, value in node.label_values().items() if label in wanted] if wanted else []
 
 
 def _blocked(snapshot: Snapshot, node: NodeView, target: Target) -> list[Action]:

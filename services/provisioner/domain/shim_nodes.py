@@ -146,7 +146,7 @@ def member_of(
         rival = rival_of(shim, node, shims, auto_provision=auto_provision)
         if wanted is Refusal.LABEL_CONFLICT:
             rival = label_rival_of(shim, node, shims, auto_provision=auto_provision)
-        return Member(node, wanted, has, rival, shim.placement.selects(dict(node.labels)))
+        return Member(node, wanted, has, rival, shim.placement.selects(node.label_values()))
     return None if has is None else Member(node, None, has)
 
 

@@ -268,7 +268,7 @@ def is_for(shim: ShimView, node: NodeView, *, auto_provision: bool) -> bool:
         return True
     if shim.selector is None:
         return not shim.default
-    labels = dict(node.labels)
+    labels = node.label_values()
     lacks = {(key, value) for key, value in shim.selector if labels.get(key) != value}
     own = ((names.shim_label(name), names.SHIM_PROVISIONED) for name in verified_digests(node.installed))
     return not lacks or lacks <= {*own}

@@ -141,7 +141,8 @@ class NodeView:
     architecture: str = ""
     operating_system: str = "linux"
     runtime_version: str = ""
-    labels: tuple[tuple[str, str], ...] = ()
+    labels: tuple[tuple[str, str | None], ...] = ()
+    """Read by :meth:`label_values`. None stands for the name of the Node, so that Nodes share one value."""
     handlers: frozenset[str] = frozenset()
     opt_in: str | None = None
     provisioned: str | None = None
@@ -190,6 +191,10 @@ class NodeView:
         }
         for name, value in decoded.items():
             object.__setattr__(self, name, value)
+
+    def label_values(self) -> dict[str, str]:
+        """Return the labels of the Node."""
+        return {key: self.name if value is None else value for key, value in self.labels}
 
     @property
     def bears_marks(self) -> bool:

@@ -98,7 +98,7 @@ class Snapshot:
     def nodes_with(self, selector: Pairs) -> list[NodeView]:
         """Return the Nodes with the labels of a selector, by name."""
         if selector not in self._by_selector:
-            found = [node for node in self.nodes if has_labels(dict(node.labels), selector)]
+            found = [node for node in self.nodes if has_labels(node.label_values(), selector)]
             self._by_selector[selector] = sorted(found, key=lambda node: node.name)
         return self._by_selector[selector]
 

@@ -204,7 +204,7 @@ def _patched(node: NodeView, patch: PatchNode) -> NodeView:
             "name": node.name,
             "uid": node.uid,
             "resourceVersion": node.resource_version,
-            "labels": dict(node.labels),
+            "labels": node.label_values(),
             "annotations": {key: value for key, value in annotations.items() if value is not None},
         },
     }

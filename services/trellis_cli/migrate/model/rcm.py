@@ -43,7 +43,7 @@ def plan_rcm(snapshot: ClusterSnapshot) -> list[Step]:
     for node in sorted(snapshot.nodes, key=lambda node: node.name):
         taken: dict[str, tuple[ShimView, str]] = {}
         for shim in sorted(snapshot.shims, key=lambda shim: shim.name):
-            value = dict(node.labels).get(names.shim_label(shim.name))
+            value = node.label_values().get(names.shim_label(shim.name))
             if value not in _VALUES or shim.name in node.installed:
                 continue
             found = _version(snapshot, node, shim, value)
