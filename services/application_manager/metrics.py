@@ -19,7 +19,8 @@ from trellis.events.subjects import APPLICATION_MANAGER
 from trellis.installer_api.redaction import redact_url
 from trellis.lattice.connection.address import LatticeAddress
 from trellis.telemetry.lattice_gauges import FollowedGauges
-from trellis.telemetry.metrics import Forget, KeptReads, Metrics
+from trellis.telemetry.metrics import KeptReads, Metrics
+from trellis.telemetry.observed import Forget
 
 UNKNOWN: Final = "Unknown"
 """Phase of an object without a status."""

@@ -6,7 +6,8 @@ In: outcomes of answers, connections. Out: counters, a histogram, gauges that ar
 
 from __future__ import annotations
 
-from trellis.telemetry.metrics import Metrics, Read
+from trellis.telemetry.metrics import Metrics
+from trellis.telemetry.observed import Read
 
 
 class SecretMetrics:

@@ -14,7 +14,8 @@ from trellis.events.subjects import SERVICE_REFLECTOR
 from trellis.installer_api.redaction import redact_url
 from trellis.lattice.connection.address import LatticeAddress
 from trellis.telemetry.lattice_gauges import FollowedGauges
-from trellis.telemetry.metrics import Forget, Metrics
+from trellis.telemetry.metrics import Metrics
+from trellis.telemetry.observed import Forget
 
 
 class ServiceMetrics(FollowedGauges[LatticeAddress]):

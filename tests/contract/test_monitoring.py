@@ -13,6 +13,7 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from support.suite.naming import lacking
 from trellis.telemetry import Metrics, process_metrics
+from trellis.telemetry.observed import ObservedGauge
 from trellis_tools.monitoring.dashboard import expressions, make_dashboard
 from trellis_tools.monitoring.generate import CHART, documents, main
 from trellis_tools.monitoring.metrics_table import BEGIN, described, with_table
@@ -32,6 +33,8 @@ def series() -> dict[str, set[str]]:
     """Return the series that a process has, by name, with their labels."""
     found: dict[str, set[str]] = {}
     for metric in vars(Metrics()).values():
+        if isinstance(metric, ObservedGauge):
+            found[metric.name] = set(metric.labels)
         if not isinstance(metric, MetricWrapperBase):
             continue
         labels = set(metric._labelnames)

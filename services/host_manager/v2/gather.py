@@ -22,7 +22,7 @@ from host_manager.v2.metrics import HostNumbers
 from trellis.kube.client import Kube
 from trellis.kube.informer import Informer
 from trellis.read_model.health import Health
-from trellis.telemetry.metrics import Forget
+from trellis.telemetry.observed import Forget
 from trellis.v2.deployments import ArtifactView, DeploymentView, ReplicaSetView
 from trellis.v2.host_messages import HostMessages
 from trellis.v2.hosts import HostView

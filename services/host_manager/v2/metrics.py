@@ -11,7 +11,7 @@ from functools import partial
 from math import nan
 
 from trellis.telemetry import Telemetry
-from trellis.telemetry.metrics import Forget
+from trellis.telemetry.observed import Forget
 from trellis.v2.messages import HostHeartbeat
 
 HostKey = tuple[str, str]

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-from trellis.telemetry.metrics import Forget
+from trellis.telemetry.observed import Forget
 
 Place = TypeVar("Place", bound=Hashable)
 

@@ -8,8 +8,7 @@ registered twice, however many services share the process.
 from __future__ import annotations
 
 import functools
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
@@ -24,9 +23,7 @@ from prometheus_client import (
 )
 
 from trellis.telemetry.console_metrics import ConsoleMetrics
-
-Read = Callable[[], float]
-Forget = Callable[[], None]
+from trellis.telemetry.observed import Forget, ObservedGauge, Read
 
 _HANDLER_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _SHORT_BUCKETS: Final = (
@@ -67,8 +64,6 @@ class Metrics(ConsoleMetrics):
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:  # noqa: PLR0915 - one for each metric
         super().__init__(registry if registry is not None else CollectorRegistry())
-        self._owners: dict[tuple[str, ...], object] = {}
-        self._lock = threading.Lock()
         self.handler_seconds: Final = Histogram(
             "trellis_handler_seconds",
             "Duration of one handler run in seconds",
@@ -99,24 +94,24 @@ class Metrics(ConsoleMetrics):
         self.circuit_breaker_paused_total: Final = self._counter(
             "circuit_breaker_paused", "Deletions paused by an open circuit breaker", "kind"
         )
-        self.queue_depth: Final = self._gauge("queue_depth", "Keys in the work queue, waiting or running", "queue")
-        self.queue_oldest_seconds: Final = self._gauge(
+        self.queue_depth: Final = self._observed("queue_depth", "Keys in the work queue, waiting or running", "queue")
+        self.queue_oldest_seconds: Final = self._observed(
             "queue_oldest_seconds", "Age of the oldest waiting key in seconds", "queue"
         )
-        self.objects: Final = self._gauge(
+        self.objects: Final = self._observed(
             "objects",
             "Objects whose status the service writes, by the state of their conditions",
             "resource",
             "watch",
             "state",
         )
-        self.watch_staleness_seconds: Final = self._gauge(
+        self.watch_staleness_seconds: Final = self._observed(
             "watch_staleness_seconds",
             "Time in seconds since a watch last received an event or bookmark; watch names the selection of objects",
             "resource",
             "watch",
         )
-        self.subscription_staleness_seconds: Final = self._gauge(
+        self.subscription_staleness_seconds: Final = self._observed(
             "subscription_staleness_seconds",
             "Time in seconds since the loop of a subscription last made progress",
             "subscription",
@@ -124,21 +119,23 @@ class Metrics(ConsoleMetrics):
         self.lattice_forwarded_events_total: Final = self._counter(
             "lattice_forwarded_events", "Lattice events forwarded to the stream TRELLIS_LATTICE", "lattice", "event"
         )
-        self.lattice_forwarder_lag_messages: Final = self._gauge(
+        self.lattice_forwarder_lag_messages: Final = self._observed(
             "lattice_forwarder_lag_messages", "Lattice events not forwarded yet; -1 if unknown", *_OF_STREAM
         )
-        self.lattice_forwarder_lag_seconds: Final = self._gauge(
+        self.lattice_forwarder_lag_seconds: Final = self._observed(
             "lattice_forwarder_lag_seconds",
             "Age in seconds of the oldest lattice event not forwarded yet; events older than 70 s are lost",
             *_OF_STREAM,
         )
-        self.lattice_seconds_since_last_message: Final = self._gauge(
+        self.lattice_seconds_since_last_message: Final = self._observed(
             "lattice_seconds_since_last_message", "Time in seconds since the last message of a lattice", *_OF_LATTICE
         )
-        self.lattice_applications: Final = self._gauge(
+        self.lattice_applications: Final = self._observed(
             "lattice_applications", "Deployed applications of a lattice", *_OF_LATTICE
         )
-        self.lattice_services: Final = self._gauge("lattice_services", "Reflected Services of a lattice", *_OF_LATTICE)
+        self.lattice_services: Final = self._observed(
+            "lattice_services", "Reflected Services of a lattice", *_OF_LATTICE
+        )
         self.secrets_requests_total: Final = self._counter(
             "secrets_requests", "Answered requests for secrets; outcome is granted or the error", "outcome"
         )
@@ -202,46 +199,46 @@ class Metrics(ConsoleMetrics):
         self.controller_log_lines_left_out_total: Final = self._counter(
             "controller_log_lines_left_out", "Log lines of WasmControllers dropped by the rate limit"
         )
-        self.lattice_application_objects: Final = self._gauge(
+        self.lattice_application_objects: Final = self._observed(
             "lattice_application_objects", "Application objects of a lattice by phase", *_OF_LATTICE, "phase"
         )
-        self.lattice_synced_age_seconds: Final = self._gauge(
+        self.lattice_synced_age_seconds: Final = self._observed(
             "lattice_synced_age_seconds",
             "Time in seconds since the applications of a lattice were last completely read from wadm",
             *_OF_LATTICE,
         )
-        self.lattice_owned: Final = self._gauge(
+        self.lattice_owned: Final = self._observed(
             "lattice_owned", "1 while this cluster owns the applications of a lattice, else 0", *_OF_LATTICE
         )
-        self.lattice_connected: Final = self._gauge(
+        self.lattice_connected: Final = self._observed(
             "lattice_connected", "1 while connected to the NATS of a lattice, else 0", *_OF_LATTICE
         )
-        self.wasmcloud_objects: Final = self._gauge(
+        self.wasmcloud_objects: Final = self._observed(
             "wasmcloud_objects", "Objects of wasmCloud v2 by kind and health", "kind", "health"
         )
-        self.wasmcloud_operator_working: Final = self._gauge(
+        self.wasmcloud_operator_working: Final = self._observed(
             "wasmcloud_operator_working",
             "1 while the runtime-operator of wasmCloud v2 records heartbeats, 0 while it does not, -1 if unknown",
         )
         self.wasmcloud_heartbeats_total: Final = self._counter(
             "wasmcloud_heartbeats", "Received heartbeats of hosts of wasmCloud v2"
         )
-        self.wasmcloud_heartbeats_connected: Final = self._gauge(
+        self.wasmcloud_heartbeats_connected: Final = self._observed(
             "wasmcloud_heartbeats_connected", "1 while heartbeats of hosts of wasmCloud v2 are received, else 0"
         )
-        self.wasmcloud_hosts_reporting: Final = self._gauge(
+        self.wasmcloud_hosts_reporting: Final = self._observed(
             "wasmcloud_hosts_reporting", "Hosts of wasmCloud v2 with a heartbeat in the last two intervals"
         )
-        self.wasmcloud_hosts_unreadable: Final = self._gauge(
+        self.wasmcloud_hosts_unreadable: Final = self._observed(
             "wasmcloud_hosts_unreadable", "Hosts of wasmCloud v2 whose last heartbeat cannot be parsed"
         )
-        self.wasmcloud_host_cpu_ratio: Final = self._gauge(
+        self.wasmcloud_host_cpu_ratio: Final = self._observed(
             "wasmcloud_host_cpu_ratio", "Used share of the CPUs of a host of wasmCloud v2, 0 to 1", *_OF_HOST
         )
-        self.wasmcloud_host_memory_free_bytes: Final = self._gauge(
+        self.wasmcloud_host_memory_free_bytes: Final = self._observed(
             "wasmcloud_host_memory_free_bytes", "Free memory of a host of wasmCloud v2 in bytes", *_OF_HOST
         )
-        self.wasmcloud_host_memory_total_bytes: Final = self._gauge(
+        self.wasmcloud_host_memory_total_bytes: Final = self._observed(
             "wasmcloud_host_memory_total_bytes", "Memory of a host of wasmCloud v2 in bytes", *_OF_HOST
         )
         self.wasm_pods: Final = self._gauge(
@@ -273,7 +270,7 @@ class Metrics(ConsoleMetrics):
         Returns:
             A function that ends the series, unless another callback has taken it over.
         """
-        return self._observe((self.watch_staleness_seconds,), (service, resource, watch), (read,))
+        return self.watch_staleness_seconds.observe((service, resource, watch), read)
 
     def object_states(self, service: str, of: tuple[str, str], reads: Mapping[str, Read]) -> Forget:
         """Export the number of objects of a watch by their state; replaceable as for a watch.
@@ -283,13 +280,7 @@ class Metrics(ConsoleMetrics):
             of: resource and watch.
             reads: callbacks by state.
         """
-        forgets = [self._observe((self.objects,), (service, *of, state), (read,)) for state, read in reads.items()]
-
-        def forget() -> None:
-            for end in forgets:
-                end()
-
-        return forget
+        return _all([self.objects.observe((service, *of, state), read) for state, read in reads.items()])
 
     def wasmcloud_v2(self, service: str, objects: Mapping[tuple[str, str], Read], working: Read) -> Forget:
         """Export the objects of wasmCloud v2 and the state of its operator; replaceable as for a watch.
@@ -299,14 +290,8 @@ class Metrics(ConsoleMetrics):
             objects: number of objects by kind and health.
             working: 1, 0, or -1 if unknown.
         """
-        forgets = [self._observe((self.wasmcloud_objects,), (service, *of), (read,)) for of, read in objects.items()]
-        forgets.append(self._observe((self.wasmcloud_operator_working,), (service,), (working,)))
-
-        def forget() -> None:
-            for end in forgets:
-                end()
-
-        return forget
+        forgets = [self.wasmcloud_objects.observe((service, *of), read) for of, read in objects.items()]
+        return _all([*forgets, self.wasmcloud_operator_working.observe((service,), working)])
 
     def wasmcloud_reception(self, service: str, connected: Read, received: Read, unreadable: Read) -> Forget:
         """Export the state of the reception of heartbeats of wasmCloud v2; replaceable as for a watch."""
@@ -330,7 +315,7 @@ class Metrics(ConsoleMetrics):
 
     def subscription_staleness(self, service: str, subscription: str, read: Read) -> Forget:
         """Export the staleness of a subscription in seconds; replaceable as for a watch."""
-        return self._observe((self.subscription_staleness_seconds,), (service, subscription), (read,))
+        return self.subscription_staleness_seconds.observe((service, subscription), read)
 
     def queue(self, service: str, queue: str, depth: Read, oldest_seconds: Read) -> Forget:
         """Export the depth of a queue and the age of its oldest waiting key; replaceable as for a watch."""
@@ -373,33 +358,12 @@ class Metrics(ConsoleMetrics):
             reads: callbacks.
         """
         gauges = (self.lattice_synced_age_seconds, self.lattice_owned, self.lattice_connected)
-        forgets = [self._observe(gauges, (service, *of), (reads.synced_age, reads.owned, reads.linked))]
-        for phase, read in reads.phases.items():
-            forgets.append(self._observe((self.lattice_application_objects,), (service, *of, phase), (read,)))
+        lattice = self._observe(gauges, (service, *of), (reads.synced_age, reads.owned, reads.linked))
+        objects = self.lattice_application_objects
+        return _all([lattice, *(objects.observe((service, *of, phase), read) for phase, read in reads.phases.items())])
 
-        def forget() -> None:
-            for item in forgets:
-                item()
-
-        return forget
-
-    def _observe(self, gauges: tuple[Gauge, ...], labels: tuple[str, ...], reads: tuple[Read, ...]) -> Forget:
-        key = (gauges[0]._name, *labels)  # noqa: SLF001 (the name has no public accessor)
-        owner = object()
-
-        def forget() -> None:
-            with self._lock:
-                if self._owners.get(key) is not owner:
-                    return
-                del self._owners[key]
-                for gauge in gauges:
-                    gauge.remove(*labels)
-
-        with self._lock:
-            self._owners[key] = owner
-            for gauge, read in zip(gauges, reads, strict=True):
-                gauge.labels(*labels).set_function(read)
-        return forget
+    def _observe(self, gauges: tuple[ObservedGauge, ...], labels: tuple[str, ...], reads: tuple[Read, ...]) -> Forget:
+        return _all([gauge.observe(labels, read) for gauge, read in zip(gauges, reads, strict=True)])
 
     def _short(self, name: str, documentation: str) -> Histogram:
         return Histogram(f"trellis_{name}", documentation, ("service",), buckets=_SHORT_BUCKETS, registry=self.registry)
@@ -409,6 +373,17 @@ class Metrics(ConsoleMetrics):
 
     def _gauge(self, name: str, documentation: str, *labels: str) -> Gauge:
         return Gauge(f"trellis_{name}", documentation, ("service", *labels), registry=self.registry)
+
+    def _observed(self, name: str, documentation: str, *labels: str) -> ObservedGauge:
+        return ObservedGauge(f"trellis_{name}", documentation, ("service", *labels), self.registry)
+
+
+def _all(forgets: list[Forget]) -> Forget:
+    def forget() -> None:
+        for item in forgets:
+            item()
+
+    return forget
 
 
 @functools.cache

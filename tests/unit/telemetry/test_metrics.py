@@ -6,6 +6,7 @@ import pytest
 from prometheus_client import generate_latest
 
 from trellis.telemetry import Metrics, process_metrics
+from trellis.telemetry.observed import ObservedGauge
 
 
 def sample(metrics: Metrics, name: str, **labels: str) -> float | None:
@@ -86,3 +87,14 @@ def test_services_of_a_process_share_one_registry_with_its_memory_in_it() -> Non
 def test_a_wrong_number_of_labels_is_an_error(wrong: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match="label"):
         Metrics().retries_total.labels(*wrong)
+
+
+def test_a_series_of_callbacks_needs_all_labels() -> None:
+    with pytest.raises(ValueError, match="label"):
+        Metrics().queue_depth.observe(("s",), lambda: 1)
+
+
+def test_a_name_cannot_be_registered_twice() -> None:
+    metrics = Metrics()
+    with pytest.raises(ValueError, match="trellis_queue_depth"):
+        ObservedGauge("trellis_queue_depth", "another", ("service",), metrics.registry)

@@ -10,6 +10,7 @@ from typing import Final
 from prometheus_client.metrics import MetricWrapperBase
 
 from trellis.telemetry.metrics import Metrics
+from trellis.telemetry.observed import ObservedGauge
 
 BEGIN: Final = "<!-- metrics: written by make generate from shared/trellis/telemetry/metrics.py -->"
 END: Final = "<!-- end of metrics -->"
@@ -22,6 +23,8 @@ def described() -> dict[str, tuple[str, tuple[str, ...], str]]:
         if isinstance(metric, MetricWrapperBase):
             suffix = "_total" if metric._type == "counter" else ""  # noqa: SLF001 - no public accessor
             found[f"{metric._name}{suffix}"] = (str(metric._type), metric._labelnames, metric._documentation)  # noqa: SLF001
+        elif isinstance(metric, ObservedGauge):
+            found[metric.name] = ("gauge", metric.labels, metric.documentation)
     found["trellis_build_info"] = ("gauge", ("version",), "Constant 1 with the version as label")
     return dict(sorted(found.items()))
 
