@@ -9,9 +9,11 @@ protocol. nats-py 2.16 buffers until a line or message is complete, of any annou
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Final
 
 import nats.errors
+from nats.js import JetStreamContext
 from nats.protocol.parser import AWAITING_CONTROL_LINE, Parser
 
 from trellis.bus.connection.user_client import UserClient
@@ -58,6 +60,11 @@ class UntrustedNatsClient(UserClient):
         super().__init__(credentials)
         self._ps = _BoundedParser(self)
         self._encrypted = encrypted
+
+    @functools.cached_property
+    def streams(self) -> JetStreamContext:
+        """The JetStream of this connection. The library would create another object of 1.4 KiB for each caller."""
+        return self.jetstream()
 
     @property
     def _requires_tls(self) -> bool:

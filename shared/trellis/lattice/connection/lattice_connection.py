@@ -125,7 +125,7 @@ class LatticeConnection:
         Raises:
             NatsUnavailableError: the server is unreachable.
         """
-        return self._there().jetstream()
+        return self._there().streams
 
     async def listen(self, subject: str, handler: MessageHandler) -> None:
         """Subscribe to a subject; the subscription is restored after each outage."""

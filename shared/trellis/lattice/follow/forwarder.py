@@ -19,7 +19,7 @@ import nats.errors
 import orjson
 from nats.aio.msg import Msg
 from nats.js import JetStreamContext
-from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
+from nats.js.api import AckPolicy, ConsumerConfig, ConsumerInfo, DeliverPolicy
 from nats.js.errors import APIError, NotFoundError
 
 from trellis.bus.connection import cancellation
@@ -71,6 +71,10 @@ class Lag:
         """Set the number of waiting messages."""
         self.messages = messages
         self.since = (self.since or time.monotonic()) if messages else None
+
+    def seen_by(self, consumer: ConsumerInfo) -> None:
+        """Set the number of messages that wait for a consumer, or for its acknowledgement."""
+        self.seen((consumer.num_pending or 0) + (consumer.num_ack_pending or 0))
 
     def count(self) -> float:
         """Return the number of waiting events, -1 if unknown."""
@@ -137,24 +141,18 @@ class Forwarder:
         """
         jetstream = self.connection.jetstream()
         lag = self.lags[stream]
-        info = await jetstream.add_consumer(stream, self._config(subject))
-        lag.seen((info.num_pending or 0) + (info.num_ack_pending or 0))
+        lag.seen_by(await jetstream.add_consumer(stream, self._config(subject)))
         subscription = await jetstream.pull_subscribe_bind(self.name, stream)
         try:
             self._found(stream)
             looked = time.monotonic()
             while True:
                 cancellation.check()
-                if messages := await _fetch(subscription, self.timings.fetch):
-                    left = messages[-1].metadata.num_pending
-                    lag.seen(left + len(messages))
-                    await self._forward_batch(messages)
-                    lag.seen(left)
-                    await self._slow_down(messages)
-                if not messages or time.monotonic() - looked > self.timings.look:
+                forwarded = await self._forward_next(subscription, lag)
+                if not forwarded or time.monotonic() - looked > self.timings.look:
                     # Raises if the stream was re-created: a fetch of a deleted consumer would end without an error.
-                    looked, info = time.monotonic(), await jetstream.consumer_info(stream, self.name)
-                    lag.seen((info.num_pending or 0) + (info.num_ack_pending or 0))
+                    looked = time.monotonic()
+                    lag.seen_by(await jetstream.consumer_info(stream, self.name))
         finally:
             with contextlib.suppress(*_TROUBLE):
                 await subscription.unsubscribe()
@@ -169,6 +167,19 @@ class Forwarder:
             ack_wait=self.timings.ack_wait,
             inactive_threshold=self.timings.inactive,
         )
+
+    async def _forward_next(self, subscription: JetStreamContext.PullSubscription, lag: Lag) -> bool:
+        """Forward the next batch; return False if no event arrived in time. No message is referenced afterwards."""
+        try:
+            messages = await fetch(subscription, _BATCH, self.timings.fetch)
+        except TimeoutError:  # also that of the library; Python's is raised if the time ends between two requests
+            return False
+        left = messages[-1].metadata.num_pending
+        lag.seen(left + len(messages))
+        await self._forward_batch(messages)
+        lag.seen(left)
+        await self._slow_down(messages)
+        return True
 
     async def _forward_batch(self, messages: list[Msg]) -> None:
         """Forward a batch in order, then acknowledge it; messages without acknowledgement are redelivered."""
@@ -215,13 +226,6 @@ class Forwarder:
     def _found(self, stream: str) -> None:
         if self.reason.pop(stream, None) is not None:
             _log.info("lattice event forwarding works again", lattice=self.address.name, stream=stream)
-
-
-async def _fetch(subscription: JetStreamContext.PullSubscription, seconds: float) -> list[Msg]:
-    try:
-        return await fetch(subscription, _BATCH, seconds)
-    except TimeoutError:  # also that of the library; Python's is raised if the time ends between two requests
-        return []
 
 
 def event_in(subject: str, body: bytes, headers: Mapping[str, str] | None) -> LatticeEvent | None:
