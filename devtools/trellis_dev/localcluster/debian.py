@@ -34,10 +34,12 @@ TREES: Final[dict[str, tuple[str, ...]]] = {
     "buildah": ("buildah",),
     # A node with systemd as its first process, in a virtual machine.
     "systemd": ("dbus", "systemd", "systemd-sysv", "udev"),
+    # A node of kind: systemd as the first process of a container, without D-Bus.
+    "kind": ("jq", "systemd"),
 }  # fmt: skip
 """Name of a tree → its packages, in addition to the minimal system or its base tree."""
 
-_BELOW: Final = {"buildah": "python", "systemd": "node"}
+_BELOW: Final = {"buildah": "python", "systemd": "node", "kind": "node"}
 """Trees with another tree as base: debootstrap cannot resolve the dependencies of buildah, apt can."""
 
 # /proc is mounted in a temporary mount namespace; debootstrap has configured the name resolution.

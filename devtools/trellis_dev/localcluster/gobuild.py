@@ -65,6 +65,7 @@ RECIPES: Final[dict[str, Recipe]] = {
                 "kubectl",
                 "kubelet",
                 "kube-proxy",
+                "kubeadm",
             )
         },
         # Without these the server reports v0.0.0, and clients reject it.
@@ -90,6 +91,8 @@ RECIPES: Final[dict[str, Recipe]] = {
         variables={"github.com/prometheus/common/version.Version": "{version}"},
     ),
     "coredns": Recipe(packages={"coredns": ""}),
+    "kind": Recipe(packages={"kind": ""}),
+    "local-path-provisioner": Recipe(packages={"local-path-provisioner": ""}),
     "keda": Recipe(
         packages={"keda": "cmd/operator", "keda-adapter": "cmd/adapter"},
         variables={"github.com/kedacore/keda/v2/version.Version": "{version}"},

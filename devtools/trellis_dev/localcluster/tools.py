@@ -65,6 +65,9 @@ TOOLS: Final[dict[str, Tool]] = {
     "registry": Tool("distribution", exact_minor=False),
     "oras": Tool("oras", ("version",), exact_minor=False),
     "helm": Tool("helm", ("version",), exact_minor=False),
+    "kind": Tool("kind", ("version",)),
+    "kubeadm": Tool("kubernetes", ("version",)),
+    "local-path-provisioner": Tool("local-path-provisioner"),
     "keda": Tool("keda"),
     "keda-adapter": Tool("keda"),
     "metrics-server": Tool("metrics-server"),
@@ -102,8 +105,9 @@ OPERATORS: Final = (
 
 _FOR_CHECKS: Final = ("nats", "kubeconform", "promtool", "vale", "kstatus", "actionlint")
 _FOR_RELEASES: Final = ("crane", "cosign", "registry", "oras", "helm")
+_FOR_KIND: Final = ("kind", "kubeadm", "local-path-provisioner")
 DEFAULT: Final = tuple(
-    tool for tool in TOOLS if tool not in {"jaeger", *_FOR_CHECKS, *_FOR_RELEASES, *REAL_NODE, *OPERATORS}
+    tool for tool in TOOLS if tool not in {"jaeger", *_FOR_CHECKS, *_FOR_RELEASES, *_FOR_KIND, *REAL_NODE, *OPERATORS}
 )
 """Tools of every cluster. The nats CLI, kubeconform, promtool and kstatus are for tests of examples, alert rules and
 conditions, Vale is for `make language`, actionlint for workflows; crane and cosign are for `make release`, Helm, oras
