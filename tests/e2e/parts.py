@@ -142,6 +142,7 @@ PARTS = (
     _pytest("the installer, with a stand-in of k3s", CLUSTERS / "test_k3s_containerd.py", _no_wasm_nodes),
     _pytest("the walk-through of k3s", CLUSTERS / "test_k3s.py", _no_k3s),
     _pytest("the walk-through of k3s in a container", CLUSTERS / "test_k3s_in_container.py", _no_k3s),
+    _pytest("the walk-through of kind", CLUSTERS / "test_kind.py", _no_wasm_nodes),
     _pytest("a release in a registry", RELEASE / "test_release.py", _no_release),
     _pytest("a release on three real nodes", RELEASE / "test_release_on_nodes.py", _no_release_on_nodes),
     _pytest("the real wasmCloud host", LATTICE / "test_real_host.py", lattice_servers.missing, quick=True),

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from support.chart.walk_through import BASE, SECONDS, SHIM, WalkThrough, walk_through
 from support.k3s.cluster import K3sCluster, k3s_cluster
 from support.k3s.node import CONFIG, MACHINE, NODE, OWN, K3sNode
-from support.k3s.walk_through import BASE, SECONDS, SHIM, WalkThrough, walk_through
 from support.nodes.real_nodes import eventually
 from trellis import names
 from trellis_dev.localcluster.building import How
@@ -30,7 +30,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[K3sCluster]:
 
 
 @pytest.fixture(scope="module")
-def walk(cluster: K3sCluster) -> WalkThrough:
+def walk(cluster: K3sCluster) -> WalkThrough[K3sCluster]:
     return walk_through(cluster, HOW)
 
 
@@ -42,36 +42,36 @@ def before(cluster: K3sCluster) -> dict[str, bytes]:
     return found
 
 
-def opted_in(walk: WalkThrough) -> None:
+def opted_in(walk: WalkThrough[K3sCluster]) -> None:
     """Opt the node in as the page says, and wait until it is ready."""
-    service = walk.node.service()
+    service = walk.cluster.node.service()
     walk.annotate()
     eventually(walk.is_rolled_out, "the rollout is complete", SECONDS)
     eventually(walk.is_provisioned, "the node has the runtime", SECONDS)
-    assert walk.node.service() != service, "k3s was restarted"
+    assert walk.cluster.node.service() != service, "k3s was restarted"
     assert SHIM in walk.kubectl.handlers(NODE)
     assert walk.kubectl.get("node", NODE)["metadata"]["labels"][names.LABEL_WASM_READY] == names.WASM_READY
 
 
-def test_the_chart_runs_with_images_from_files(walk: WalkThrough, before: dict[str, bytes]) -> None:
+def test_the_chart_runs_with_images_from_files(walk: WalkThrough[K3sCluster], before: dict[str, bytes]) -> None:
     assert before
     walk.install()
     walk.chart.helm("test", "trellis")
 
 
-def test_an_annotated_node_runs_wasm(walk: WalkThrough, before: dict[str, bytes]) -> None:
+def test_an_annotated_node_runs_wasm(walk: WalkThrough[K3sCluster], before: dict[str, bytes]) -> None:
     opted_in(walk)
     assert walk.wasm_pod() == HELLO
-    assert walk.node.changed(before) == {"config-v3.toml.d/trellis.toml"}
+    assert walk.cluster.node.changed(before) == {"config-v3.toml.d/trellis.toml"}
     walk.outside.trellis("explain", "node", NODE)
 
 
-def test_no_container_was_restarted_with_k3s(walk: WalkThrough) -> None:
+def test_no_container_was_restarted_with_k3s(walk: WalkThrough[K3sCluster]) -> None:
     assert walk.chart.restarted() == []
 
 
-def test_a_restart_of_k3s_keeps_the_runtime(walk: WalkThrough) -> None:
-    node = walk.node
+def test_a_restart_of_k3s_keeps_the_runtime(walk: WalkThrough[K3sCluster]) -> None:
+    node = walk.cluster.node
     files, service = node.files(), node.service()
     node.restart_service()
     walk.cluster.until_ready()
@@ -81,16 +81,16 @@ def test_a_restart_of_k3s_keeps_the_runtime(walk: WalkThrough) -> None:
     assert walk.wasm_pod() == HELLO
 
 
-def test_without_the_annotation_the_node_is_as_before(walk: WalkThrough, before: dict[str, bytes]) -> None:
+def test_without_the_annotation_the_node_is_as_before(walk: WalkThrough[K3sCluster], before: dict[str, bytes]) -> None:
     walk.withdraw()
     eventually(walk.is_clean, "the runtime is removed", SECONDS)
-    assert walk.node.changed(before) == set()
-    assert not (walk.node.upper / BASE).exists()
+    assert walk.cluster.node.changed(before) == set()
+    assert not (walk.cluster.node.upper / BASE).exists()
 
 
 @pytest.mark.parametrize("name", ["config-v3.toml.tmpl", "config.toml.tmpl"])
-def test_a_template_of_the_user_is_extended_and_restored(walk: WalkThrough, name: str) -> None:
-    node = walk.node
+def test_a_template_of_the_user_is_extended_and_restored(walk: WalkThrough[K3sCluster], name: str) -> None:
+    node = walk.cluster.node
     template = node.etc / name
     template.write_text(own_template(node) if "v3" in name else '{{ template "base" . }}\n# of the user\n')
     node.restart_service()
@@ -113,13 +113,15 @@ def own_template(node: K3sNode) -> str:
     return text.replace(RUNTIME, f"{RUNTIME}  restrict_oom_score_adj = true\n")
 
 
-def test_the_removal_of_shim_and_chart_leaves_the_former_node(walk: WalkThrough, before: dict[str, bytes]) -> None:
-    walk.node.run("systemctl", "restart", "k3s")  # without the template of the test before
+def test_the_removal_of_shim_and_chart_leaves_the_former_node(
+    walk: WalkThrough[K3sCluster], before: dict[str, bytes]
+) -> None:
+    walk.cluster.node.run("systemctl", "restart", "k3s")  # without the template of the test before
     walk.cluster.until_ready()
     opted_in(walk)
     walk.delete_shim()
     eventually(walk.is_deleted, "the Shim is deleted", SECONDS)
     eventually(walk.is_clean, "the runtime is removed", SECONDS)
     walk.chart.uninstall()
-    assert walk.node.changed(before) == set()
-    assert not (walk.node.upper / BASE).exists()
+    assert walk.cluster.node.changed(before) == set()
+    assert not (walk.cluster.node.upper / BASE).exists()

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from support.chart.walk_through import BASE, SECONDS, WalkThrough, walk_through
 from support.k3s.cluster import K3sCluster, k3s_cluster
 from support.k3s.node import CONTAINER
-from support.k3s.walk_through import BASE, SECONDS, WalkThrough, walk_through
 from support.nodes.real_nodes import eventually
 from trellis_dev.localcluster.building import How
 from trellis_dev.localcluster.progress import Lines
@@ -21,7 +21,7 @@ HOW = How(Lines(), threading.Event())
 
 
 @pytest.fixture(scope="module")
-def walk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WalkThrough]:
+def walk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WalkThrough[K3sCluster]]:
     with k3s_cluster(tmp_path_factory.mktemp("k3s"), HOW, CONTAINER) as made:
         yield walk_through(made, HOW)
 
@@ -32,8 +32,8 @@ def started_again(cluster: K3sCluster) -> None:
     cluster.until_ready()
 
 
-def test_an_annotated_node_runs_wasm_after_its_restart(walk: WalkThrough) -> None:
-    files = walk.node.files()
+def test_an_annotated_node_runs_wasm_after_its_restart(walk: WalkThrough[K3sCluster]) -> None:
+    files = walk.cluster.node.files()
     walk.install()
     walk.annotate()
     started_again(walk.cluster)
@@ -43,5 +43,5 @@ def test_an_annotated_node_runs_wasm_after_its_restart(walk: WalkThrough) -> Non
     started_again(walk.cluster)
     eventually(walk.is_deleted, "the Shim is deleted", SECONDS)
     eventually(walk.is_clean, "the runtime is removed", SECONDS)
-    assert walk.node.files() == files
-    assert not (walk.node.upper / BASE).exists()
+    assert walk.cluster.node.files() == files
+    assert not (walk.cluster.node.upper / BASE).exists()

@@ -111,6 +111,7 @@ def engine(folder: Path, how: How) -> Iterator[Engine]:
     packages = debian.installed("engine", _PACKAGES, how)
     links, data, log = folder / "links", folder / "data", folder / "dockerd.log"
     (links / "sbin").mkdir(parents=True)
+    (links / "lib/modules").mkdir(parents=True)
     for name, target in _LINKS:
         (links / "sbin" / name).symlink_to(target)
     capped = folder / "capped"

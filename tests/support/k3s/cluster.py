@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import yaml
 
+from support.chart.chart_cluster import volume
 from support.k3s.node import K3S, NODE, K3sNode, k3s_node
 from support.nodes.real_nodes import Kubectl
 from trellis_dev.localcluster import ClusterInfo, requirements, tools
@@ -95,6 +96,11 @@ class K3sCluster:
     info: ClusterInfo
 
     @property
+    def name(self) -> str:
+        """Name of the node."""
+        return NODE
+
+    @property
     def kubectl(self) -> Kubectl:
         """Commands for the cluster."""
         return PatientKubectl(self.info)
@@ -140,6 +146,9 @@ def k3s_cluster(folder: Path, how: How, kind: str) -> Iterator[K3sCluster]:
         for archive in images.values():
             made.load(archive)
         _tag_coredns(made)
+        # In place of the provisioner of local volumes.
+        node.run("mkdir", "-p", "/srv/trellis")
+        made.kubectl.create(volume(NODE))
         yield made
 
 
