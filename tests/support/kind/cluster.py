@@ -7,6 +7,7 @@ is made here (see ``node_image``). Needs the same as real nodes.
 from __future__ import annotations
 
 import secrets
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,9 +33,10 @@ _PATCH: Final = {"kind": "KubeletConfiguration", "failCgroupV1": False}
 
 @dataclass(frozen=True)
 class KindCluster:
-    """The cluster. ``info``: as far as ``kubectl`` and ``trellis`` need it."""
+    """The cluster. ``program``: kind; ``info``: as far as ``kubectl`` and ``trellis`` need it."""
 
     engine: Engine
+    program: Path
     info: ClusterInfo
 
     @property
@@ -49,7 +51,7 @@ class KindCluster:
 
     def kind(self, *arguments: str | Path) -> str:
         """Run kind."""
-        return self.engine.run(tools.cached("kind"), *arguments)
+        return self.engine.run(self.program, *arguments)
 
     def load(self, archive: Path) -> None:
         """Import an image as docs/clusters.md does."""
@@ -75,9 +77,10 @@ def kind_cluster(folder: Path, how: How) -> Iterator[KindCluster]:
             _plug(made, hub.pid, addresses.node(0))
             changes = [word for change in _START for word in ("--change", change)]
             made.run("docker", "import", *changes, write_node_image(folder / "image", how), IMAGE)
+            shutil.rmtree(folder / "image")
             configuration = folder / "kind.yaml"
             configuration.write_text(yaml.safe_dump(_configuration(addresses.node(0))), encoding="utf-8")
-            cluster = KindCluster(made, _info(folder))
+            cluster = KindCluster(made, programs["kind"], _info(folder))
             cluster.kind("create", "cluster", "--image", IMAGE, "--config", configuration, "--wait", "300s")
             yield cluster
     finally:

@@ -28,6 +28,7 @@ _PAUSE: Final = "registry.k8s.io/pause:3.10"
 _CONTROL_PLANE: Final = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "etcd")
 _OF_KUBERNETES: Final = ("kubeadm", "kubectl", "kubelet")
 _PROGRAMS: Final = ("containerd", "containerd-shim-runc-v2", "ctr")
+_PROVISIONER: Final = "local-path-provisioner"
 _UNITS: Final = "etc/systemd/system"
 _OF_PACKAGES: Final = "usr/lib/systemd/system"
 _DISABLED: Final = tuple(f"{target}.target.wants" for target in ("multi-user", "local-fs", "basic"))
@@ -42,7 +43,7 @@ _OOM: Final = "restrict_oom_score_adj = "
 
 def write_node_image(folder: Path, how: How) -> Path:
     """Write the archive of a node's root; ``folder``: an empty one."""
-    wanted = [*_CONTROL_PLANE, *_PROGRAMS, *_OF_KUBERNETES, "coredns", "kube-proxy", "local-path-provisioner"]
+    wanted = [*_CONTROL_PLANE, *_PROGRAMS, *_OF_KUBERNETES, "coredns", "kube-proxy", _PROVISIONER]
     programs = tools.ensure_all(wanted, how.progress, how.abort)
     kind = gobuild.module_folder("kind", how.progress, how.abort)
     root = folder / "root"
@@ -52,7 +53,8 @@ def write_node_image(folder: Path, how: How) -> Path:
     for name in _PROGRAMS:
         _put(root / "usr/local/bin" / name, programs[name])
     _configure(root, programs["ctr"])
-    for name, archive in (_system_images(folder, programs, how) | _storage(folder, root, kind, how)).items():
+    images = _system_images(folder, programs, how) | _storage(folder, root, kind, programs[_PROVISIONER], how)
+    for name, archive in images.items():
         _put(root / _IMAGES / f"{name}.tar", archive)
 
     def kept(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
@@ -127,7 +129,7 @@ def _system_images(folder: Path, programs: Mapping[str, Path], how: How) -> dict
         write_image(made[name], image, {name: programs[name]})
     made["kube-proxy"] = folder / "kube-proxy.tar"
     tree = folder / "kube-proxy"
-    subprocess.run(["cp", "--archive", "--link", debian.tree("node", how), tree], check=True)
+    subprocess.run(["cp", "--archive", debian.tree("node", how), tree], check=True)
     unneeded = ("usr/share", "usr/lib/cni", "var", "usr/bin/containerd", "usr/bin/ctr")
     subprocess.run(["rm", "-r", *(tree / path for path in unneeded)], check=True)
     _put(tree / "usr/local/bin/kube-proxy", programs["kube-proxy"])
@@ -138,7 +140,7 @@ def _system_images(folder: Path, programs: Mapping[str, Path], how: How) -> dict
     return made
 
 
-def _storage(folder: Path, root: Path, kind: Path, how: How) -> dict[str, Path]:
+def _storage(folder: Path, root: Path, kind: Path, program: Path, how: How) -> dict[str, Path]:
     """Write the manifest of kind's volumes, as kind's build has it, and the images that it names."""
     text = (kind / "pkg/build/nodeimage/const_storage.go").read_text(encoding="utf-8")
     named = dict(re.findall(r'^const (\w+) = "([^"]+)"$', text, re.MULTILINE))
@@ -148,8 +150,7 @@ def _storage(folder: Path, root: Path, kind: Path, how: How) -> dict[str, Path]:
     _write(root / "kind/manifests/default-storage.yaml", manifest.partition("`")[0])
     provisioner, helper = Image(named["storageProvisionerImage"], [], architecture()), folder / "helper.tar"
     made = {"provisioner": folder / "provisioner.tar", "helper": helper}
-    program = "local-path-provisioner"
-    write_image(made["provisioner"], provisioner, {f"usr/local/bin/{program}": tools.cached(program)})
+    write_image(made["provisioner"], provisioner, {f"usr/local/bin/{_PROVISIONER}": program})
     shell = {f"bin/{applet}": "busybox" for applet in ("mkdir", "rm", "sh")}
     write_image(helper, Image(named["storageHelperImage"], [], architecture(), links=shell), _busybox(how))
     return made
