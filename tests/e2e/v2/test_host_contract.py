@@ -28,6 +28,7 @@ from trellis_dev.localcluster.v2host import V2HostOptions
 _RECORDED_DIGEST = "demo/hello@sha256:952c48c5fd5be805f7b11af4dae470a141e01398431c46c59de773c44501cdde"
 """The recorded image demo/hello:1."""
 PULL_SECONDS = 2 * SLOW_PULL
+"""Of pulls that have to fail. The other ones take longer than this on a busy machine."""
 
 
 @pytest.fixture
@@ -58,13 +59,13 @@ class TestHost(HostBehaviour):
 
     @pytest.fixture
     def new_host(self, url: str, start_host: StartHost) -> NewHost:
-        async def start(heartbeat: float) -> Running:
+        async def start(heartbeat: float, *, slow_pull: bool = False) -> Running:
             options = V2HostOptions(
                 nats_url=url,
                 host_group=HOST_GROUP,
                 environment=ENVIRONMENT,
                 heartbeat=heartbeat,
-                pull_timeout=PULL_SECONDS,
+                pull_timeout=PULL_SECONDS if slow_pull else V2HostOptions.pull_timeout,
             )
             host = await asyncio.to_thread(start_host, options)
 

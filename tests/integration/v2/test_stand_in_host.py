@@ -67,7 +67,8 @@ class TestStandInHost(HostBehaviour):
         images = recorded_images()
         async with AsyncExitStack() as stack:
 
-            async def start(heartbeat: float) -> Running:
+            async def start(heartbeat: float, *, slow_pull: bool = False) -> Running:
+                del slow_pull  # a pull fails by the image
                 client = await nats.connect(url)
                 stack.push_async_callback(client.close)
                 options = Options(images=images, environment=ENVIRONMENT, heartbeat=heartbeat)

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import nats
 import pytest
@@ -55,7 +55,10 @@ class Running:
     kill: Callable[[], Awaitable[None]]
 
 
-NewHost = Callable[[float], Awaitable[Running]]
+class NewHost(Protocol):
+    """Starts a host. ``heartbeat``: seconds between heartbeats; ``slow_pull``: the test waits for a pull to fail."""
+
+    def __call__(self, heartbeat: float, *, slow_pull: bool = False) -> Awaitable[Running]: ...
 
 
 class Operator:
@@ -212,7 +215,7 @@ class HostBehaviour:
 
     @pytest.mark.parametrize("talk", [pytest.param(talk, id=_name(talk)) for talk in HOST["conversations"]])
     async def test_conversation(self, operator: Operator, new_host: NewHost, translate: Translate, talk: Json) -> None:
-        host = await new_host(SECONDS)
+        host = await new_host(SECONDS, slow_pull=SILENT in json.dumps(talk))
         request: Json = {}
         for exchange in talk["exchanges"]:
             request = exchange["request"] if "workload" in exchange["request"] else request
@@ -340,7 +343,7 @@ class HostBehaviour:
     async def test_slow_pull_delays_other_replies(
         self, operator: Operator, new_host: NewHost, translate: Translate
     ) -> None:
-        host = await new_host(SECONDS)
+        host = await new_host(SECONDS, slow_pull=True)
         slow = translated(conversation("blackhole")[0]["request"], translate)
         sent = ("workload.start", json.dumps(slow).encode())
         replies = await operator.replies_in_order(host.id, sent, ("heartbeat", b"{}"))
@@ -349,7 +352,7 @@ class HostBehaviour:
     async def test_slow_pull_delays_heartbeats(
         self, operator: Operator, new_host: NewHost, translate: Translate
     ) -> None:
-        host = await new_host(SLOW_PULL / 10)
+        host = await new_host(SLOW_PULL / 10, slow_pull=True)
         slow = translated(conversation("blackhole")[0]["request"], translate)
         sent = ("heartbeat", b"{}"), ("workload.start", json.dumps(slow).encode())
         subjects = await operator.subjects_in_order(host.id, *sent)
