@@ -11,10 +11,13 @@ import random
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import orjson
+
 from support.lattices.v2_objects import errors_of
 from support.suite.mutations import TEXTS
 from trellis.lattice.domain.projection import Projection, project
-from trellis_cli.migrate.model.to_v2.report import Conversion
+from trellis.lattice.domain.reading import LatticeDataError
+from trellis_cli.migrate.model.to_v2.report import Conversion, Reason
 
 Manifest = dict[str, Any]
 
@@ -150,14 +153,16 @@ def application(rng: random.Random) -> Manifest:
         "trellis.dev/service-hostnames": "*.example.com,shop.example.com", "trellis.dev/service-gateway": "edge/main",
         "trellis.dev/service-ports": "kv=5432", "service-label.trellis.dev/team": rng.choice(["web", "not valid"]),
         "service-annotation.trellis.dev/x__y": "z", "trellis.dev/service-session-affinity": "ClientIP",
-        "long": "x" * 300_000,
+        "long": "x" * 300_000, "argocd.argoproj.io/sync-wave": "2", "trellis.dev/later": "x",
     }  # fmt: skip
     return {
         "apiVersion": "core.oam.dev/v1beta1",
         "kind": "Application",
         "metadata": {
             "name": _word(rng) or "x",
-            "labels": rng.choice([{}, {"team": "web"}, {"team": "not valid", "Ä": "x"}]),
+            "labels": rng.choice(
+                [{}, {"team": "web"}, {"team": "not valid", "Ä": "x", "app.kubernetes.io/managed-by": "Helm"}]
+            ),
             "annotations": {key: annotations[key] for key in rng.sample(sorted(annotations), rng.randrange(5))},
         },
         "spec": {
@@ -233,11 +238,21 @@ def _fields(value: Any) -> Iterator[tuple[Any, Any]]:
         yield from _fields(item)
 
 
+def accepted(manifest: Any, name: str = "") -> bool:
+    """Return whether wadm accepts the form of a manifest, and the names of its components."""
+    try:
+        orjson.dumps(manifest)
+        components = project(manifest, name).manifest["spec"]["components"]
+    except (LatticeDataError, TypeError, RecursionError):
+        return False
+    return len({item["name"] for item in components}) == len(components)
+
+
 def wrong(manifest: Manifest, name: str, found: Conversion) -> list[str]:
     """Return what is wrong with a conversion of a manifest that wadm accepts: parts lost, objects that are invalid."""
     projection = project(manifest, name)
     return [
-        *(f"lost: {place}" for place in _places(projection) if not _covered(place, found)),
+        *(f"lost: {place}" for place in (*_marks(manifest), *_places(projection)) if not _covered(place, found)),
         *(f"{item['kind']} {item['metadata']['name']}: {error}" for item in found.objects for error in errors_of(item)),
         *_values(projection.manifest, found),
         *_references(found),
@@ -246,17 +261,37 @@ def wrong(manifest: Manifest, name: str, found: Conversion) -> list[str]:
 
 def _covered(place: str, found: Conversion) -> bool:
     return place in found.parts or any(
-        place == line.part or (line.part and place.startswith((f"{line.part}.", f"{line.part}[")))
+        place == line.part
+        or (line.reason in _OF_THE_WHOLE and line.part and place.startswith((f"{line.part}.", f"{line.part}[")))
         for line in found.lines
     )
+
+
+_OF_THE_WHOLE = frozenset(
+    {
+        *(Reason.NO_IMAGE, Reason.SHARED_COMPONENT, Reason.PROVIDER_NOT_IN_V2, Reason.PROVIDER_NOT_USED),
+        *(Reason.LINK_BETWEEN_APPLICATIONS, Reason.LINK_TARGET_MISSING, Reason.LINK_NOT_TRANSLATED),
+        *(Reason.SECOND_LISTENER, Reason.TOO_MANY_INTERFACES, Reason.INTERFACE_NOT_IN_V2, Reason.INTERFACE_CONFLICT),
+        *(Reason.LINK_SETTING, Reason.PROVIDER_SETTING, Reason.CONFIGURATION_TOO_LARGE, Reason.WEIGHTED_SPREAD),
+        *(Reason.PROVIDER_SCALER, Reason.SECOND_SCALER, Reason.UNKNOWN_TRAIT, Reason.IGNORED_BY_WADM),
+    }
+)
+"""Reasons for which a whole part is lost: their lines stand for the parts below, too."""
+_NOT_OF_THE_AUTHOR = frozenset({"version", "kubectl.kubernetes.io/last-applied-configuration", "trellis.dev/undeploy"})
+
+
+def _marks(manifest: Manifest) -> Iterator[str]:
+    """Yield the path of each label and annotation, also of those that wadm does not receive."""
+    for kind in ("labels", "annotations"):
+        for key in manifest["metadata"].get(kind) or ():
+            if key not in _NOT_OF_THE_AUTHOR:
+                yield f"metadata.{kind}.{key}"
 
 
 def _places(projection: Projection) -> Iterator[str]:
     """Yield the path of each part."""
     yield from projection.ignored
-    metadata, spec = projection.manifest["metadata"], projection.manifest["spec"]
-    for kind in ("labels", "annotations"):
-        yield from (f"metadata.{kind}.{key}" for key in metadata.get(kind) or {})
+    spec = projection.manifest["spec"]
     yield from (f"spec.policies[{at}]" for at, _ in enumerate(spec.get("policies") or ()))
     for at, component in enumerate(spec["components"]):
         place = f"spec.components[{at}]"

@@ -13,7 +13,7 @@ from support.lattices.v2_objects import errors_of
 from support.suite.naming import lacking
 from support.wadm.manifests import capability, link, manifest
 from trellis.crds.secret_grants import SecretGrantSpec
-from trellis.names import LABEL_MIGRATED_FROM
+from trellis.names import ANNOTATION_APP_NAME, ANNOTATION_LAST_SYNCED, ANNOTATION_UNDEPLOY, LABEL_MIGRATED_FROM
 from trellis_cli.migrate.model.to_v2.convert import Environment, Source, convert
 from trellis_cli.migrate.model.to_v2.object_names import part_name
 from trellis_cli.migrate.model.to_v2.owners import shared_hosts
@@ -373,6 +373,42 @@ def test_an_application_with_an_object_that_no_api_server_stores_is_one_line() -
     assert lacking(line.message, "WorkloadDeployment shop/shop", "1.5 MiB") == []
 
 
+def listening(**settings: str) -> Conversion:
+    """Return the conversion of an application whose http-server has settings."""
+    config = {"config": [{"name": "http", "properties": settings}]}
+    return converted(manifest("shop", capability("http", link(None, source=config))))
+
+
+def test_a_listener_that_no_client_reaches_on_v1_is_reported() -> None:
+    [line] = lines(listening(address="127.0.0.1:8080"), Reason.LISTEN_ADDRESS)
+    assert line.part == "spec.components[1].traits[0].properties.source.config[0].properties.address"
+    assert not lines(listening(address="0.0.0.0:8080"), Reason.LISTEN_ADDRESS)
+
+
+@pytest.mark.parametrize(
+    ("settings", "port", "unused"),
+    [
+        ({"address": "0.0.0.0:8080", "default_address": "0.0.0.0:9090"}, 8080, ["default_address"]),
+        ({"address": "0.0.0.0:8080", "port": "9090"}, 8080, ["port"]),
+        ({"address": "0.0.0.0", "port": "9090"}, 9090, []),
+        ({"address": "", "default_address": "0.0.0.0:9090"}, 9090, []),
+        ({"port": "9090"}, 9090, []),
+    ],
+)
+def test_an_address_that_the_server_does_not_use_is_reported(
+    settings: dict[str, str], port: int, unused: list[str]
+) -> None:
+    found = listening(**settings)
+    assert [route.port for route in found.routes] == [port]
+    assert [line.part.rpartition(".")[2] for line in lines(found, Reason.HTTP_SETTING)] == unused
+
+
+def test_a_name_of_a_link_that_a_server_calls_by_is_reported() -> None:
+    found = converted(manifest("shop", capability("http", link(name="main"))))
+    [line] = lines(found, Reason.LINK_NAME)
+    assert (line.part, line.ways) == ("spec.components[1].traits[0].properties.name", (Way.NOTHING,))
+
+
 def test_routing_by_path_and_settings_of_the_server_are_reported() -> None:
     config = {"address": "0.0.0.0:80", "routing_mode": "path", "path": "/a", "cors_allowed_origins": "[]"}
     source = {"config": [{"name": "c", "properties": config}]}
@@ -650,6 +686,19 @@ def test_outgoing_requests_are_denied_until_their_hosts_are_listed() -> None:
     assert "allowedHosts" in line.instead
 
 
+def test_settings_and_the_name_of_a_link_for_outgoing_requests_are_reported() -> None:
+    out: Manifest = {"namespace": "wasi", "package": "http", "interfaces": ["outgoing-handler"]}
+    secret = {"name": "token", "properties": {"policy": "vault", "key": "api"}}
+    client = provider("client", "ghcr.io/wasmcloud/http-client:0.13.0")
+    found = converted(app(component("ui", link_to("client", {"a": "b"}, **out, secrets=[secret], name="out")), client))
+    target = "spec.components[0].traits[0].properties.target"
+    assert {(line.part, line.reason) for line in found.lines} >= {
+        (f"{target}.config[0]", Reason.PROVIDER_SETTING),
+        (f"{target}.secrets[0]", Reason.CREDENTIALS),
+        ("spec.components[0].traits[0].properties.name", Reason.LINK_NAME),
+    }
+
+
 def test_a_provider_without_a_plugin_is_reported_with_the_ways_out() -> None:
     cron: Manifest = {"namespace": "acme", "package": "cron", "interfaces": ["tick"]}
     found = converted(app(component("ui", link_to("cron", **cron)), provider("cron", "example.com/cron:1")))
@@ -848,6 +897,8 @@ def test_an_application_that_is_not_deployed_is_reported() -> None:
         {"metadata": {"name": "x", "annotations": {"a": 1}}, "spec": {"components": []}},
         {"metadata": {"name": "\ud800"}, "spec": {"components": []}},
         {"metadata": {"name": "x"}, "spec": {"components": [{"name": "a", "type": "component", "x": 10**40}]}},
+        app(component("ui"), component("ui")),
+        app(component("ui"), provider("ui", REDIS)),
     ],
 )
 def test_a_manifest_that_wadm_does_not_accept_is_one_line_and_no_object(spoilt: Any) -> None:
@@ -871,6 +922,26 @@ def test_a_part_of_no_use_is_no_workload() -> None:
         "spec.components[1]",
     ]
     assert not lines(found, Reason.PROVIDER_NOT_IN_V2), "hosts of v2 have plugins for both"
+
+
+@pytest.mark.parametrize(
+    "components",
+    [
+        (),
+        (provider("kv", REDIS),),
+        (provider("cron", "example.com/cron:1"), provider("http", HTTP_SERVER)),
+        (component("ui", application={"name": "other", "component": "ui"}) | {"properties": {"image": ""}},),
+    ],
+    ids=["empty", "a provider", "providers", "a component without an image"],
+)
+def test_an_application_that_runs_nothing_on_v2_is_reported(components: tuple[Manifest, ...]) -> None:
+    found = converted(app(*components))
+    assert found.objects == ()
+    assert [line.part for line in lines(found, Reason.NO_WORKLOAD)] == ["spec.components"]
+
+
+def test_an_application_with_a_workload_is_not_reported_to_run_nothing() -> None:
+    assert not lines(converted(manifest()), Reason.NO_WORKLOAD)
 
 
 @pytest.mark.parametrize(
@@ -910,3 +981,24 @@ def test_a_label_by_which_a_tool_deletes_objects_is_not_copied(label: str) -> No
     assert all(label not in item["metadata"]["labels"] for item in result.objects)
     assert of_kind(result, "WorkloadDeployment")[0]["metadata"]["labels"]["app.kubernetes.io/part-of"] == "shop"
     assert [line.part for line in lines(result, Reason.LABEL)] == [f"metadata.labels.{label}"]
+
+
+def test_labels_and_annotations_for_tools_are_reported() -> None:
+    """The manifest for wadm does not have them, so the workload cannot either."""
+    found = manifest(**{"argocd.argoproj.io/sync-wave": "2", "trellis.dev/later": "x"})
+    found["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "Helm", "trellis.dev/lattice": "blue"}
+    result = converted(found)
+    assert [line.part for line in lines(result, Reason.LABEL)] == [
+        "metadata.labels.app.kubernetes.io/managed-by",
+        "metadata.labels.trellis.dev/lattice",
+    ]
+    assert [line.part for line in lines(result, Reason.ANNOTATION)] == [
+        "metadata.annotations.argocd.argoproj.io/sync-wave",
+        "metadata.annotations.trellis.dev/later",
+    ]
+
+
+def test_annotations_that_kubectl_and_trellis_write_are_not_reported() -> None:
+    own = [ANNOTATION_APP_NAME, ANNOTATION_LAST_SYNCED, ANNOTATION_UNDEPLOY]
+    written = dict.fromkeys(("kubectl.kubernetes.io/last-applied-configuration", *own), "x")
+    assert not lines(converted(manifest(**written)), Reason.ANNOTATION)

@@ -52,6 +52,7 @@ from trellis_cli.migrate.model.to_v2.secrets import Secrets, note_policies
 from trellis_cli.secrets.model import RuleInputs
 
 _VERSION: Final = "version"
+COMPONENTS: Final = "spec.components"
 _TRELLIS: Final = (TRELLIS, names.SERVICE_LABEL_PREFIX, names.SERVICE_ANNOTATION_PREFIX)
 _SHARED: Final = "experimental.wasmcloud.dev/shared"
 _OF_OWNERS: Final = frozenset({names.LABEL_INSTANCE, "applyset.kubernetes.io/part-of", "kapp.k14s.io/app"})
@@ -133,7 +134,11 @@ class _Conversion:
         """Return the objects and the report."""
         self._note_rest()
         workloads = self._workloads()
-        by_component = {piece.name: workload for workload in reversed(workloads) for piece in workload.components}
+        if not workloads:
+            message = "the application has no component that can run on v2, so it has no workload"
+            instead = "Add a component with an image, or delete the application after the hosts of v1."
+            self.record.note(COMPONENTS, Reason.NO_WORKLOAD, message, instead, Way.MANIFEST)
+        by_component = {piece.name: workload for workload in workloads for piece in workload.components}
         Links(self.app, by_component, self.secrets, self.record).translate()
         plans = [(workload, self._plan(workload, workloads)) for workload in workloads]
         routes = [plan for _, plan in plans if plan is not None]
@@ -154,6 +159,10 @@ class _Conversion:
 
     def _note_rest(self) -> None:
         """Record what has no counterpart at all: ignored fields, policies, identities, unknown traits."""
+        for place in self.app.of_tools:
+            reason = Reason.LABEL if place.startswith("metadata.labels.") else Reason.ANNOTATION
+            message = f"{place} is for a deployment tool, or for Trellis on v1"
+            self.record.note(place, reason, message, "Set it on the workload, if its tool needs it.", Way.OBJECT)
         for place in self.app.ignored:
             self.record.note(place, Reason.IGNORED_BY_WADM, "wadm ignores this field", "Remove it.", Way.NOTHING)
         note_policies(self.app.policies, self.record)
@@ -344,9 +353,7 @@ def _http(listener: Listener, plan: ServicePlan) -> Manifest:
 
 def _linked(pieces: Sequence[Piece], app: App) -> list[tuple[Piece, ...]]:
     """Return the components in groups that links connect, in the order of the manifest."""
-    by_name: dict[str, Piece] = {}
-    for piece in pieces:
-        by_name.setdefault(piece.name, piece)
+    by_name = {piece.name: piece for piece in pieces}
     group = {piece.place: {piece.place} for piece in pieces}
     for link in app.links:
         source, target = by_name.get(link.source), by_name.get(link.target)

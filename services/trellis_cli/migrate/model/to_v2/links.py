@@ -44,9 +44,7 @@ class Links:
 
         The entry of an export has no name; an import with another backend has one.
         """
-        pieces: dict[str, Piece] = {}
-        for piece in self.app.pieces:
-            pieces.setdefault(piece.name, piece)
+        pieces = {piece.name: piece for piece in self.app.pieces}
         used: dict[str, str] = {}
         links = map(self._with_valid_version, self.app.links)
         for link in sorted(links, key=lambda link: not pieces[link.source].provider):
@@ -126,6 +124,7 @@ class Links:
                 self._second_listener(link, piece, workload.listener)
                 return ""
             workload.listener = listener_of(link, piece, self.record)
+            self._plugins.name(link, selected=False)
             self._plugins.credentials((*piece.secrets, *link.source_end.secrets), link.source)
             self.record.done(link.place, workload.target)
             return workload.target
@@ -159,7 +158,8 @@ class Links:
             f"List the hosts that {link.source} calls in localResources.allowedHosts.",
             Way.OBJECT,
         )
-        for config in piece.config:
+        self._plugins.name(link)
+        for config in (*piece.config, *link.target_end.config):
             self.record.note(
                 config.place,
                 Reason.PROVIDER_SETTING,
@@ -167,7 +167,7 @@ class Links:
                 "Nothing replaces them.",
                 Way.NOTHING,
             )
-        self._plugins.credentials(piece.secrets, piece.name)
+        self._plugins.credentials((*piece.secrets, *link.target_end.secrets), piece.name)
         return workload.target
 
     def _provider(self, piece: Piece, target: str, *, linked: bool) -> None:

@@ -121,7 +121,7 @@ class Plugins:
                 Way.COMPONENT,
                 Way.MANIFEST,
             )
-        self.name(link, named)
+        self.name(link, named, selected=not exported)
         return workload.target, named
 
     def _no_place(self, link: Link, *, full: bool) -> None:
@@ -276,16 +276,23 @@ class Plugins:
             message = f"secret {use.name} of {what} has no counterpart: the plugin has no such setting"
             self.record.note(use.place, Reason.CREDENTIALS, message, "Configure the hosts of v2 with it.", Way.HOSTS)
 
-    def name(self, link: Link, named: str = "") -> None:
-        """Record a link with a name: components of v2 have no link names, but labels of imports."""
+    def name(self, link: Link, named: str = "", *, selected: bool = True) -> None:
+        """Record a link with a name: components of v2 have no link names, but labels of imports.
+
+        ``selected``: a component selects it; a provider calls the targets of all of its links.
+        """
         if not link.name:
             return
-        instead = f"Let it import the package under the label {named}." if named else "v2 has one link only."
+        place = f"{link.place}.properties.name"
+        if not selected:
+            message = f"{link.source} calls {link.target} by the link {link.name!r}; exports have no name on v2"
+            self.record.note(place, Reason.LINK_NAME, message, "Nothing replaces it.", Way.NOTHING)
+            return
         self.record.note(
-            f"{link.place}.properties.name",
+            place,
             Reason.LINK_NAME,
             f"{link.source} selects the link {link.name!r} by wasmcloud:bus/lattice, which v2 does not have",
-            instead,
+            f"Let it import the package under the label {named}." if named else "v2 has one link only.",
             Way.COMPONENT,
         )
 

@@ -7,12 +7,13 @@ path, so that the report names it. Source: the manifests of wadm 0.21, in the pr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
 
+from trellis import names
 from trellis.lattice.domain.projection import project
 from trellis.lattice.domain.reading import LatticeDataError
 
@@ -23,6 +24,16 @@ SPREADSCALER: Final = "spreadscaler"
 DAEMONSCALER: Final = "daemonscaler"
 DEFAULT_LINK: Final = "default"
 _CAPABILITY: Final = "capability"
+_WRITTEN_BY_OTHERS: Final = frozenset(
+    {
+        "metadata.annotations.version",
+        "metadata.annotations.kubectl.kubernetes.io/last-applied-configuration",
+        f"metadata.annotations.{names.ANNOTATION_APP_NAME}",
+        f"metadata.annotations.{names.ANNOTATION_LAST_SYNCED}",
+        f"metadata.annotations.{names.ANNOTATION_UNDEPLOY}",
+    }
+)
+"""Metadata that is read elsewhere, or that kubectl and application_manager write for themselves."""
 _OF_LINKS: Final = frozenset({"namespace", "package", "interfaces"})
 
 
@@ -135,7 +146,10 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class App:
-    """An application. ``manifest``: its projection; ``ignored``: paths of fields that wadm ignores."""
+    """An application. ``manifest``: its projection; ``ignored``: paths of fields that wadm ignores.
+
+    ``of_tools``: paths of labels and annotations for deployment tools and for Trellis, which wadm does not receive.
+    """
 
     name: str
     version: str
@@ -144,6 +158,7 @@ class App:
     annotations: Mapping[str, str]
     policies: tuple[Manifest, ...]
     ignored: tuple[str, ...]
+    of_tools: tuple[str, ...]
     manifest: Manifest
 
     @property
@@ -165,6 +180,7 @@ def read_app(manifest: object, name: str = "") -> App:
     except (LatticeDataError, TypeError, RecursionError) as error:
         raise UnreadableError(" ".join(str(error).split()) or type(error).__name__) from None
     metadata, spec = projection.manifest["metadata"], projection.manifest["spec"]
+    _require_distinct(spec["components"])
     pieces = tuple(_piece(item, f"spec.components[{at}]") for at, item in enumerate(spec["components"]))
     return App(
         name=metadata["name"],
@@ -174,8 +190,28 @@ def read_app(manifest: object, name: str = "") -> App:
         annotations=metadata["annotations"],
         policies=tuple(spec.get("policies") or ()),
         ignored=projection.ignored,
+        of_tools=tuple(_of_tools(manifest, metadata, projection.ignored)),
         manifest=projection.manifest,
     )
+
+
+def _require_distinct(components: Sequence[Manifest]) -> None:
+    """Raise UnreadableError if two components have one name: wadm refuses them, since links name components."""
+    first: dict[str, int] = {}
+    for at, item in enumerate(components):
+        if (former := first.setdefault(item["name"], at)) != at:
+            message = f"`spec.components[{at}].name` is {item['name']!r}, as that of `spec.components[{former}]`"
+            raise UnreadableError(message)
+
+
+def _of_tools(manifest: object, kept: Manifest, ignored: Collection[str]) -> Iterator[str]:
+    """Yield the labels and annotations that the projection omits because they are for deployment tools or Trellis."""
+    metadata = manifest["metadata"] if isinstance(manifest, dict) else {}
+    for kind in ("labels", "annotations"):
+        for key in metadata.get(kind) or ():
+            place = f"metadata.{kind}.{key}"
+            if key not in (kept.get(kind) or ()) and place not in ignored and place not in _WRITTEN_BY_OTHERS:
+                yield place
 
 
 def _piece(item: Manifest, place: str) -> Piece:

@@ -22,6 +22,7 @@ class Reason(StrEnum):
     INVALID_MANIFEST = "InvalidManifest"
     OBJECT_TOO_LARGE = "ObjectTooLarge"
     IGNORED_BY_WADM = "IgnoredByWadm"
+    NO_WORKLOAD = "NoWorkload"
     NO_IMAGE = "NoImage"
     LOCAL_IMAGE = "LocalImage"
     INVALID_IMAGE = "InvalidImage"

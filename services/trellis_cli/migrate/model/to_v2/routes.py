@@ -9,6 +9,7 @@ Source: hosts of v2 route by the Host header: ``config.host`` of ``wasi:http``, 
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,7 +36,9 @@ V2_SUFFIX: Final = "-v2"
 _NAME_MOST: Final = 63
 _ANNOTATIONS_MOST: Final = 200_000
 """Below the 256 KiB of annotations that the API server accepts."""
-_ADDRESSES: Final = ("address", "default_address", "listen_address", "port")
+_ADDRESSES: Final = ("address", "default_address", "listen_address")
+"""Settings with a listen address; the first one that is set is used."""
+_PORT: Final = "port"
 _LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _KEY: Final = re.compile(
     r"([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
@@ -55,10 +58,21 @@ class Listener:
 def listener_of(link: Link, provider: Piece, record: Record) -> Listener:
     """Return the listener of a link of http-server; record its settings."""
     settings, places = _settings((*provider.config, *link.source_end.config), link, record)
-    address = settings.get("address") or settings.get("default_address") or settings.get("listen_address") or ""
+    used = next((key for key in _ADDRESSES if settings.get(key)), "")
+    address = settings.get(used, "")
     port = DEFAULT_PORT
     try:
-        port = read_address(address, settings.get("port", "")).port
+        found = read_address(address, settings.get(_PORT, ""))
+        port = found.port
+        if found.loopback:
+            record.note(
+                places[used],
+                Reason.LISTEN_ADDRESS,
+                f"{provider.name} listens on the loopback address, which clients outside of its host do not reach; on "
+                "v2 the Service reaches it",
+                "Delete the Service and kubernetes.service, if clients must not reach it.",
+                Way.OBJECT,
+            )
     except AddressError as error:
         record.note(
             f"{link.place}.properties.interfaces",
@@ -67,6 +81,7 @@ def listener_of(link: Link, provider: Piece, record: Record) -> Listener:
             f"The Service has port {DEFAULT_PORT}; change it in the Service.",
             Way.OBJECT,
         )
+    _note_unused(provider, settings, places, record)
     if settings.get("routing_mode", "").lower() == "path" or "path" in settings:
         record.note(
             places.get("path") or places["routing_mode"],
@@ -88,12 +103,28 @@ def listener_of(link: Link, provider: Piece, record: Record) -> Listener:
     return Listener(link, link.target, port, host.lower())
 
 
+def _note_unused(provider: Piece, settings: Mapping[str, str], places: Mapping[str, str], record: Record) -> None:
+    """Record addresses after the first one, and a port beside an address that has its own."""
+    used, *unused = [key for key in _ADDRESSES if settings.get(key)] or [""]
+    if settings.get(_PORT) and _has_port(settings.get(used, "")):
+        unused.append(_PORT)
+    for key in unused:
+        message = f"setting {key!r} of {provider.name} has no effect beside {used!r}"
+        record.note(places[key], Reason.HTTP_SETTING, message, "Remove it.", Way.NOTHING)
+
+
+def _has_port(address: str) -> bool:
+    with contextlib.suppress(AddressError):
+        return bool(read_address(address))
+    return False
+
+
 def _settings(configs: Sequence[Config], link: Link, record: Record) -> tuple[dict[str, str], dict[str, str]]:
     """Return the settings that v2 has, and their paths, by key in lower case; record the remaining ones."""
     external: list[Config] = []
     settings: dict[str, str] = {}
     places: dict[str, str] = {}
-    known = {*_ADDRESSES, "host", "path", "routing_mode"}
+    known = {*_ADDRESSES, _PORT, "host", "path", "routing_mode"}
     for config, key, value in entries_of(configs, external):
         if key.lower() in known:
             settings[key.lower()], places[key.lower()] = value, config.entry(key)
