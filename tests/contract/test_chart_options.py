@@ -102,7 +102,7 @@ def test_a_registry_of_ones_own_is_that_of_all_images() -> None:
 
 
 def test_without_a_registry_the_repository_is_the_whole_name() -> None:
-    found = rendered(image={"registry": "", "repository": "localhost:5000/trellis", "tag": 1})
+    found = rendered(image={"registry": "", "repository": "localhost:5000/trellis", "tag": "1"})
     assert images(found)["provisioner/provisioner"] == "localhost:5000/trellis:1"
 
 
@@ -191,6 +191,101 @@ def test_another_name_is_that_of_all_objects_but_the_accounts_that_commands_prin
     [role] = [hook for hook in removing if hook["kind"] == "Role" and hook["metadata"].get("namespace") == SYSTEM]
     [stopped] = [rule["resourceNames"] for rule in role["rules"] if rule["resources"] == ["deployments/scale"]]
     assert set(stopped) - {"blue-bundle"} <= names
+
+
+def test_the_longest_name_leaves_room_for_what_kubernetes_appends() -> None:
+    """The pods of a StatefulSet have a label of its name, a dash and up to ten digits."""
+    found = everything(fullnameOverride="b" * 39, **PARTS)
+    for item in found:
+        name = item["metadata"]["name"]
+        appended = {"StatefulSet": 11, "Job": 0, "Service": 0}.get(item["kind"])
+        assert appended is None or len(name) + appended <= 63, name
+
+
+# --- text that YAML takes for a number, a truth value or nothing ---
+
+NAMED: tuple[dict[str, Any], ...] = (
+    {"image": {"pullSecrets": ["NAME"]}},
+    {"nats": {"existingSecret": "NAME", "storage": {"storageClassName": "NAME"}}},
+    {"nats": {"tls": {"enabled": True, "secretName": "NAME"}}},
+    {"nats": {"tls": {"enabled": True, "certManager": {"issuerRef": {"name": "NAME"}}}}},
+    {"nats": {"enabled": False, "url": "nats://nats:4222", "caSecret": "NAME"}},
+    {"installers": {"namespace": "NAME"}, "jaeger": {"enabled": True, "storage": {"type": "badger"}}},
+    {"controllers": {"modulesClaim": "NAME", "snapshots": {"existingClaim": "NAME"}}},
+    {"wadm": {"enabled": True, "nats": {"url": "nats://a", "credentialsSecret": "NAME", "caSecret": "NAME"}}},
+    {"collector": {"enabled": True, "endpoint": "http://a", "authorization": {"secret": "NAME", "key": "NAME"}}},
+    {"monitoring": {"dashboard": {"enabled": True, "namespace": "NAME"}}},
+    {"services": {"console": {"enabled": True, "tlsSecret": "NAME", "auth": "proxy", "proxy": {"secret": "NAME"}}}},
+    {
+        "services": {
+            "console": {
+                "enabled": True,
+                "from": [{"namespaceSelector": {}}],
+                "ingress": {"enabled": True, "className": "NAME", "hosts": ["a.example.com"]},
+            }
+        }
+    },
+)
+SHIM = {"defaultShim": {"sha256": {"amd64": "0" * 64}}}
+
+
+def shape(value: object) -> object:
+    """Return the types of the values of a manifest in place of the values."""
+    if isinstance(value, dict):
+        return {key: shape(item) for key, item in value.items()}
+    return [shape(item) for item in value] if isinstance(value, list) else type(value).__name__
+
+
+@pytest.mark.parametrize("text", ["1234", "0x1f", "on", "null"])
+def test_a_namespace_that_looks_like_another_type_stays_text(text: str) -> None:
+    def found(namespace: str) -> object:
+        values = PARTS | SHIM
+        return shape([rendered(namespace, **values), *(hooks(event, namespace, **values) for event in EVENTS)])
+
+    assert found(text) == found("plain")
+
+
+@pytest.mark.parametrize("values", NAMED, ids="+".join)
+def test_a_name_that_looks_like_another_type_stays_text(values: dict[str, Any]) -> None:
+    def found(name: str) -> object:
+        return shape(everything(**json.loads(json.dumps(values).replace("NAME", name))))
+
+    assert found("1234") == found("plain")
+
+
+# --- keys without a value, as above lines that are comments ---
+
+EMPTY = [
+    {"services": {service: {"settings": None, "tolerations": []}}} for service in ("provisioner", "nodeWatcher")
+] + [
+    {"services": {"console": {"enabled": True, "settings": None, "proxy": {"users": None, "groups": None}}}},
+    {"pods": {"nodeSelector": None, "tolerations": None, "extraEnv": None}},
+    {"image": {"pullSecrets": None, "digest": None}},
+]
+
+
+@pytest.mark.parametrize("values", EMPTY, ids=str)
+def test_a_key_of_a_list_or_of_settings_without_a_value_is_empty(values: dict[str, Any]) -> None:
+    def filled(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: filled(item) for key, item in value.items() if item is not None}
+        return value
+
+    assert everything(**values) == everything(**filled(values))
+
+
+@pytest.mark.parametrize(
+    ("values", "expected_text"),
+    [
+        ({"services": {"provisioner": None}}, "services: provisioner is required"),
+        ({"nats": {"tls": None}}, "nats: tls is required"),
+        ({"services": {"console": {"enabled": True, "ingress": None}}}, "services.console: ingress is required"),
+        ({"jaeger": None}, "jaeger: has no defaults"),
+    ],
+)
+def test_a_key_of_a_map_without_a_value_is_refused_by_its_name(values: dict[str, Any], expected_text: str) -> None:
+    with pytest.raises(ChartRefusedError, match=re.escape(expected_text)):
+        rendered(**values)
 
 
 # --- pods ---
@@ -335,7 +430,10 @@ def test_a_large_number_reaches_a_service_without_an_exponent() -> None:
         ({"image": {"registry": "registry.example.com/"}}, "image.registry"),
         ({"installers": {"image": {"digest": "latest"}}}, "installers.image.digest"),
         ({"fullnameOverride": "Blue"}, "fullnameOverride"),
-        ({"fullnameOverride": "b" * 41}, "fullnameOverride"),
+        ({"fullnameOverride": "b" * 40}, "fullnameOverride"),
+        ({"image": {"tag": 1.10}}, "image.tag: Invalid type. Expected: string"),
+        ({"installers": {"image": {"tag": 20240601}}}, "installers.image.tag: Invalid type. Expected: string"),
+        ({"nats": {"image": {"tag": ""}}}, "nats.image.tag"),
         ({"nameOverride": "-"}, "nameOverride"),
         ({"pods": {"tolerations": {"key": "x"}}}, "pods.tolerations"),
         ({"services": {"provisioner": {"affinty": {}}}}, "affinty is not allowed"),

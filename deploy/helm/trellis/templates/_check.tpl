@@ -1,8 +1,9 @@
-{{/* Fail if values lack the chart's defaults: with --reuse-values Helm keeps the defaults of the previous chart. */}}
+{{/* Fail if values lack the chart's defaults: Helm drops the default of a key without a value, and with --reuse-values it
+     keeps the defaults of the previous chart. */}}
 {{- define "trellis.defaultsCheck" -}}
-{{- range list "global" "image" "services" "bundle" "pods" "installers" "defaultShim" "secrets" "controllers" "crds" "nats" "networkPolicies" "uninstall" "kwasmOperator" -}}
+{{- range list "global" "image" "services" "bundle" "pods" "installers" "defaultShim" "secrets" "controllers" "crds" "nats" "networkPolicies" "uninstall" "kwasmOperator" "tracing" "jaeger" "collector" "monitoring" "latticeNats" "wadm" -}}
 {{- if not (kindIs "map" (get $.Values .)) -}}
-{{- fail (printf "%s: has no defaults, because --reuse-values keeps those of the previous chart: give helm --reset-then-reuse-values" .) -}}
+{{- fail (printf "%s: has no defaults, because the key has no value: remove it; or because --reuse-values keeps those of the previous chart: give helm --reset-then-reuse-values" .) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

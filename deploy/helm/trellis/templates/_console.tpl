@@ -10,7 +10,7 @@
 {{- if and (eq $its.auth "proxy") (not (or $proxy.secret $proxy.caSecret)) -}}
 {{- fail "services.console.proxy: needs secret or caSecret: otherwise any client of the port could impersonate any user" -}}
 {{- end -}}
-{{- if and $proxy.caSecret (not (and $its.tlsSecret (get $its.settings "TRELLIS_CONSOLE_PROXY_NAMES"))) -}}
+{{- if and $proxy.caSecret (not (and $its.tlsSecret (get ($its.settings | default dict) "TRELLIS_CONSOLE_PROXY_NAMES"))) -}}
 {{- fail "services.console.proxy.caSecret: needs tlsSecret, and settings with TRELLIS_CONSOLE_PROXY_NAMES" -}}
 {{- end -}}
 {{- $public := or $its.ingress.enabled $its.httpRoute.enabled -}}
@@ -23,9 +23,9 @@
 {{- if and $its.httpRoute.enabled (not $its.httpRoute.parentRefs) -}}
 {{- fail "services.console.httpRoute.parentRefs: needs a Gateway" -}}
 {{- end -}}
-{{- $believed := eq (toString (get $its.settings "TRELLIS_CONSOLE_SYSTEM_IDENTITIES")) "true" -}}
+{{- $believed := eq (toString (get ($its.settings | default dict) "TRELLIS_CONSOLE_SYSTEM_IDENTITIES")) "true" -}}
 {{- range $kind := list "users" "groups" -}}
-{{- range $name := get $proxy $kind -}}
+{{- range $name := get $proxy $kind | default list -}}
 {{- if and (hasPrefix "system:" $name) (not $believed) -}}
 {{- fail (printf "services.console.proxy.%s: %s is reserved by Kubernetes: the console accepts it only with TRELLIS_CONSOLE_SYSTEM_IDENTITIES" $kind $name) -}}
 {{- end -}}
@@ -73,7 +73,7 @@
 {{- range (include "trellis.consoleFiles" . | fromYaml).files }}
 - name: {{ .name }}
   secret:
-    secretName: {{ .secret }}
+    secretName: {{ .secret | quote }}
     defaultMode: 0440
     items:
       {{- range .keys }}

@@ -3,7 +3,7 @@
 {{/* "true" if the chart has the default Shim: not with an image of KWasm, and not without a checksum */}}
 {{- define "trellis.hasDefaultShim" -}}
 {{- $v := .Values -}}
-{{- $kwasm := or $v.kwasmOperator.installerImage (get $v.services.provisioner.settings "TRELLIS_INSTALLER_IMAGE") -}}
+{{- $kwasm := or $v.kwasmOperator.installerImage (get ($v.services.provisioner.settings | default dict) "TRELLIS_INSTALLER_IMAGE") -}}
 {{- $sums := $v.defaultShim.sha256 -}}
 {{- if and $v.defaultShim.enabled $v.services.provisioner.enabled (not $kwasm) (or $sums.amd64 $sums.arm64) -}}true{{- end -}}
 {{- end -}}
@@ -48,7 +48,7 @@ spec:
     - name: default-shim
       command: [trellis, shims, apply, /etc/trellis/shim/shim.yaml]
       env:
-        - {name: TRELLIS_NAMESPACE, value: {{ .Release.Namespace }}}
+        - {name: TRELLIS_NAMESPACE, value: {{ .Release.Namespace | quote }}}
       {{- include "trellis.commandContainer" . | nindent 6 }}
         - {name: shim, mountPath: /etc/trellis/shim, readOnly: true}
 {{- end -}}

@@ -12,7 +12,7 @@
 {{- if and $v.installers.autoProvision (eq (toString $theirs.autoProvision) "false") -}}
 {{- fail "kwasmOperator.autoProvision: is false, and installers.autoProvision is true: remove one of them" -}}
 {{- end -}}
-{{- $ours := get $v.services.provisioner.settings "TRELLIS_INSTALLER_IMAGE" | default "" -}}
+{{- $ours := get ($v.services.provisioner.settings | default dict) "TRELLIS_INSTALLER_IMAGE" | default "" -}}
 {{- if and $theirs.installerImage $ours (ne (toString $ours) $theirs.installerImage) -}}
 {{- fail (printf "kwasmOperator.installerImage: is %s, and services.provisioner.settings.TRELLIS_INSTALLER_IMAGE is %s: remove one of them" $theirs.installerImage $ours) -}}
 {{- end -}}

@@ -116,7 +116,7 @@ include "accounts.conf"
 {{- with include "trellis.busSecret" .root -}}
 - name: seeds
   secret:
-    secretName: {{ . }}
+    secretName: {{ . | quote }}
     defaultMode: 0440
     items:
       {{- range $.users }}
@@ -162,7 +162,7 @@ include "accounts.conf"
 {{- with include "trellis.natsCaSecret" . -}}
 - name: nats-ca
   secret:
-    secretName: {{ . }}
+    secretName: {{ . | quote }}
     defaultMode: 0440
     items:
       - {key: ca.crt, path: ca.crt}

@@ -12,7 +12,7 @@
 {{- define "trellis.senders" -}}
 - podSelector:
     matchLabels: {{- include "trellis.selectorOfAll" . | nindent 6 }}
-- namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: {{ .Values.installers.namespace }}}}
+- namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: {{ .Values.installers.namespace | quote }}}}
 - namespaceSelector: {}
   podSelector: {matchLabels: {app.kubernetes.io/name: wasmcloud}}
 {{- end -}}
@@ -34,7 +34,7 @@ securityContext: {{- include "trellis.podSecurity" 10001 | nindent 2 }}
 {{- define "trellis.claimSpec" -}}
 accessModes: [ReadWriteOnce]
 {{- with .storageClassName }}
-storageClassName: {{ . }}
+storageClassName: {{ . | quote }}
 {{- end }}
 resources:
   requests: {storage: {{ .size }}}
