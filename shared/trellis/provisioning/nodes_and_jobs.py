@@ -57,7 +57,9 @@ def _own(value: str | None, own: str) -> str | None:
 
 def _labels(labels: Mapping[str, str], name: str) -> tuple[tuple[str, str | None], ...]:
     """Return the labels of a Node, which share their strings, or are those of another Node altogether."""
-    return _shared(tuple(_shared((key, None if labels[key] == name else labels[key])) for key in sorted(labels)))
+    pairs = ((key, None if labels[key] == name else labels[key]) for key in sorted(labels))
+    found: tuple[tuple[str, str | None], ...] = _shared(tuple(map(_shared, pairs)))
+    return found
 
 
 def view_node(manifest: Manifest) -> NodeView:
