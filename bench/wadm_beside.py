@@ -5,7 +5,7 @@ machine they were measured on, on stdout; exit status 1 if a target is missed. N
 deployed, then all undeployed, 16 requests at a time: by wadm alone, beside host-manager and service-reflector, beside
 all services, and with ``--peer`` beside wasmcloud-operator (``reflect`` describes its binary). Each phase
 begins when wadm has no requests. Counted are the requests to wadm that the measurement did not send itself. With
-``--own-core``, wadm and its NATS have the first core and everything else has the others, also for wadm alone: that
+``--own-core``, wadm and its NATS have the first core and everything else has the rest, also for wadm alone: that
 shows the load of requests and messages, without the load of other processes on the same cores. Without wadm, it
 measures nothing and prints the reason.
 """
@@ -192,15 +192,15 @@ def count(api: Api, path: str) -> int:
 
 
 @contextlib.contextmanager
-def wadm_on(cores: set[int], others: set[int]) -> Iterator[NatsServer]:
-    """Run wadm and its NATS on these cores; processes that start later have the others."""
+def wadm_on(cores: set[int], rest: set[int]) -> Iterator[NatsServer]:
+    """Run wadm and its NATS on these cores; processes that start later have the rest."""
     wadm = lattice_servers.lattice_servers(How(Lines(), threading.Event()))[lattice_servers.WADM]
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         os.sched_setaffinity(0, cores)
         server = stack.enter_context(NatsServer(Path(folder) / "nats"))
         command = [str(wadm), "--nats-server", f"127.0.0.1:{server.port}"]
         stack.enter_context(process(command, {"RUST_LOG": "error"}))
-        os.sched_setaffinity(0, others)
+        os.sched_setaffinity(0, rest)
         yield server
 
 
