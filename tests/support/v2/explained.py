@@ -89,6 +89,11 @@ async def asked_of_kubernetes() -> set[tuple[str, str, str]]:
     await page_of(reading, "trellis-installers", "service", kube.objects(SERVICES)[0]["metadata"]["name"], "apps")
     await ask_registries(reading, {ImageKey("apps", "registry.test/team/app:1", "missing")})
     await read_v2(kube, "trellis-system")
+    return permissions_of(kube)
+
+
+def permissions_of(kube: FakeKube) -> set[tuple[str, str, str]]:
+    """Return the permissions that the requests so far needed; an apply also needs that to create the object."""
     known = {(res.api_version, res.plural): res for res in (*ALL, *WASMCLOUD_V2)}
     found = set()
     for request in kube.api.requests:
@@ -101,5 +106,6 @@ async def asked_of_kubernetes() -> set[tuple[str, str, str]]:
             parts = parts[2:]
         res = known[version, parts[0]]
         verb = "list" if len(parts) == 1 else "get"
-        found.add((verb if request.method == "GET" else request.method, res.group, res.plural))
+        verbs = {"GET": (verb,), "PATCH": ("patch", "create")}.get(request.method, (request.method,))
+        found |= {(verb, res.group, res.plural) for verb in verbs}
     return found

@@ -14,7 +14,9 @@ from aiohttp.test_utils import TestServer
 
 from support.lattices.host_groups import MINIMAL
 from support.lattices.v2_objects import errors_of
+from support.v2.explained import permissions_of
 from support.wadm.manifests import capability, link, manifest
+from support.wadm.migration_page import role
 from trellis import names
 from trellis.config.errors import SettingsError
 from trellis.kube.errors import Forbidden
@@ -347,6 +349,23 @@ async def test_grants_that_may_not_be_read_are_unknown_and_noted(kube: FakeKube)
     found = await read.read(kube, "shop", None, from_wadm=False)
     assert len(found.notes) == 1
     assert [item.key for item in found.conversions] == ["shop/shop"]
+
+
+async def test_the_permissions_of_the_page_are_those_that_are_used(kube: FakeKube) -> None:
+    """Those for the grants of secrets, in all namespaces, are named in the text."""
+    made = application()
+    made["spec"]["components"][0]["properties"]["config"] = [{"name": "texts", "properties": {"A": "1"}}]
+    kube.put(APPLICATIONS, made)
+    await applied(kube)
+    found = await read.read(kube, "shop", None, from_wadm=False)
+    await check(kube, found.conversions, found.services, "/")
+    assert permissions_of(kube) - {("list", SECRET_GRANTS.group, SECRET_GRANTS.plural)} == {
+        (verb, group, resource)
+        for rule in role()["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
 
 
 async def test_services_that_may_not_be_read_end_the_command(kube: FakeKube) -> None:
