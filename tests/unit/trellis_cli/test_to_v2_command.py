@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -44,6 +46,7 @@ from trellis_cli.migrate.to_v2.apply import apply
 from trellis_cli.migrate.to_v2.check import CheckTimings, check
 from trellis_cli.migrate.to_v2.command import Options
 from trellis_dev.fakes.fake import FakeKube, status_reply
+from trellis_dev.localcluster.ports import LOOPBACK, free_ports
 
 SETTINGS = ClientSettings()
 PLAIN = Options("shop", False, None, False, False, "/", None)
@@ -488,14 +491,14 @@ async def serving(answer: Handler) -> TestServer:
     return server
 
 
-async def compared(kube: FakeKube, v1: Handler, v2: Handler, path: str = "/", **timings: Any) -> str:
-    """Return the difference between two servers, one on each side of the application."""
+async def compared(kube: FakeKube, v1: Handler, v2: Handler, path: str = "/", v2_port: int = 0, **timings: Any) -> str:
+    """Return the difference between two servers, one on each side of the application; ``v2_port``: of another one."""
     one, other = await serving(v1), await serving(v2)
     try:
         kube.put(APPLICATIONS, application())
         kube.put(SERVICES, reflected())
         kube.put(ENDPOINT_SLICES, endpoint("shop", one.port or 0, v2=False))
-        kube.put(ENDPOINT_SLICES, endpoint("shop-v2", other.port or 0, v2=True))
+        kube.put(ENDPOINT_SLICES, endpoint("shop-v2", v2_port or other.port or 0, v2=True))
         found = await read.read(kube, "shop", None, from_wadm=False)
         [result] = await check(kube, found.conversions, found.services, path, CheckTimings(**timings))
         return result.difference
@@ -548,6 +551,68 @@ async def test_an_error_of_both_sides_is_no_equality(kube: FakeKube) -> None:
         return web.Response(status=502)
 
     assert "502" in await compared(kube, broken, broken)
+
+
+async def test_a_404_without_a_body_is_no_equality(kube: FakeKube) -> None:
+    """Hosts of v2 answer so for a Host header that no workload has."""
+    assert "404" in await compared(kube, lambda _: web.Response(status=404), lambda _: web.Response(status=404))
+    missing: Handler = lambda _: web.Response(status=404, text="no such item")  # noqa: E731
+    assert await compared(kube, missing, missing) == ""
+
+
+async def compared_with_bytes(kube: FakeKube, reply: bytes, **timings: Any) -> str:
+    """Return the difference between a server and one that sends bytes, and nothing more until the client ends."""
+
+    async def send(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(reply)
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(send, LOOPBACK, 0) as server:
+        return await compared(kube, hello, hello, v2_port=server.sockets[0].getsockname()[1], **timings)
+
+
+async def test_an_answer_that_is_not_http_is_not_shown(kube: FakeKube) -> None:
+    """It can contain a token."""
+    for reply in (
+        b"SSH-2.0-hunter2\r\n\r\n",
+        b"HTTP/1.1 302 x\r\nLocation: /?t=hunter2" + b"x" * 100_000 + b"\r\n\r\n",
+    ):
+        difference = await compared_with_bytes(kube, reply)
+        assert difference
+        assert "hunter2" not in difference
+
+
+@pytest.mark.parametrize("reply", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhel"], ids=["nothing", "a part"])
+async def test_a_server_that_hangs_is_not_called_unreachable(kube: FakeKube, reply: bytes) -> None:
+    difference = await compared_with_bytes(kube, reply, answer=0.5)
+    assert difference
+    assert "unreachable" not in difference
+
+
+async def test_a_server_that_refuses_is_called_unreachable(kube: FakeKube) -> None:
+    [port] = free_ports(1)
+    assert "unreachable" in await compared(kube, hello, hello, v2_port=port)
+
+
+@pytest.mark.parametrize("output", [Format.JSON, None], ids=["json", "table"])
+async def test_a_check_names_applications_that_it_does_not_compare(
+    kube: FakeKube, capsys: pytest.CaptureFixture[str], output: Format | None
+) -> None:
+    spoilt, worker = application("bad"), application("worker")
+    spoilt["spec"]["components"][0]["type"] = "x"
+    del worker["spec"]["components"][1]
+    kube.put(APPLICATIONS, spoilt)
+    kube.put(APPLICATIONS, worker)
+    assert not await command._run(SETTINGS, replace(CHECK, output=output))
+    shown = capsys.readouterr()
+    if output is None:
+        assert "shop/bad" in shown.err
+        assert "InvalidManifest" in shown.err
+        assert "shop/worker" in shown.err
+    else:
+        found = json.loads(shown.out)["applications"]
+        assert {item["application"]: item["ok"] for item in found} == {"bad": False, "worker": True}
 
 
 async def test_a_redirect_is_compared_and_not_followed(kube: FakeKube) -> None:

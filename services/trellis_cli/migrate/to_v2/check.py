@@ -65,7 +65,7 @@ async def check(
             one, other = await asyncio.gather(*(_ask(session, side, route.host, path, timings) for side in sides))
         found[at] = replace(found[at], v1=one, v2=other)
 
-    timeout = aiohttp.ClientTimeout(total=timings.answer)
+    timeout = aiohttp.ClientTimeout(total=timings.answer, connect=timings.answer / 2)
     async with aiohttp.ClientSession(timeout=timeout, auto_decompress=False) as session:
         try:
             async with asyncio.timeout(timings.total), asyncio.TaskGroup() as tasks:
@@ -115,8 +115,20 @@ async def _ask(session: aiohttp.ClientSession, side: Side, host: str, path: str,
             compared = tuple(answer.headers.get(name, "") for name in COMPARED)
             return Answer(side.address, answer.status, body[: timings.most], whole, headers=compared)
     except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-        reason = network_reason(error) or type(error).__name__
-        return Answer(side.address, problem=f"{side.address} unreachable: {reason}; run the command inside the cluster")
+        return Answer(side.address, problem=_problem(side.address, error, timings))
+
+
+def _problem(address: str, error: Exception, timings: CheckTimings) -> str:
+    """Return why there is no answer. Errors of the parser contain the answer, which can contain a token."""
+    match error:
+        case aiohttp.ClientConnectorError() | aiohttp.ConnectionTimeoutError():
+            return f"{address} unreachable: {network_reason(error)}; run the command inside the cluster"
+        case TimeoutError():
+            return f"{address} sent no complete answer within {timings.answer:g} s"
+        case aiohttp.ClientResponseError():
+            return f"{address} sent no valid HTTP answer"
+        case _:
+            return f"{address}: {network_reason(error)}"
 
 
 async def _read(content: aiohttp.StreamReader, most: int) -> bytes:

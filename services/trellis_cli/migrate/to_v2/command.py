@@ -88,12 +88,13 @@ def to_v2(  # noqa: PLR0913, PLR0917 - options of a command line
     server-side apply and prints the command that removes them; it changes no object of v1, no object of another owner,
     and no field of another manager. `--check` sends the same GET request to the reflected Service of v1 and to the
     endpoints of v2, inside the cluster, and ends with 1 if status, Content-Type, Content-Encoding, Location or body
-    differ, or both fail with 5xx. Also ends with 1 if an application cannot be converted, or a lattice does not answer.
+    differ, a side does not answer within 10 s, or both answer 5xx, or 404 without a body. Redirects are not followed.
+    Also ends with 1 if an application cannot be converted, or a lattice does not answer.
 
     JSON: `{"ok", "objects": […], "applications": [{"namespace", "application", "ok", "report": [{"part", "reason",
     "message", "instead", "ways"}], "parts": {part: object}}], "unread": […]}`; with `--apply` `{"ok", "applied":
     [{"object", "done"}], "remove": […], "leftovers": […], "orphans": […], "applications", "unread"}`; with `--check`
-    `{"ok", "routes": [{"application", "host", "path", "v1", "v2", "difference"}], "unread"}`.
+    `{"ok", "routes": [{"application", "host", "path", "v1", "v2", "difference"}], "applications", "unread"}`.
     """
     with exit_on_error(NoLatticeError):
         settings = client_settings(kubeconfig=kubeconfig, context=context)
@@ -188,8 +189,9 @@ def _show_applied(result: Result, found: Found, output: Format | None, *, ok: bo
 def _show_comparisons(compared: Sequence[Comparison], found: Found, output: Format | None, *, ok: bool) -> None:
     if output is not None:
         routes = [item.document() for item in compared]
-        print_document(output, {"ok": ok, "routes": routes, "unread": list(found.unread)})
+        print_document(output, {"ok": ok, "routes": routes, **_documents(found)})
         return
+    _report([item for item in found.conversions if not item.valid])
     table = make_table("APPLICATION", "HOST", "V1", "V2", "DIFFERENCE", fold={"APPLICATION", "HOST", "DIFFERENCE"})
     for item in compared:
         style = "bold red" if item.difference else "green"
@@ -202,8 +204,8 @@ def _show_comparisons(compared: Sequence[Comparison], found: Found, output: Form
         )
     if compared:
         print_result(table)
-    elif found.conversions:
-        print_note("no application has an HTTP route")
+    if without := [item.key for item in found.conversions if item.valid and not item.routes]:
+        print_note(one_line(f"not compared, because they have no HTTP route: {', '.join(without)}"))
 
 
 def _documents(found: Found) -> dict[str, Any]:

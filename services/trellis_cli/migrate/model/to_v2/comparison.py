@@ -56,7 +56,7 @@ class Comparison:
 
     @property
     def difference(self) -> str:
-        """The difference, "" if status, compared headers and body are equal, and neither server failed."""
+        """The difference, "" if status, compared headers and body are equal, and come from the application."""
         problems = [f"{side}: {found.problem}" for side, found in (("v1", self.v1), ("v2", self.v2)) if found.problem]
         if problems:
             return "; ".join(problems)
@@ -64,6 +64,11 @@ class Comparison:
             return f"status {self.v1.status} on v1, {self.v2.status} on v2"
         if self.v1.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             return f"status {self.v1.status} on both: neither side shows how it answers"
+        if self.v1.status == HTTPStatus.NOT_FOUND and not self.v1.body and not self.v2.body:
+            return (
+                "status 404 without a body on both: hosts of v2 answer so if no workload has the Host header; choose a "
+                "path that exists"
+            )
         pairs = zip(COMPARED, self.v1.headers, self.v2.headers, strict=False)
         if unequal := [name for name, one, other in pairs if one != other]:
             return f"headers differ: {', '.join(unequal)}"
