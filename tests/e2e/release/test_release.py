@@ -140,7 +140,7 @@ def test_a_wrong_password_ends_the_release_before_anything_is_pushed(released: R
     wrong = tmp_path / "wrong"
     wrong.write_text("not this\n")
     with pytest.raises(ReleaseError, match="public-key"):
-        publisher(released, wrong).write_public_key()
+        publisher(released, wrong).read_public_key()
 
 
 def test_a_tag_that_another_has_moved_is_noticed(released: Released) -> None:

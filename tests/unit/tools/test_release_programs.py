@@ -9,7 +9,7 @@ import pytest
 from trellis_tools.release.__main__ import main
 from trellis_tools.release.errors import ReleaseError
 from trellis_tools.release.programs import run
-from trellis_tools.release.publish import Key
+from trellis_tools.release.publish import Key, Publisher
 
 
 def test_a_program_gets_its_input_and_gives_its_output() -> None:
@@ -45,6 +45,25 @@ def test_a_release_without_a_key_is_not_pushed(capsys: pytest.CaptureFixture[str
         main(["1.2.3", "--registry", "registry.example"])
     assert ended.value.code == 2
     assert "--key" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("is_there", [False, True], ids=["no file", "another password"])
+def test_a_key_that_cannot_sign_ends_the_command_before_the_build(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *, is_there: bool
+) -> None:
+    key, out, cosign = tmp_path / "cosign.key", tmp_path / "out", tmp_path / "cosign"
+    cosign.write_text("#!/bin/sh\necho 'decrypt: encrypted: decryption failed' >&2\nexit 1\n", encoding="ascii")
+    cosign.chmod(0o755)
+    monkeypatch.setattr(Publisher, "_tool", lambda _, name: str(tmp_path / name))
+    if is_there:
+        key.touch()
+    former = out / "1.2.3" / "release.json"
+    former.parent.mkdir(parents=True)
+    former.touch()
+    command = ["1.2.3", "--registry", "registry.example", "--key", str(key), "--output", str(out)]
+    assert main(command) == 1
+    assert ("decryption failed" if is_there else f"KEY={key}") in capsys.readouterr().err
+    assert former.exists(), "the files of a former build are kept"
 
 
 def test_a_wrong_version_ends_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -49,9 +49,16 @@ def main(argv: list[str] | None = None) -> int:
         release = _release(arguments.version, arguments.registry or DEFAULT_REGISTRY)
         out = arguments.output.resolve() / release.version.text
         with on_stderr() as progress:
-            artifacts = _build(release, out, arguments.builder, How(progress, threading.Event()))
+            publisher: Publisher | None = None
             if arguments.registry:
-                _publish(release, Key(arguments.key, arguments.password_file), out, artifacts, progress)
+                key = Key(arguments.key, arguments.password_file)
+                publisher = Publisher(release, key, out / "cosign.pub", progress)
+            # A wrong key or password ends the command before the build, which takes long and replaces the former files.
+            public_key = publisher.read_public_key() if publisher else ""
+            artifacts = _build(release, out, arguments.builder, How(progress, threading.Event()))
+            if publisher:
+                publisher.public.write_text(public_key, encoding="ascii")
+                _publish(publisher, out, artifacts)
     except (ReleaseError, LocalClusterError, OSError) as error:
         sys.stderr.write(f"release: {error}\n")
         return 1
@@ -110,10 +117,8 @@ def _check_out(release: Release, source: Path, progress: Progress) -> None:
             path.write_text(stamped(file, path.read_text(encoding="utf-8"), release.version), encoding="utf-8")
 
 
-def _publish(release: Release, key: Key, out: Path, artifacts: dict[str, Artifact], progress: Progress) -> None:
+def _publish(publisher: Publisher, out: Path, artifacts: dict[str, Artifact]) -> None:
     """Push all artifacts, then sign and verify them."""
-    publisher = Publisher(release, key, out / "cosign.pub", progress)
-    publisher.write_public_key()
     publisher.sign_file(out / _SUMS)
     for artifact in artifacts.values():
         publisher.push(artifact)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,20 +52,22 @@ class Key:
 
 @dataclass(frozen=True)
 class Publisher:
-    """Pushes, signs and verifies. ``public``: the public key of ``key``, which :meth:`write_public_key` writes."""
+    """Pushes, signs and verifies. ``public``: the file with what :meth:`read_public_key` returns."""
 
     release: Release
     key: Key
     public: Path
     progress: Progress = field(repr=False)
 
-    def write_public_key(self) -> None:
-        """Write the public key.
+    def read_public_key(self) -> str:
+        """Return the public key.
 
         Raises:
-            ReleaseError: the key or its password is wrong.
+            ReleaseError: the key cannot be read, or the key or its password is wrong.
         """
-        self.public.write_text(self._cosign("public-key", "--key", str(self.key.file)), encoding="ascii")
+        if not os.access(self.key.file, os.R_OK):
+            raise ReleaseError(f"KEY={self.key.file} cannot be read; `cosign generate-key-pair` creates a key")
+        return self._cosign("public-key", "--key", str(self.key.file))
 
     def push(self, artifact: Artifact) -> None:
         """Push an artifact under the tag of the version.
