@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from importlib import resources
 from pathlib import Path
@@ -111,8 +111,8 @@ def add(  # noqa: PLR0913, PLR0917 - options of a command line
         typer.Option(metavar="KEY=VALUE", help="label of its nodes (repeatable); default: wasm=true"),
     ] = None,
     max_update: Annotated[
-        str, typer.Option(metavar="NUMBER|PERCENT", help="nodes that are changed at the same time")
-    ] = "10%",
+        str | None, typer.Option(metavar="NUMBER|PERCENT", help="nodes changed at the same time; default: 10%")
+    ] = None,
     dry_run: Annotated[DryRun, typer.Option(help="none, client or server: print the Shim without storing it")] = (
         DryRun.NONE
     ),
@@ -124,7 +124,8 @@ def add(  # noqa: PLR0913, PLR0917 - options of a command line
 
     Each file is downloaded first and has to have the checksum of the catalogue and a shim for its architecture.
     The nodes download it again, from the same address. Of an existing Shim only `spec.fetchStrategy` is changed: it is
-    rolled out with the limits of that Shim. `--dry-run=client -o yaml` prints a new Shim for a repository.
+    rolled out with the limits of that Shim, and --node-selector and --max-update are refused if they differ from it.
+    `--dry-run=client -o yaml` prints a new Shim for a repository.
     """
     with exit_on_error():
         try:
@@ -132,13 +133,20 @@ def add(  # noqa: PLR0913, PLR0917 - options of a command line
         except CatalogueError as error:
             raise SettingsError(str(error)) from None
         selector = dict(map(_label, node_selector or ["wasm=true"]))
-        shim = make_shim(found, name or found.runtime, selector, _max_update(max_update))
+        shim = make_shim(
+            found, name or found.runtime, selector, _max_update("10%" if max_update is None else max_update)
+        )
         settings = client_settings(kubeconfig=kubeconfig, context=context)
         check_files(found, shim["metadata"]["name"], Web())
         if dry_run is DryRun.CLIENT:
             _show_written(Written(shim, Outcome.CREATED), dry_run, output)
         else:
-            _show_written(asyncio.run(_write(settings, shim, dry_run)), dry_run, output)
+            options = {
+                "nodeSelector": (node_selector, "--node-selector"),
+                "rolloutStrategy": (max_update, "--max-update"),
+            }
+            requested = {key: option for key, (value, option) in options.items() if value}
+            _show_written(asyncio.run(_write(settings, shim, dry_run, requested)), dry_run, output)
 
 
 @app.command()
@@ -179,9 +187,9 @@ async def _watch(settings: ClientSettings, known: Sequence[Runtime], shown: Show
     await watch_cluster(settings, lambda kube: _rows(kube, settings, known), view, shown)
 
 
-async def _write(settings: ClientSettings, shim: Manifest, dry_run: DryRun) -> Written:
+async def _write(settings: ClientSettings, shim: Manifest, dry_run: DryRun, requested: Mapping[str, str]) -> Written:
     async with connected(settings) as kube:
-        return await write_release(kube, shim, dry_run=dry_run is DryRun.SERVER)
+        return await write_release(kube, shim, dry_run=dry_run is DryRun.SERVER, requested=requested)
 
 
 async def _apply(settings: ClientSettings, shim: Manifest) -> Written:

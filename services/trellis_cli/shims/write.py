@@ -8,8 +8,10 @@ object of another owner is not changed.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any
 
 from trellis import names
@@ -46,11 +48,15 @@ class ServedTimings:
     poll: float = 0.5
 
 
-async def write_release(kube: Kube, wanted: Manifest, *, dry_run: bool) -> Written:
+async def write_release(
+    kube: Kube, wanted: Manifest, *, dry_run: bool, requested: Mapping[str, str] = MappingProxyType({})
+) -> Written:
     """Create a Shim, or replace the fetch strategy of the existing one. ``dry_run``: the server stores nothing.
 
+    ``requested``: options of the command line by the field of the spec that a user set with them.
+
     Raises:
-        CommandError: the Shim exists with another handler, or is being deleted.
+        CommandError: the Shim exists with another handler or another value of a requested field, or is being deleted.
         KubeError: it cannot be read or written, or was changed at the same time.
     """
     name = wanted["metadata"]["name"]
@@ -68,6 +74,12 @@ async def write_release(kube: Kube, wanted: Manifest, *, dry_run: bool) -> Writt
     if handler != wanted_handler:
         message = f'Shim "{name}" exists and has the handler {handler!r}, not {wanted_handler!r}: give another --name'
         raise CommandError(message)
+    for key, option in requested.items():
+        if _comparable(spec.get(key)) != _comparable(wanted["spec"].get(key)):
+            raise CommandError(
+                f'Shim "{name}" exists with another {key}, and only its release is changed: omit {option}, change the '
+                "Shim with kubectl, or give another --name"
+            )
     if "deletionTimestamp" in metadata:
         raise CommandError(f'Shim "{name}" is being deleted: retry when it is gone')
     strategy = wanted["spec"]["fetchStrategy"]
@@ -125,6 +137,12 @@ async def _read(kube: Kube, name: str) -> Manifest | None:
         return await kube.get(SHIMS, name)
     except NotFound:
         return None
+
+
+def _comparable(field: object) -> object:
+    """Return a field of a spec without what the command line cannot set: of a rollout strategy ``maxUpdate`` alone."""
+    rolling = field.get("rolling") if isinstance(field, dict) else None
+    return {"maxUpdate": rolling.get("maxUpdate")} if isinstance(rolling, dict) else field
 
 
 def _managers(manifest: Manifest) -> set[str]:

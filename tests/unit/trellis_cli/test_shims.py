@@ -248,6 +248,29 @@ async def test_of_an_existing_shim_only_the_fetch_strategy_changes() -> None:
     assert now["spec"] == former["spec"] | {"fetchStrategy": make_fetch_strategy(NEW)}
 
 
+@pytest.mark.parametrize(
+    ("key", "option", "selector", "max_update"),
+    [
+        ("nodeSelector", "--node-selector", {"pool": "edge"}, 1),
+        ("rolloutStrategy", "--max-update", {"pool": "wasm"}, "50%"),
+    ],
+)
+async def test_an_option_that_would_have_no_effect_on_an_existing_shim_is_refused(
+    key: str, option: str, selector: dict[str, str], max_update: int | str
+) -> None:
+    kube = FakeKube()
+    former = make_shim(OLD, "spin", {"pool": "wasm"}, 1)
+    former["spec"]["rolloutStrategy"]["rolling"]["drain"] = True
+    kube.put(SHIMS, former)
+    requested = {key: option}
+    with pytest.raises(CommandError) as error:
+        await write_release(kube, make_shim(NEW, "spin", selector, max_update), dry_run=False, requested=requested)
+    assert lacking(str(error.value), key, option) == []
+    assert kube.writes == []
+    equal = make_shim(NEW, "spin", {"pool": "wasm"}, 1)
+    assert (await write_release(kube, equal, dry_run=False, requested=requested)).outcome is Outcome.CONFIGURED
+
+
 async def test_a_dry_run_stores_nothing() -> None:
     kube = FakeKube()
     wanted = make_shim(NEW, "spin", {}, 1)
