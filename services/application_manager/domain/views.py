@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -101,7 +102,7 @@ def view_application(item: Manifest) -> ApplicationView:
     of_wadm = version != "" and written is not None and written[0] != digest and _only_ours(metadata)
     finalizers = tuple(metadata.get("finalizers") or ())
     found = Object(
-        digest=digest,
+        digest=sys.intern(digest),
         version="" if of_wadm else version,
         undeploy=annotations.get(names.ANNOTATION_UNDEPLOY) == names.TRUE,
         others=managed_by_others(metadata.get("managedFields") or ()),
@@ -112,21 +113,21 @@ def view_application(item: Manifest) -> ApplicationView:
         written=written,
     )
     return ApplicationView(
-        namespace=metadata["namespace"],
+        namespace=sys.intern(metadata["namespace"]),
         name=metadata["name"],
         uid=metadata["uid"],
         resource_version=metadata["resourceVersion"],
         generation=metadata.get("generation") or 0,
         created=str(metadata.get("creationTimestamp") or ""),
         application=application_name(metadata),
-        lattice=str((metadata.get("labels") or {}).get(names.LABEL_LATTICE) or ""),
-        shown=str(status.get("lattice") or ""),
+        lattice=_shared((metadata.get("labels") or {}).get(names.LABEL_LATTICE)),
+        shown=_shared(status.get("lattice")),
         finalizers=finalizers,
         object=found,
         ignored=ignored,
         problem=problem,
         version_of_wadm=of_wadm,
-        phase=str(status.get("phase") or ""),
+        phase=_shared(status.get("phase")),
         status=packed(json.dumps(status, separators=(",", ":"), sort_keys=True).encode()),
     )
 
@@ -150,6 +151,11 @@ def _only_ours(metadata: Manifest) -> bool:
     return managers == {names.FIELD_MANAGER_WADM}
 
 
+def _shared(value: object) -> str:
+    """Return the text of a field that many objects have alike, "" for none; equal texts are in memory once."""
+    return sys.intern(str(value or ""))
+
+
 def read_base(status: Manifest) -> Base | None:
     """Return the last common state of both sides, None if it was never recorded, or cannot be read."""
     synced = status.get("synced")
@@ -158,13 +164,13 @@ def read_base(status: Manifest) -> Base | None:
     ):
         return None
     return Base(
-        digest=synced["specDigest"],
-        version=synced["wadmVersion"],
+        digest=sys.intern(synced["specDigest"]),
+        version=sys.intern(synced["wadmVersion"]),
         deployed=bool(synced.get("deployed")),
-        newest=synced.get("newestVersion") or "",
+        newest=_shared(synced.get("newestVersion")),
         undeploy=bool(synced.get("undeploy")),
         serial=synced.get("serial") or 0,
-        bucket=synced.get("bucket") or "",
+        bucket=_shared(synced.get("bucket")),
         revision=synced.get("kvRevision") or 0,
     )
 

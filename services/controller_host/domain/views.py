@@ -106,7 +106,7 @@ def view_controller(manifest: Mapping[str, Any]) -> ControllerView:
     """Return the view of a WasmController."""
     metadata = manifest["metadata"]
     return ControllerView(
-        namespace=metadata["namespace"],
+        namespace=sys.intern(metadata["namespace"]),
         name=metadata["name"],
         uid=metadata["uid"],
         generation=int(metadata.get("generation") or 0),

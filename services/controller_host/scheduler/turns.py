@@ -58,6 +58,8 @@ class WorkQueue(Generic[K]):
         while self._ready and len(found) < most:
             key, since = self._ready.popitem(last=False)
             found.append(Turn(key, self._failures.get(key, 0), since))
+        if not self._ready:
+            self._ready.clear()  # releases the memory of its table: most queues are empty
         return found
 
     def put_back(self, turns: Iterable[Turn[K]]) -> None:

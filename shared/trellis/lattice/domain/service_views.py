@@ -6,6 +6,7 @@ Invariant: no view contains a credential.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -140,12 +141,12 @@ def view_service(service: Manifest) -> ServiceView:
         "spec": service.get("spec") or {},
     }
     return ServiceView(
-        namespace=metadata["namespace"],
+        namespace=sys.intern(metadata["namespace"]),
         name=metadata["name"],
         uid=metadata["uid"],
         resource_version=metadata["resourceVersion"],
         application=application,
-        lattice=annotations.get(names.ANNOTATION_LATTICE, "") if application else "",
+        lattice=sys.intern(annotations.get(names.ANNOTATION_LATTICE, "")) if application else "",
         of_other_controller=not application and of_other_controller,
         deleting=bool(metadata.get("deletionTimestamp")),
         stored=packed(orjson.dumps(kept)) if application or of_other_controller else None,
@@ -234,13 +235,13 @@ def view_slice(item: Manifest) -> SliceView:
     """Return the view of an EndpointSlice."""
     metadata = item["metadata"]
     return SliceView(
-        namespace=metadata["namespace"],
+        namespace=sys.intern(metadata["namespace"]),
         name=metadata["name"],
         uid=metadata["uid"],
         resource_version=metadata["resourceVersion"],
         service=str((metadata.get("labels") or {}).get(names.LABEL_SERVICE_NAME) or ""),
         owner=_owner(metadata),
-        family=str(item.get("addressType") or ""),
+        family=sys.intern(str(item.get("addressType") or "")),
         served=compact({"endpoints": item.get("endpoints"), "ports": item.get("ports")}),
         preserved=str((metadata.get("annotations") or {}).get(names.ANNOTATION_PRESERVED) or ""),
     )
