@@ -19,6 +19,7 @@ from host_manager.domain.pods import PodView
 from host_manager.domain.snapshot import Snapshot
 from trellis.lattice.connection.address import LatticeAddress
 from trellis.lattice.connection.groups import lattice_address
+from trellis.lattice.domain.group_views import LatticeSpec
 from trellis.lattice.domain.hosts import Presence, Sighting, presence_of
 from trellis.lattice.domain.view import LatticeView
 
@@ -49,7 +50,7 @@ def lattice_of(group: Group, read: Mapping[Source, Mapping[str, Any] | None]) ->
         SubjectError: the lattice name, or the prefix of its control subjects, is not valid in a subject.
     """
     secrets = {name: found for (kind, name), found in read.items() if kind == "Secret"}
-    return lattice_address(group.spec, group.namespace, secrets)
+    return lattice_address(LatticeSpec.of(group.spec), group.namespace, secrets)
 
 
 def reports_of(snapshot: Snapshot) -> dict[str, Report]:

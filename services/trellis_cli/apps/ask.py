@@ -113,4 +113,4 @@ def by_lattice(groups: Iterable[GroupView]) -> Mapping[str, list[GroupView]]:
 
 def name_of(group: GroupView) -> str:
     """Return the lattice name of a host group."""
-    return "" if group.spec is None else str(group.spec.lattice)
+    return "" if group.spec is None else group.spec.lattice

@@ -19,7 +19,6 @@ from secrets_backend.domain.policy import Policy, read_policy
 from secrets_backend.domain.refusals import Refusal
 from secrets_backend.domain.resources import ACCOUNT, ACCOUNT_PREFIX, account_of
 from secrets_backend.domain.tokens import Token
-from trellis.crds.host_config import WasmCloudHostConfigSpec
 from trellis.kube.resources import SECRET_GRANTS
 from trellis.lattice.domain.group_views import GroupView
 
@@ -220,9 +219,9 @@ def connection_grant_of(group: GroupView, groups: Iterable[GroupView], grants: S
 
 
 def _nats_of(group: GroupView) -> tuple[str, ...]:
-    spec: WasmCloudHostConfigSpec | None = group.spec
+    spec = group.spec
     assert spec is not None  # read_groups omits groups without a spec
-    secrets = (spec.secret_name or "", (spec.leaf_tls.secret_name if spec.leaf_tls else None) or "")
+    secrets = (spec.secret_name, spec.tls_secret)
     place = group.namespace if any(secrets) else ""
     return (spec.nats_address, str(spec.nats_client_port), place, *secrets)
 

@@ -10,7 +10,7 @@ from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound
 from trellis.kube.resources import SECRETS, Manifest
 from trellis.lattice.connection.address import LatticeAddress
-from trellis.lattice.connection.groups import lattice_address, secrets_of
+from trellis.lattice.connection.groups import lattice_address
 from trellis.lattice.domain.group_views import GroupView
 from trellis.lattice.domain.subjects import SubjectError
 from trellis.telemetry import get_logger
@@ -26,7 +26,7 @@ async def read_secrets(kube: Kube, group: GroupView) -> dict[str, Manifest | Non
     """
     assert group.spec is not None  # a group without one has no lattice
     secrets: dict[str, Manifest | None] = {}
-    for name in secrets_of(group.spec):
+    for name in group.spec.secrets:
         try:
             secrets[name] = await kube.get(SECRETS, name, group.namespace)
         except NotFound:

@@ -1,7 +1,7 @@
 """Derives the lattice of a host group: the NATS of its leaf nodes, with the same credentials.
 
-Pure. In: the spec of a WasmCloudHostConfig, and the Secrets that it names. Out: an address. Called by services that
-follow lattices. Invariant: no message contains a secret.
+Pure. In: the fields of its spec, and the Secrets that it names. Out: an address. Called by services that follow
+lattices. Invariant: no message contains a secret.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from trellis.config.nats_credentials import CachedCredentials, Kind
-from trellis.crds.host_config import WasmCloudHostConfigSpec
 from trellis.lattice.connection.address import LatticeAddress, NatsAddress
+from trellis.lattice.domain.group_views import LatticeSpec
 from trellis.lattice.domain.subjects import CONTROL_PREFIX
 
 Manifest = Mapping[str, Any]
@@ -27,15 +27,7 @@ POD_LABEL: Final = "kubernetes_pod"
 """Label of a host with the name of its pod; it maps hosts of a lattice to pods."""
 
 
-def secrets_of(spec: WasmCloudHostConfigSpec) -> tuple[str, ...]:
-    """Return the names of the Secrets of the lattice address of a host group."""
-    tls = spec.leaf_tls.secret_name if spec.leaf_tls else None
-    return tuple(dict.fromkeys(name for name in (spec.secret_name, tls) if name))
-
-
-def lattice_address(
-    spec: WasmCloudHostConfigSpec, namespace: str, secrets: Mapping[str, Manifest | None]
-) -> LatticeAddress:
+def lattice_address(spec: LatticeSpec, namespace: str, secrets: Mapping[str, Manifest | None]) -> LatticeAddress:
     """Return the lattice of a host group in a namespace; ``secrets``: Secrets by name, None for a missing one.
 
     Raises:
@@ -43,20 +35,19 @@ def lattice_address(
     """
     text = _decoded(secrets, spec.secret_name, CREDENTIALS_KEY)
     where = f"Secret {namespace}/{spec.secret_name}, key {CREDENTIALS_KEY}"
-    tls = spec.leaf_tls.secret_name if spec.leaf_tls else None
-    pair = [_decoded(secrets, tls, key) for key in CERTIFICATE_KEYS]
+    pair = [_decoded(secrets, spec.tls_secret, key) for key in CERTIFICATE_KEYS]
     nats = NatsAddress(
         f"{spec.nats_address}:{spec.nats_client_port}",
         CachedCredentials(text, Kind.CREDENTIALS, where) if text else None,
-        _decoded(secrets, tls, AUTHORITY_KEY),
+        _decoded(secrets, spec.tls_secret, AUTHORITY_KEY),
         "\n".join(pair) if all(pair) else "",
     )
     return LatticeAddress(nats, spec.lattice, spec.control_topic_prefix or CONTROL_PREFIX)
 
 
-def _decoded(secrets: Mapping[str, Manifest | None], secret: str | None, key: str) -> str:
+def _decoded(secrets: Mapping[str, Manifest | None], secret: str, key: str) -> str:
     """Return the text of a key of a Secret, "" if the key is missing or not text."""
-    data = (secrets.get(secret or "") or {}).get("data") or {}
+    data = (secrets.get(secret) or {}).get("data") or {}
     try:
         return base64.b64decode(data.get(key) or "", validate=True).decode()
     except (binascii.Error, UnicodeDecodeError):
