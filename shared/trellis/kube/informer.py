@@ -223,10 +223,7 @@ class Informer(Generic[T]):
             if page.first:
                 seen.clear()
                 witness = None
-            # Pop the raw objects, so that each is freed after its projection.
-            page.items.reverse()
-            while page.items:
-                manifest = page.items.pop()
+            for manifest in page.items:
                 witness = _newer(witness, manifest)
                 self._upsert(manifest)
                 if (key := key_of(manifest)) in self.objects:

@@ -12,21 +12,20 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import orjson
 
 from trellis.kube.calls import Caller
 from trellis.kube.errors import Call, Gone, KubeError, error_from_event, unavailable
 from trellis.kube.nesting import parse
+from trellis.kube.pages import Items, Page, decode_page, is_list_of, is_object
 from trellis.kube.resources import PODS, Manifest, Resource
+from trellis.kube.shapes import Decode, Shape
 from trellis.kube.timings import KubeTimings
 from trellis.kube.transport import HttpRequest
 from trellis.telemetry import Telemetry
 from trellis.telemetry.health import Health
-
-if TYPE_CHECKING:  # only services that decode parts of objects load the decoder: 1.5 MiB
-    from trellis.kube.shapes import Decode, Shape
 
 PAGE: Final = 500
 """Objects per page of a list."""
@@ -40,13 +39,6 @@ class Listing:
 
     items: list[Manifest]
     resource_version: str
-
-
-@dataclass(frozen=True, slots=True)
-class Page(Listing):
-    """One page of a list; ``first``: a list starts or restarts, and previous pages are invalid."""
-
-    first: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,12 +150,12 @@ class Reader:
         items: list[Manifest] = []
         version = ""
         async for page in self.pages(selection, limit=limit):
-            items = page.items if page.first else items + page.items
+            items = [*page.items] if page.first else [*items, *page.items]
             version = page.resource_version
         return Listing(items, version)
 
     async def pages(self, selection: Selection, *, limit: int = PAGE) -> AsyncGenerator[Page, None]:
-        """Yield a list page by page, with prefetch: two pages of raw objects are in memory.
+        """Yield a list page by page, with prefetch: the bodies of two pages are in memory.
 
         The first page requests the most recent state (resourceVersion ""). If the continue token expires, the list
         restarts; the third time, Gone is raised.
@@ -233,13 +225,15 @@ class Reader:
     async def _page(self, selection: Selection, limit: int, token: str) -> tuple[Page, str]:
         query = {"limit": str(limit)} | ({"continue": token} if token else {"resourceVersion": ""})
         call = selection.call("LIST")
-        decode = selection.shape.listing if selection.shape else None
-        found = await self._caller.call(call, selection.request(**query), timeout=self.timings.call, decode=decode)
-        if not _is_list_of(selection.resource, found):
-            raise unavailable(call, f"{self.server} returned an answer that is not a list of {selection.resource}")
-        metadata = found["metadata"]
-        page = Page(found.get("items") or [], str(metadata["resourceVersion"]), first=not token)
-        return page, str(metadata.get("continue") or "")
+
+        def invalid() -> KubeError:
+            return unavailable(call, f"{self.server} returned an answer that is not a list of {selection.resource}")
+
+        found = await self._caller.call(call, selection.request(**query), timeout=self.timings.call, decode=decode_page)
+        if not is_list_of(selection.resource, found):
+            raise invalid()
+        metadata, items = found["metadata"], Items(found.get("items") or [], selection.shape, invalid)
+        return Page(items, str(metadata["resourceVersion"]), first=not token), str(metadata.get("continue") or "")
 
 
 async def _events(call: Call, lines: AsyncIterator[bytes], decode: Decode | None) -> AsyncIterator[WatchEvent]:
@@ -256,28 +250,6 @@ async def _events(call: Call, lines: AsyncIterator[bytes], decode: Decode | None
         yield WatchEvent(event["type"], event["object"])
 
 
-def _is_list_of(res: Resource, found: Any) -> bool:  # noqa: ANN401 - it is JSON
-    """Return whether an answer is a list of a kind, not the answer of a proxy with status 200.
-
-    An empty list of another kind would count as the deletion of all objects. The CRD defines the kind of its list; no
-    API server uses ``List``.
-    """
-    if not isinstance(found, dict) or found.get("apiVersion") != res.api_version:
-        return False
-    kind, metadata, items = str(found.get("kind")), found.get("metadata"), found.get("items") or []
-    versioned = isinstance(metadata, dict) and bool(metadata.get("resourceVersion"))
-    return kind.removesuffix("List") not in {kind, ""} and versioned and _are_objects(items)
-
-
-def _are_objects(items: object) -> bool:
-    return isinstance(items, list) and all(map(_is_object, items))
-
-
-def _is_object(item: object) -> bool:
-    metadata = item.get("metadata") if isinstance(item, dict) else None
-    return isinstance(metadata, dict) and {"name", "resourceVersion"} <= metadata.keys()
-
-
 def _is_event(event: Any) -> bool:  # noqa: ANN401 - it is JSON
     """Return whether a line of a watch is a valid event, so that an invalid one does not end an informer."""
     if not isinstance(event, dict) or not isinstance(event.get("type"), str):
@@ -286,7 +258,7 @@ def _is_event(event: Any) -> bool:  # noqa: ANN401 - it is JSON
     if event["type"] in {"ERROR", "BOOKMARK"}:
         metadata = found.get("metadata") if isinstance(found, dict) else None
         return isinstance(found, dict) and (event["type"] == "ERROR" or "resourceVersion" in (metadata or {}))
-    return _is_object(found)
+    return is_object(found)
 
 
 def _manifest(found: Any) -> Manifest:  # noqa: ANN401 - it is JSON

@@ -130,7 +130,7 @@ async def test_a_list_whose_page_token_was_compacted_restarts(kube: Kube, namesp
     pages = kube.pages(ours, limit=2)
     first = await anext(pages)
     assert first.first
-    deleted = first.items[0]["metadata"]
+    deleted = next(iter(first.items))["metadata"]
     await kube.delete(CONFIGMAPS, deleted["name"], namespace, uid=deleted["uid"])
     await asyncio.to_thread(compact_etcd, cluster)
     await asyncio.to_thread(restart, cluster.name, "kube-apiserver")  # which has snapshots of its own

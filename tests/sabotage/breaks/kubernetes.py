@@ -123,7 +123,7 @@ INFORMERS: Final = (
         "an empty list of another kind from a proxy counts as a list",
         "architecture: no deletion because of missing data",
         "trellis",
-        "_is_list_of",
+        "is_list_of",
         'found.get("apiVersion") != res.api_version',
         'found.get("apiVersion") is None',
         "tests/unit/kube/test_informer.py::test_an_unexpected_answer_to_a_list_deletes_nothing_and_is_survived",

@@ -14,6 +14,7 @@ from support.cluster.kube_world import configmap, until
 from trellis.kube.errors import Gone
 from trellis.kube.informer import Change, Informer
 from trellis.kube.nesting import parse
+from trellis.kube.pages import Items, decode_page
 from trellis.kube.reader import Selection
 from trellis.kube.resources import CONFIGMAPS, Manifest
 from trellis.kube.shapes import Shape
@@ -38,8 +39,12 @@ class Item(TypedDict, total=False):
 
 SHAPE = Shape(Item)
 DEEP = b"[" * 3000 + b"]" * 3000
-WHOLE = {"metadata": {"name": "a", "labels": {"x": "y"}}, "spec": {"z": 1}, "status": {"k": "v"}}
-READ = {"metadata": {"name": "a"}, "status": {"k": "v"}}
+WHOLE = {
+    "metadata": {"name": "a", "resourceVersion": "1", "labels": {"x": "y"}},
+    "spec": {"z": 1},
+    "status": {"k": "v"},
+}
+READ = {"metadata": {"name": "a", "resourceVersion": "1"}, "status": {"k": "v"}}
 
 
 @pytest.fixture
@@ -47,9 +52,15 @@ def kube() -> FakeKube:
     return FakeKube(telemetry=setup("test", metrics=Metrics()))
 
 
+def objects(items: bytes, shape: Shape | None = SHAPE) -> list[Any]:
+    """Return the objects of a page."""
+    body = b'{"apiVersion":"v1","kind":"XList","metadata":{"resourceVersion":"1"},"items":%b}' % items
+    return list(Items(decode_page(body)["items"], shape, ZeroDivisionError))
+
+
 async def test_only_named_fields_are_decoded() -> None:
-    listing = {"apiVersion": "v1", "kind": "XList", "metadata": {"resourceVersion": "1"}, "items": [WHOLE]}
-    assert await parse(orjson.dumps(listing), SHAPE.listing) == listing | {"items": [READ]}
+    assert objects(orjson.dumps([WHOLE])) == [READ]
+    assert objects(orjson.dumps([WHOLE]), None) == [WHOLE]
     event = orjson.dumps({"type": "ADDED", "object": WHOLE})
     assert await parse(event, SHAPE.event) == {"type": "ADDED", "object": READ}
 
@@ -71,7 +82,26 @@ async def test_data_that_does_not_match_the_shape_is_decoded_completely(whole: A
 
 async def test_an_object_nested_too_deeply_does_not_hide_others() -> None:
     body = b'{"metadata":{},"items":[{"metadata":{"name":"a"},"spec":%b},{"metadata":{"name":"b"}}]}' % DEEP
-    assert [item["metadata"]["name"] for item in (await parse(body, SHAPE.listing))["items"]] == ["a", "b"]
+    assert [item["metadata"]["name"] for item in (await parse(body, decode_page))["items"]] == ["a", "b"]
+
+
+def test_an_object_of_a_page_that_does_not_match_the_shape_is_decoded_completely() -> None:
+    other = WHOLE | {"status": "a text"}
+    assert objects(orjson.dumps([WHOLE, other, WHOLE])) == [READ, other, READ]
+
+
+@pytest.mark.parametrize("item", [b"null", b"5", b'"x"', b"[]", b"{}", b'{"metadata":{"name":"a"}}', b'{"x":"\xff"}'])
+@pytest.mark.parametrize("shape", [SHAPE, None], ids=["shape", "whole"])
+def test_a_page_with_an_item_that_is_not_an_object_is_invalid(item: bytes, shape: Shape | None) -> None:
+    with pytest.raises(ZeroDivisionError):
+        objects(b"[%b]" % item, shape)
+
+
+def test_a_page_keeps_no_decoded_object() -> None:
+    page = Items(decode_page(orjson.dumps({"items": [WHOLE]}))["items"], None, ZeroDivisionError)
+    (first,), (second,) = page, page
+    assert first == second
+    assert first is not second
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b'{"type":"ADDED"} x', b'{"type":"\xff"}'])
@@ -147,7 +177,7 @@ async def test_a_token_that_expires_begins_the_list_again_while_a_page_is_looked
 
     kube.answer_next(1, lambda _: status_reply(410, "Expired", "too old"), when=later)
     found = [
-        (page.first, page.items[0]["metadata"]["name"])
+        (page.first, next(iter(page.items))["metadata"]["name"])
         async for page in kube.pages(Selection(CONFIGMAPS, "default"), limit=1)
     ]
     assert found == [(True, "a"), (True, "a"), (False, "b")]
