@@ -6,6 +6,8 @@ without the stream all events are published again, which is harmless for readers
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
 from node_watcher.domain.actions import PublishedState
 from node_watcher.gather import Cache
 from trellis.bus.bus import Bus
@@ -16,8 +18,8 @@ NODE_EVENTS = (NodeOptedIn, NodeOptedOut, NodeReplaced, NodeGone, NodeReady)
 
 async def restore(cache: Cache, bus: Bus) -> None:
     """Read the last events of each node from the stream."""
-    events = [event async for event in bus.last_events(NODE_EVENTS)]
-    for event in events:
+    events: AsyncIterator[NodeEventData] = bus.last_events(NODE_EVENTS)
+    async for event in events:
         cache.remember(event.name, published_after(cache.published.get(event.name), event))
 
 

@@ -28,7 +28,7 @@ from trellis.bus.errors import BusError, BusUnavailable, EventRefused, NotAllowe
 from trellis.bus.publish.availability import Availability
 from trellis.bus.publish.publisher import Publisher
 from trellis.bus.streams.connection_supervisor import ConnectionSupervisor, jetstream_of
-from trellis.bus.streams.history import last_events
+from trellis.bus.streams.history import events_in, last_messages
 from trellis.bus.streams.streams import DEFAULT_LIMITS, StreamLimits, ensure_streams
 from trellis.bus.timings import BusTimings
 from trellis.config.nats_credentials import Credentials
@@ -226,11 +226,11 @@ class Bus:
             cancellation.check()
             await self.connected.wait()
             try:
-                events = await last_events(self._jetstream(), self._origin, models, self._timings.history)
+                messages = await last_messages(self._jetstream(), self._origin, models, self._timings.history)
             except (BusUnavailable, nats.errors.Error):
                 await asyncio.sleep(self._timings.history.again)
                 continue
-            for event in events:
+            for event in events_in(messages, models):
                 yield event
             return
 

@@ -1,13 +1,15 @@
 """Reads the last event on each subject, in the order of publication.
 
-In: JetStream and the requested models. Out: events. Called by ``trellis.bus.bus`` for services that restore their
-published events from the stream. Invariant: invalid messages are skipped; events are hints, not the source of truth.
+In: JetStream and the requested models. Out: messages, and their events. Called by ``trellis.bus.bus`` for services that
+restore their published events from the stream. Invariants: invalid messages are skipped; events are hints, not the
+source of truth; a message is parsed when its event is needed, because gaps that thousands of events leave between the
+restored state are not returned to the system.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, TypeVar
 
 import nats.errors
@@ -26,10 +28,10 @@ _BATCH: Final = 500
 M = TypeVar("M", bound=EventData)
 
 
-async def last_events(
-    jetstream: JetStreamContext, origin: Origin, models: Sequence[type[M]], timings: HistoryTimings
-) -> list[M]:
-    """Return the last event of these models on each subject of a cluster, oldest first.
+async def last_messages(
+    jetstream: JetStreamContext, origin: Origin, models: Sequence[type[EventData]], timings: HistoryTimings
+) -> list[bytes]:
+    """Return the last message of these models on each subject of a cluster, oldest first.
 
     The consumer has a fixed name, which the permissions of the NATS user include; two concurrent readers would share
     the messages. Only the leader reads, so that is possible only until a former leader detects its loss of the Lease:
@@ -49,18 +51,28 @@ async def last_events(
         inactive_threshold=timings.inactive,
         mem_storage=True,
     )
-    by_type = {spec_of(model).type: model for model in models}
     await jetstream.add_consumer(STREAM_EVENTS, config)
     subscription = await jetstream.pull_subscribe_bind(stream=STREAM_EVENTS, name=name)
-    events: list[M] = []
+    found: list[bytes] = []
     try:
         left = (await subscription.consumer_info()).num_pending or 0
         while left > 0:
             for message in await subscription.fetch(min(left, _BATCH), timeout=timings.fetch):
                 left = message.metadata.num_pending
-                with contextlib.suppress(UnreadableMessage):
-                    events.append(read(message.data, by_type)[1])
+                found.append(message.data)
     finally:
         with contextlib.suppress(nats.errors.Error):
             await subscription.unsubscribe()
-    return events
+    return found
+
+
+def events_in(messages: list[bytes], models: Sequence[type[M]]) -> Iterator[M]:
+    """Yield the event of each message; removes the messages."""
+    by_type = {spec_of(model).type: model for model in models}
+    messages.reverse()
+    while messages:
+        try:
+            _, event = read(messages.pop(), by_type)
+        except UnreadableMessage:
+            continue
+        yield event
