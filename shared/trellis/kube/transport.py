@@ -26,9 +26,9 @@ from trellis.kube.timings import ConnectionTimings
 _LINE_MAX = 32 * 2**20
 """Bytes of one watch event; the API server refuses objects well below."""
 
-# asyncio allocates a resident buffer of 256 KiB per TLS connection: 10 MiB for the 40 connections of a service. Four
+# asyncio allocates a resident buffer of 256 KiB per TLS connection: 13 MiB for the 50 connections of all services. Two
 # TLS records of 16 KiB are enough; libraries have no option for this.
-TLS_BUFFER_BYTES = 64 * 2**10
+TLS_BUFFER_BYTES = 32 * 2**10
 SSLProtocol.max_size = TLS_BUFFER_BYTES
 
 _NO_ANSWER = (aiohttp.ClientError, OSError, AccessError)
