@@ -143,6 +143,7 @@ class Effects:
                 field_manager=names.FIELD_MANAGER_APPLICATION_MANAGER,
                 subresource="status",
             )
+            self.cache.reported(view.uid, written["metadata"]["resourceVersion"])
             self.applications.wrote(written, view)
         _log.debug("status written", application=str(key), fields=sorted(patch))
 

@@ -42,6 +42,8 @@ class Cache:
     _objects_by_application: dict[str, set[str]] = field(default_factory=dict)
     _released: set[str] = field(default_factory=set)
     """Uids of objects whose finalizer Trellis removed; their deletion is not an action of a user."""
+    _reported: dict[str, str] = field(default_factory=dict)
+    """By uid, the resourceVersion of a status that a reconcile wrote, until its change arrives."""
     _progress: dict[Key, Progress] = field(default_factory=dict)
     _digests: dict[str, Digests] = field(default_factory=dict)
     _unavailable_since: dict[str, float] = field(default_factory=dict)
@@ -80,7 +82,22 @@ class Cache:
         if same is None or (same.object.finalizer and not old.object.finalizer):  # deleted, or the finalizer is back
             self._released.discard(old.uid)
 
+    def keys_of_change(self, change: Change[ApplicationView]) -> set[Key]:
+        """Return the keys to reconcile after a change of an Application: none after its own report on the status.
+
+        The status is computed from the state that the reconcile decided on, so that a further run has nothing to do,
+        unless the reported lattice makes it the object of another key.
+        """
+        views = [view for view in (change.old, change.new) if view is not None]
+        keys = {self.key_of(view) for view in views}
+        reported = self._reported.pop(views[-1].uid, None)
+        return set() if change.new is not None and reported == change.new.resource_version and len(keys) == 1 else keys
+
     # Changes from reconciles.
+
+    def reported(self, uid: str, resource_version: str) -> None:
+        """Record the version of an object that has the status of a reconcile."""
+        self._reported[uid] = resource_version
 
     def advance(self, key: Key, step: Callable[[Progress], Progress]) -> Progress:
         """Apply a transition of ``Progress`` to the progress of an application; return the new progress."""

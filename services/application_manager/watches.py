@@ -107,7 +107,7 @@ def on_application(cache: Cache, wake: Callable[[Key], None]) -> Callable[[Chang
 
     def handle(change: Change[ApplicationView]) -> None:
         cache.application_changed(change)
-        for key in {cache.key_of(view) for view in (change.old, change.new) if view is not None}:
+        for key in cache.keys_of_change(change):
             wake(key)
 
     return handle

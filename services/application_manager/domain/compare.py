@@ -154,9 +154,8 @@ def _compare(snapshot: Snapshot, found: Object, model: Model) -> Decision:
     if base is not None and there == (base.digest, base.deployed) and found.changed:
         if model.deployed and model.newest != base.newest:
             # A version that was put with wash in the meantime and not deployed must not be shown after the undeploy.
-            return Decision(
-                (Record(Announcement(Reason.SYNCED, "wadm has a newer version"), replace(base, newest=model.newest)),)
-            )
+            newer = Record(Announcement(Reason.SYNCED, "wadm has a newer version"), replace(base, newest=model.newest))
+            return Decision((newer,), again=0.0)  # the change of the object is pushed next
         return _push(found, model, True)
     left = contended(found.wins, snapshot.now, snapshot.timings.contest)
     if not found.changed:

@@ -125,6 +125,8 @@ class TwoSides:
                 survive = None if survive is None else survive - 1
                 self.log.append(action)
                 self._carry_out(action, won)
+            if isinstance(decision.actions[-1], Record) and decision.again != 0.0:
+                assert not decide(self.snapshot()).actions, "its own status causes no further run"
         raise AssertionError(f"no end of it: {self.log[-6:]}")
 
     def _carry_out(self, action: Action, won: Side | None) -> None:

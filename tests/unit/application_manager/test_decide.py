@@ -124,6 +124,16 @@ def test_both_changed_to_the_same_is_only_written_down() -> None:
     assert did(decide(Snapshot(found, Model((("v1", A), ("v2", B)), "v2")))) == ["Record"]
 
 
+def test_a_change_beside_a_version_that_wash_put_is_pushed_in_a_run_that_the_record_requests() -> None:
+    changed = replace(SAME, digest=C, version="v3")
+    beside = Model((("v1", A), ("v2", B)), "v1")
+    first = decide(Snapshot(changed, beside))
+    (record,) = first.actions
+    assert isinstance(record, Record)
+    assert first.again == 0.0
+    assert did(decide(Snapshot(replace(changed, base=record.base), beside))) == ["Put v3", "Deploy v3"]
+
+
 def test_a_change_and_a_deletion_with_wash_are_reverted_on_managed_objects() -> None:
     changed = replace(SAME, digest=B, version="v2")
     assert did(decide(Snapshot(changed, Absence.DELETED))) == ["Put v2", "Deploy v2"]
