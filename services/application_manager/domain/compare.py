@@ -29,14 +29,15 @@ from application_manager.domain.actions import (
     WriteSpec,
     wait,
 )
-from application_manager.domain.sides import Absence, Base, Model, Object, Side, Standing, Win
+from application_manager.domain.sides import OVERRIDDEN, Absence, Base, Model, Object, Side, Standing, Win
 from application_manager.domain.snapshot import Snapshot
-from application_manager.domain.versions import overridden_version, spare_version, version_of
 
 NOT_CONFIRMED: Final = "wadm does not have it any more, and its deletion is not confirmed: delete this object to do so"
 OLDER: Final = "wadm's storage was restored from a backup, and has an older state of it"
 NOT_LISTED: Final = "wadm stores it and does not list it: a further version makes wadm list it"
 _CONTEST: Final = 3
+_DIGITS: Final = (8, 12, 64)
+"""Digits of a digest in the name of a version, until one is free: wadm accepts no other content for a version."""
 _NOTHING: Final = Decision()
 
 
@@ -173,7 +174,7 @@ def _list_again(found: Object, model: Model) -> Decision:
     wadm stores an application, then its name. It does not write the name if it is killed in between, or after three
     conflicts with other writes. It rejects the same version from then on, and no list request returns the application.
     """
-    return Decision((Put(Announcement(Reason.RESTORED, NOT_LISTED), spare_version(found.digest, model)),))
+    return Decision((Put(Announcement(Reason.RESTORED, NOT_LISTED), _spare_version(found.digest, model)),))
 
 
 def _push(found: Object, model: Model | None, changed: bool, lost: str = NOT_CONFIRMED) -> Decision:
@@ -206,7 +207,7 @@ def _pull(found: Object, model: Model, version: str) -> Decision:
     if found.base is None or not found.changed or found.digest == found.base.digest:
         return Decision((write,), winner=Side.WADM)
     holds = [name for name, digest in model.versions if digest == found.digest]
-    kept = holds[-1] if holds else overridden_version(found.digest)
+    kept = holds[-1] if holds else _overridden_version(found.digest)
     keep = Put(Announcement(Reason.OVERRIDDEN, "both sides had changed, and wadm's change wins"), kept)
     return Decision((write,) if holds else (keep, write), winner=Side.WADM, lost=Lost(Side.KUBERNETES, kept))
 
@@ -232,3 +233,37 @@ def _record(found: Object, model: Model, version: str, unsettled: float = 0.0) -
 def _contest(left: float) -> Decision:
     message = "both sides change it by turns: Kubernetes wins until one side has been quiet for ten minutes"
     return wait(Reason.CONTENDED, message, left)
+
+
+def version_of(wanted: str, digest: str, model: Model | None) -> str:
+    """Return the version for a manifest of this digest.
+
+    The annotation, if wadm has no other content under it, else ``<annotation>-<digest8>``; without an annotation the
+    newest version with the same content, else ``sha-<digest12>``.
+
+    Args:
+        wanted: the annotation, "" if there is none.
+        digest: of the manifest, in hex digits.
+        model: the model in wadm, None if there is none.
+    """
+    has = {} if model is None else model.digests
+    if not wanted:
+        same = [name for name, existing in has.items() if existing == digest and not name.startswith(OVERRIDDEN)]
+        if same:
+            return same[-1]
+    names = ([wanted] if wanted else []) + [
+        f"{wanted or 'sha'}-{digest[:length]}" for length in (_DIGITS if wanted else _DIGITS[1:])
+    ]
+    return next((name for name in names if has.get(name, digest) == digest), names[-1])
+
+
+def _overridden_version(digest: str) -> str:
+    """Return the version that preserves an overridden manifest."""
+    return f"{OVERRIDDEN}{digest[:12]}"
+
+
+def _spare_version(digest: str, model: Model) -> str:
+    """Return a new version for a manifest that is only stored, and never shown or run."""
+    plain, has = _overridden_version(digest), model.digests
+    numbered = (f"{plain}-{number}" for number in range(2, len(has) + 3))
+    return next(name for name in (plain, *numbered) if name not in has)

@@ -21,12 +21,11 @@ from application_manager.domain.actions import (
     Undeploy,
     WriteSpec,
 )
-from application_manager.domain.compare import contended
+from application_manager.domain.compare import contended, version_of
 from application_manager.domain.decide import decide, deletes
 from application_manager.domain.progress import Progress
 from application_manager.domain.sides import Absence, Base, Model, Object, Side, Standing, Win
 from application_manager.domain.snapshot import Snapshot
-from application_manager.domain.versions import version_of
 from application_manager.timings import Timings
 
 A, B, C = ("a" * 64, "b" * 64, "c" * 64)
