@@ -112,7 +112,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
     ready = {deciding.NODES: lambda: sum(map(labelled_ready, cache.nodes.values()))}
     scope = Scope(NODE_WATCHER, settings.namespace, ready, {deciding.NODES: lambda: named(nodes)})
     breaker = Breaker(kube, recorder, scope, list_all)
-    reconcile = Reconciler(cache, Effects(kube, bus, recorder, cache, breaker, nodes.wrote), base.telemetry)
+    reconcile = Reconciler(cache, Effects(kube, bus, recorder, cache, breaker, nodes.wrote), base.telemetry, queue)
     refusals = Refusals(queue, unready(base.health, Reason.UPDATE_REFUSED.value), timings.refusals)
     return Work(
         [nodes, shims, jobs, slots],

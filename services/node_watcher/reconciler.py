@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from node_watcher.apply import Effects
 from node_watcher.domain import decide as deciding
-from node_watcher.domain.actions import Action, GuardedDeletion, Publish, Snapshot
+from node_watcher.domain.actions import Action, GuardedDeletion, PatchNode, Publish, Snapshot
 from node_watcher.gather import Cache
+from trellis.bus.consume.queue import KeyedQueue
 from trellis.events.node import NodeReady
 from trellis.kube.errors import KubeError
 from trellis.kube.refusals import is_refused
@@ -27,6 +28,7 @@ class Reconciler:
     cache: Cache
     effects: Effects
     telemetry: Telemetry
+    queue: KeyedQueue[str]
 
     async def run(self, name: str, trace: TraceContext | None) -> float | None:
         """Reconcile one node; raises KubeError, upon which the queue retries."""
@@ -48,11 +50,19 @@ class Reconciler:
             if (current := current_trace()) is not None:
                 self.cache.traces[name] = current
             again = await self._apply(snapshot, actions)
+            if any(isinstance(action, PatchNode) for action in actions) and self.queue.cancel_pending(name):
+                # The events about the Node that the API server returned; any other work is that of the next run.
+                snapshot = self.cache.snapshot(name)
+                actions = deciding.decide(snapshot)
+                if all(isinstance(action, Publish) for action in actions):
+                    again = _soonest(again, await self._apply(snapshot, actions))
+                else:
+                    self.queue.add(name)
         if (published := self.cache.published.get(name)) is not None and published.opted_in:
             self.cache.causes.pop(name, None)  # until then, a retry belongs to the same trace
         if any(isinstance(action, Publish) and isinstance(action.event, NodeReady) for action in actions):
             self.cache.traces.pop(name, None)  # later changes of the node belong to another trace
-        return min((item for item in (again, snapshot.look_in) if item is not None), default=None)
+        return _soonest(again, snapshot.look_in)
 
     def _span(
         self, snapshot: Snapshot, trace: TraceContext | None, observed_ns: int | None, actions: Sequence[Action]
@@ -95,3 +105,7 @@ class Reconciler:
         if snapshot.job is not None and snapshot.job.traceparent:
             return trace_from(snapshot.job.traceparent)
         return self.cache.traces.get(snapshot.name)
+
+
+def _soonest(*waits: float | None) -> float | None:
+    return min((wait for wait in waits if wait is not None), default=None)

@@ -13,6 +13,7 @@ from node_watcher.gather import Cache
 from node_watcher.reconciler import Reconciler
 from support.nodes.withdrawals import PausingBreaker
 from trellis import names
+from trellis.bus.consume.queue import KeyedQueue
 from trellis.config.timings import DeletionTimings
 from trellis.kube.mass_deletions import Deletions
 from trellis.kube.resources import SHIMS
@@ -47,7 +48,9 @@ class Watcher:
         cache = Cache({NODE.name: NODE}, self.shims, False, deletions, shim_references)
         breaker: Any = self.breaker
         effects = Effects(AsyncMock(), AsyncMock(), AsyncMock(), cache, breaker, lambda *_: None)
-        self.reconcile = Reconciler(cache, effects, setup("node_watcher", metrics=Metrics()))
+        telemetry = setup("node_watcher", metrics=Metrics())
+        queue = KeyedQueue[str](workers=1, name="nodes", telemetry=telemetry)
+        self.reconcile = Reconciler(cache, effects, telemetry, queue)
 
     async def paused(self) -> set[str]:
         await self.reconcile.run(NODE.name, None)
