@@ -142,6 +142,26 @@ class Cluster:
         return [item for item in self.workloads if self.is_starting(item)]
 
     @cached_property
+    def stopping(self) -> list[WorkloadView]:
+        """Workloads that are being deleted on a host that does not answer, of one host: the operator waits for it.
+
+        NATS reports a host without a connection at once, so the process of this one exists. The operator stops one
+        Workload at a time, and starts none meanwhile.
+        """
+        timings = self.snapshot.timings
+        found = [it for it in self.workloads if it.condition("Placement").true and self._is_silent(it.host_id)]
+        due = [it for it in found if self.older(it.deleted, timings.settle + timings.slack)]
+        if not due or self.operator.unavailable:
+            return []
+        first = min(due, key=lambda it: (it.deleted or 0.0, it.meta.key))
+        return [it for it in found if it.host_id == first.host_id and it.deleted is not None]
+
+    def _is_silent(self, host_id: str) -> bool:
+        """Return whether a host has no Host any more, or one without heartbeats."""
+        host = self.host(host_id)
+        return self.heartbeat_missing(host) if host is not None else self.snapshot.knows_all(Part.HOSTS)
+
+    @cached_property
     def _hosts(self) -> Mapping[str, list[HostView]]:
         return _grouped(self.hosts, lambda host: host.id)
 

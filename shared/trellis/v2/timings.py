@@ -32,6 +32,8 @@ class V2Timings:
     """Timeout of a host for an image. Meanwhile it answers nothing and sends no heartbeat."""
     start: float = 60.0
     """Timeout of the operator for the reply of a host to a start."""
+    stop: float = 30.0
+    """Timeout of the operator for the reply of a host to a stop."""
 
     @property
     def silence(self) -> float:

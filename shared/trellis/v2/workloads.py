@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from trellis.v2.fields import Json, items, mapping, names, omitted, text, texts, words
+from trellis.v2.fields import Json, items, mapping, names, omitted, seconds, text, texts, words
 from trellis.v2.interfaces import Interface, interfaces_of
 from trellis.v2.objects import Condition, Conditions, Meta, condition, first_unmet, view_conditions, view_meta
 
@@ -27,6 +27,8 @@ SERVICE: Final = "service"
 """Name of the part that runs for as long as its workload; components have names of their own."""
 _HOST: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*", re.IGNORECASE)
 _HOST_MOST: Final = 253
+_FINALIZER: Final = "runtime.wasmcloud.dev/workload-finalizer"
+"""The operator removes it once it has asked the host to stop the Workload."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,10 @@ class TemplateView:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadView:
-    """A Workload. ``host_id``: the chosen host, "" before HostSelection; ``environment``: of its status."""
+    """A Workload. ``host_id``: the chosen host, "" before HostSelection; ``environment``: of its status.
+
+    ``deleted``: when its deletion began, while the operator has not released it; Unix seconds.
+    """
 
     meta: Meta
     spec: TemplateView
@@ -101,6 +106,7 @@ class WorkloadView:
     environment: str = ""
     id: str = ""
     conditions: Conditions = field(default_factory=dict)
+    deleted: float | None = None
 
     @property
     def unmet(self) -> Condition | None:
@@ -146,7 +152,12 @@ def view_workload(manifest: object) -> WorkloadView:
         environment=text(status, "environment"),
         id=text(status, "workloadId") or meta.uid,
         conditions=view_conditions(status),
+        deleted=_deleted(mapping(manifest, "metadata")),
     )
+
+
+def _deleted(metadata: Json) -> float | None:
+    return seconds(text(metadata, "deletionTimestamp")) if _FINALIZER in words(metadata, "finalizers") else None
 
 
 def view_template(spec: Json) -> TemplateView:

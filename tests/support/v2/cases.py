@@ -19,6 +19,8 @@ from trellis.v2.reasons import Reason
 from trellis.v2.snapshot import Snapshot
 
 SON: Final = "uppity-son-5573"
+STOPPED: Final = "8c64c780-39e3-4226-9a67-cc8e2856b37c"
+"""ID of a host whose process is stopped, so that NATS keeps its connection."""
 END: Final = -1.0
 """The end of a recording."""
 
@@ -129,6 +131,12 @@ CASES: Final = {
         "10", 40, "@dead", Reason.HEARTBEAT_MISSING, kind="whost", about=HEARTBEATS
     ),
     "a host that was killed, reported": Case("10", 60, "@dead", Reason.HEARTBEAT_MISSING, kind="whost"),
+    "a Workload on a host that does not answer a stop": Case(
+        "10b", 0, "unnamed-port", Reason.DELETING, Health.PROGRESSING, named=(STOPPED, "30 s", "2 Workloads")
+    ),
+    "a Workload that waits for that stop": Case(
+        "10b", 0, "gpu", Reason.NOT_OBSERVED, Health.UNKNOWN, named=(STOPPED, "the process of this host")
+    ),
     "a host that was terminated": Case("11", 40, "hello", Reason.HEARTBEAT_MISSING),
     "a host that was interrupted": Case("11b", 40, "hello", Reason.HEARTBEAT_MISSING),
     "all replicas on the other host": Case("11b", 75, "hello", None, Health.HEALTHY),

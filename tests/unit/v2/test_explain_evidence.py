@@ -14,6 +14,7 @@ from support.v2.manifests import (
     NO_RESPONDERS,
     NOW,
     Manifest,
+    at,
     condition,
     make_deployment,
     make_host,
@@ -438,3 +439,22 @@ def test_outgoing_http_needs_neither_a_host_name_nor_a_handler(
     ):
         snapshot = make_snapshot([make_host()], [make_workload(conditions=conditions, spec=spec)], images=images)
         assert outcome(workload_page(snapshot))[0] == expected
+
+
+@pytest.mark.parametrize(
+    "changed", ["none", "another finalizer", "just deleted", "never placed", "a host that sends heartbeats"]
+)
+def test_the_operator_waits_only_for_a_host_that_does_not_answer_a_stop(changed: str) -> None:
+    """As recorded in 10b: the operator stops one Workload at a time, and waits 30 s for a process that is stopped."""
+    deleted = at(5 if changed == "just deleted" else 60)
+    about = {"deletionTimestamp": deleted, "finalizers": ["runtime.wasmcloud.dev/workload-finalizer"]}
+    if changed == "another finalizer":
+        about["finalizers"] = ["other.example/finalizer"]
+    placed = steps(*ALL) if changed != "never placed" else steps("Config", "HostSelection")
+    stopped = make_workload("w1", placed, host="id-gone")
+    stopped["metadata"] |= about
+    hosts = [make_host()] + ([make_host("gone")] if changed == "a host that sends heartbeats" else [])
+    snapshot = make_snapshot(hosts, [stopped, make_workload("w2", [], host="")])
+    pages = [explain_workload(snapshot, item, Beside()) for item in snapshot.workloads]
+    assert [page.cause and page.cause.reason for page in pages] == [Reason.DELETING, Reason.NOT_OBSERVED]
+    assert ["id-gone" in page.headline for page in pages] == [changed == "none"] * 2

@@ -13,7 +13,7 @@ from trellis.read_model.health import Health
 from trellis.v2.cluster import Cluster
 from trellis.v2.explain.operator import cut_off, heartbeats_stopped
 from trellis.v2.explain.pods import pod_beside
-from trellis.v2.explain.text import host_named, hosts_there, in_seconds, quoted, unknown
+from trellis.v2.explain.text import host_named, hosts_there, in_seconds, number_of, quoted, unknown
 from trellis.v2.fields import listed
 from trellis.v2.hosts import HostView
 from trellis.v2.objects import Condition
@@ -231,9 +231,27 @@ def waiting(cluster: Cluster, workload: WorkloadView, reported: Condition) -> Li
     return Line(about, text, False, _CHECK_OPERATOR, rank, Reason.NOT_READY, Health.UNKNOWN)
 
 
+def deletion(cluster: Cluster) -> Line:
+    """Return the step for a Workload that is being deleted."""
+    text, do = _held_up(cluster)
+    return Line("deletion", f"it is being deleted{text}", False, do, reason=Reason.DELETING)
+
+
 def _not_observed(cluster: Cluster, about: str, text: str) -> Line:
     rank = Rank.SYMPTOM if cluster.operator.unavailable else Rank.CAUSE
-    return Line(about, text, False, _CHECK_OPERATOR, rank, Reason.NOT_OBSERVED, Health.UNKNOWN)
+    held_up, do = _held_up(cluster)
+    return Line(about, text + held_up, False, do or _CHECK_OPERATOR, rank, Reason.NOT_OBSERVED, Health.UNKNOWN)
+
+
+def _held_up(cluster: Cluster) -> tuple[str, str]:
+    """Return which host the operator waits for, as the end of a text, and the resolution; "" if it waits for none."""
+    stopping = cluster.stopping
+    if not stopping:
+        return "", ""
+    name, each = host_named(cluster, stopping[0].host_id), in_seconds(cluster.snapshot.timings.stop)
+    left = number_of(len(stopping), "Workload")
+    text = f"; the operator waits for host {name}, which does not answer, {each} for each of its {left} to stop"
+    return text, "end the process of this host, whose log has its ID: the operator waits for none that NATS has lost"
 
 
 def _named(host: HostView) -> str:

@@ -14,7 +14,7 @@ from trellis.read_model.explain.page import Explanation, Line, Rank
 from trellis.read_model.explain.subject import Beside, Subject, cause_of
 from trellis.read_model.health import Health, Verdict
 from trellis.v2.cluster import Cluster
-from trellis.v2.explain.hosting import placed, starting_on, waiting, waiting_operator
+from trellis.v2.explain.hosting import deletion, placed, starting_on, waiting, waiting_operator
 from trellis.v2.explain.operator import operator_lines
 from trellis.v2.explain.placement import configuration, host_selection, placement
 from trellis.v2.explain.routing import Routed, routing_lines
@@ -84,7 +84,7 @@ def step_lines(cluster: Cluster, workload: WorkloadView) -> Iterator[Line]:
     """Yield the steps of the start of a Workload until the first that is not done, and the state of its host."""
     cluster = cluster.of_workload(workload)
     if workload.meta.deleting:
-        yield Line("deletion", "it is being deleted", ok=False, reason=Reason.DELETING)
+        yield deletion(cluster)
         return
     unmet = workload.unmet
     for step in STEPS:
