@@ -19,15 +19,22 @@ SLICE_SELECTOR: Final = f"{LABEL_ROUTE}=true"
 """Selector of the EndpointSlices of the runtime-operator."""
 _HEADLESS: Final = "None"
 PORT: Final = "http"
-"""Name of the port in these slices; kube-proxy maps ports of a Service by name."""
+"""Name of the port in these slices; kube-proxy maps ports of a Service by name and protocol."""
+_TCP: Final = "TCP"
 
 
 @dataclass(frozen=True, slots=True)
 class PortView:
-    """A port of a Service; ``name`` "" if it has none."""
+    """A port of a Service; ``name`` "" if it has none, ``protocol`` as written, TCP by default."""
 
     name: str
     port: int
+    protocol: str = _TCP
+
+    @property
+    def shown(self) -> str:
+        """The number, with the protocol if it is not TCP: ``80``, ``53/UDP``."""
+        return str(self.port) if self.protocol == _TCP else f"{self.port}/{self.protocol}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +48,12 @@ class RoutedService:
 
     @property
     def named(self) -> bool:
-        """True if one of its ports has the name of the port in the slices."""
-        return any(port.name == PORT for port in self.ports)
+        """True if one of its ports has the name and the protocol of the port in the slices."""
+        return any((port.name, port.protocol) == (PORT, _TCP) for port in self.ports)
+
+    def has(self, name: str) -> bool:
+        """Return whether one of its ports has a name, with any protocol."""
+        return any(port.name == name for port in self.ports)
 
     @property
     def headless(self) -> bool:
@@ -68,7 +79,10 @@ class RouteSlice:
 def view_service(manifest: object) -> RoutedService:
     """Return the view of a Service."""
     spec = mapping(manifest, "spec")
-    ports = tuple(PortView(text(item, "name"), number(item, "port") or 0) for item in items(spec, "ports"))
+    ports = tuple(
+        PortView(text(item, "name"), number(item, "port") or 0, text(item, "protocol") or _TCP)
+        for item in items(spec, "ports")
+    )
     addresses = words(spec, "clusterIPs") or tuple(filter(None, (text(spec, "clusterIP"),)))
     return RoutedService(view_meta(manifest), text(spec, "type"), ports, addresses)
 

@@ -190,6 +190,21 @@ CASES: Final = {
     "replies on the inbox": Case(
         "21", 20, "heard", Reason.IMAGE_NOT_FOUND, named=("127.0.0.1:25000/demo/hello:nine",), about=REPLIES
     ),
+    "a pull Secret of another type": Case(
+        "22", 0, "opaque-pull-secret", Reason.CONFIG_INVALID, named=("kubernetes.io/dockerconfigjson", "opaque")
+    ),
+    "a pull Secret that cannot be read": Case(
+        "22", 0, "broken-pull-secret", Reason.CONFIG_INVALID, named=(".dockerconfigjson of Secret cred-broken",)
+    ),
+    "an image that is no reference, with a pull Secret": Case(
+        "22", 0, "bad-ref-secret", Reason.IMAGE_INVALID, named=("!!not a ref", "invalid reference format")
+    ),
+    "a repository in capitals, with a pull Secret": Case(
+        "22", 0, "upper-ref-secret", Reason.IMAGE_INVALID, named=("Demo/Hello:1", "must be lowercase")
+    ),
+    "a port with another protocol": Case(
+        "22", 0, "udp-service", Reason.PORT_NOT_NAMED, named=("apps/udp", "80/UDP", "protocol of port http to TCP")
+    ),
     "a host that does not answer, with a listener": Case("21", 20, "heard-pinned", Reason.HOST_NOT_FOUND),
 }
 

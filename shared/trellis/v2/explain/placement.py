@@ -16,7 +16,7 @@ from trellis.read_model.health import Health
 from trellis.v2.cluster import Cluster
 from trellis.v2.explain.hosting import host_trouble, timed_out, unanswered
 from trellis.v2.explain.pods import pods_of_groups
-from trellis.v2.explain.starting import known_failure
+from trellis.v2.explain.starting import invalid_image, known_failure
 from trellis.v2.explain.text import (
     environments_there,
     in_seconds,
@@ -36,7 +36,10 @@ from trellis.v2.workloads import TemplateView, WorkloadView
 _MISSING: Final = re.compile(r'(?P<kind>ConfigMap|Secret|configmaps|secrets) "(?P<name>[^"]{1,300})" not found')
 _KINDS: Final = {"configmaps": "ConfigMap", "secrets": "Secret"}
 """An operator with a cache names the kind, and one that asks the API server names the resource."""
-_OTHER_TYPE: Final = "image pull secret"
+_OTHER_TYPE: Final = re.compile(r'image pull secret "[^"]{1,300}" is not of type')
+_NO_LOGINS: Final = re.compile(r'loading docker config json from secret "(?P<name>[^"]{1,300})"')
+_NO_REFERENCE: Final = re.compile(r'parsing image reference "(?P<image>.{0,500}?)": (?P<detail>.+)', re.DOTALL)
+"""The operator parses an image only if it has a pull Secret; otherwise the host refuses it."""
 _NOT_SHARED: Final = "allowSharedHosts=false"
 _OUTAGES: Final = frozenset({Reason.NATS_UNREACHABLE, Reason.HEARTBEATS_STOPPED})
 """Problems of all hosts at once."""
@@ -186,9 +189,13 @@ def _evaluated(cluster: Cluster, host: HostView, since: float | None) -> bool:
 def _unusable(cluster: Cluster, reported: Condition) -> Line:
     """Return the step for configuration that exists and that the operator cannot use."""
     look = in_seconds(cluster.snapshot.timings.workload_look)
+    if (image := _NO_REFERENCE.search(reported.message)) is not None:
+        return invalid_image(image["image"], quoted(image["detail"]))
     do = f"correct it: the operator reconciles it again within {look}"
-    if _OTHER_TYPE in reported.message:
+    if _OTHER_TYPE.search(reported.message):
         do = "name a Secret of type kubernetes.io/dockerconfigjson: `kubectl create secret docker-registry`"
+    elif (secret := _NO_LOGINS.search(reported.message)) is not None:
+        do = f"correct .dockerconfigjson of Secret {secret['name']}: the operator reconciles it again within {look}"
     return _as_reported(reported, Reason.CONFIG_INVALID, "config", do)
 
 

@@ -76,13 +76,14 @@ def service_lines(cluster: Cluster, routed: Routed) -> Iterator[Line]:
 def port_line(service: RoutedService) -> Line:
     """Return the step for the port of a Service that its EndpointSlices have."""
     meta = service.meta
-    ports = ", ".join(f"{port.name or 'without a name'} {port.port}" for port in service.ports) or "none"
+    ports = ", ".join(f"{port.name or 'without a name'} {port.shown}" for port in service.ports) or "none"
     if service.headless:
         return Line("service", f"{meta.key}, headless: clients use the port of the hosts", ok=True)
     if service.named or service.kind == _EXTERNAL:
         return Line("service", f"{meta.key}, ports: {ports}", ok=True)
-    text = f"Service {meta.key} has no port named {PORT} (ports: {ports}), and its endpoints have only that one"
-    do = f"set ports[].name to {PORT}: `kubectl -n {meta.namespace} edit service {meta.name}`"
+    text = f"Service {meta.key} has no TCP port named {PORT} (ports: {ports}), and its endpoints have only that one"
+    field = f"protocol of port {PORT} to TCP" if service.has(PORT) else f"ports[].name to {PORT}"
+    do = f"set {field}: `kubectl -n {meta.namespace} edit service {meta.name}`"
     return _wrong("service", text, do, Reason.PORT_NOT_NAMED)
 
 

@@ -96,7 +96,7 @@ def failed(cluster: Cluster, workload: WorkloadView, failure: StartFailure) -> L
             text = f"host {host} has no cached copy of {image}, and imagePullPolicy is {_NEVER}"
             return _cause("image", text, _TO_PULL, failure.reason)
         case Reason.IMAGE_INVALID:
-            return _cause("image", f"{image} is not an image reference{detail}", _TO_FIX, failure.reason)
+            return invalid_image(image, detail)
         case Reason.NOT_A_COMPONENT:
             do = "push a WebAssembly component with `wash` or as an OCI artifact of type application/wasm"
             return _cause("image", f"{image} is not a WebAssembly component{detail}", do, failure.reason)
@@ -136,6 +136,11 @@ def _registry(cluster: Cluster, workload: WorkloadView, failure: StartFailure, p
             return _cause("image", f"host {host} cannot reach registry {registry}{detail}", do, failure.reason)
 
 
+def invalid_image(image: str, detail: str) -> Line:
+    """Return the step for an image that is not a reference."""
+    return _cause("image", f"{image} is not an image reference{detail}", _TO_FIX, Reason.IMAGE_INVALID)
+
+
 def image_trouble(image: str, answer: ImageAnswer, part: PartView | None) -> Line | None:
     """Return the step for an answer of a registry that is a problem, None for any other one."""
     detail = quoted(answer.detail)
@@ -145,7 +150,7 @@ def image_trouble(image: str, answer: ImageAnswer, part: PartView | None) -> Lin
         case ImageState.DENIED:
             return _denied(image, detail, part, answer)
         case ImageState.INVALID:
-            return _cause("image", f"{image} is not an image reference{detail}", _TO_FIX, Reason.IMAGE_INVALID)
+            return invalid_image(image, detail)
         case _:
             return None
 
