@@ -27,6 +27,8 @@ from trellis.v2.cluster import Cluster
 from trellis.v2.explain.deployment import explain_deployment
 from trellis.v2.explain.host import explain_host
 from trellis.v2.explain.workload import explain_workload
+from trellis.v2.host_messages import HostMessages
+from trellis.v2.messages import WorkloadState, WorkloadStatus
 from trellis.v2.operator import State
 from trellis.v2.reasons import Reason
 from trellis.v2.snapshot import Snapshot
@@ -243,3 +245,13 @@ def test_a_host_that_is_being_deleted_is_not_chosen() -> None:
     found = page(make_snapshot([host], [make_workload("w1", REFUSED, host="", age=21)]))
     assert outcome(found)[0] == Reason.NO_HOST_READY
     assert lacking(found.headline, "h1", "deleted") == []
+
+
+@pytest.mark.parametrize(("of", "expected"), [("uid-w1", Reason.IMAGE_NOT_FOUND), ("uid-w0", Reason.WAITING)])
+def test_a_failure_that_was_received_is_the_cause_before_the_condition_sync(of: str, expected: Reason) -> None:
+    """The real operator evaluates Sync later than the reply arrives if it waits for another host."""
+    reply = WorkloadStatus(of, WorkloadState.ERROR, MISSING.format(part=COMPONENT))
+    messages = HostMessages(65.0, replies={reply.id: reply})
+    made = make_workload("w1", steps("Config", "HostSelection", "Placement", age=2), age=10)
+    snapshot = make_snapshot([make_host()], [made], messages=messages)
+    assert outcome(page(snapshot))[0] == expected

@@ -53,6 +53,14 @@ def sync(cluster: Cluster, workload: WorkloadView, reported: Condition) -> Line:
     )
 
 
+def reported_failure(cluster: Cluster, workload: WorkloadView) -> Line | None:
+    """Return the step for a start whose failure was received before its condition; None if none was."""
+    reply = cluster.failed_start(workload)
+    if reply is None or reply.id != workload.id or reply.state is not WorkloadState.ERROR:
+        return None
+    return failed(cluster, workload, classify(reply.message))
+
+
 def known_failure(cluster: Cluster, workload: WorkloadView, message: str) -> Line | None:
     """Return the step for a condition that has the message of a host about a failed start, None for any other one.
 

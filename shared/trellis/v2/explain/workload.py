@@ -18,7 +18,7 @@ from trellis.v2.explain.hosting import deletion, placed, starting_on, waiting, w
 from trellis.v2.explain.operator import operator_lines
 from trellis.v2.explain.placement import configuration, host_selection, placement
 from trellis.v2.explain.routing import Routed, routing_lines
-from trellis.v2.explain.starting import sync
+from trellis.v2.explain.starting import reported_failure, sync
 from trellis.v2.explain.text import in_seconds, number_of
 from trellis.v2.objects import Meta
 from trellis.v2.reasons import Reason
@@ -108,7 +108,7 @@ def _unmet(cluster: Cluster, workload: WorkloadView) -> Line:
     if (starting := starting_on(cluster, workload)) is not None:
         return starting
     if unmet.status != "False":
-        return waiting(cluster, workload, unmet)
+        return reported_failure(cluster, workload) or waiting(cluster, workload, unmet)
     match unmet.type:
         case "Config":
             return configuration(cluster, workload, unmet)
