@@ -76,7 +76,7 @@ def judge(snapshot: Snapshot, seen: Mapping[str, float], no_heartbeats: bool) ->
         return Judgement(State.UNKNOWN)
     if timed_out > 1:
         return Judgement(State.CUT_OFF, age=age)
-    if age > timings.expired and not any(GATED in host.ready.message for host in snapshot.hosts):
+    if age > timings.expired_after(timed_out) and not any(GATED in host.ready.message for host in snapshot.hosts):
         return Judgement(State.UNAVAILABLE, age=age)
     return Judgement(State.HEARTBEATS_MISSING if no_heartbeats else State.UNKNOWN, age=age)
 

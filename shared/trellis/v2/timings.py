@@ -34,6 +34,8 @@ class V2Timings:
     """Timeout of the operator for the reply of a host to a start."""
     stop: float = 30.0
     """Timeout of the operator for the reply of a host to a stop."""
+    request: float = 5.0
+    """Timeout of the operator for the reply of a host to any other request."""
 
     @property
     def silence(self) -> float:
@@ -44,3 +46,10 @@ class V2Timings:
     def expired(self) -> float:
         """Age of a heartbeat that no Host reaches while the operator runs."""
         return self.host_lifetime + self.host_look + self.slack
+
+    def expired_after(self, timed_out: int) -> float:
+        """Return the age that no heartbeat reaches if requests to hosts time out, one after the other.
+
+        A Host is deleted at its second request after its last heartbeat; one of the hosts can be deleted already.
+        """
+        return self.expired + (2 * self.request * (timed_out + 1) if timed_out else 0.0)

@@ -458,3 +458,11 @@ def test_the_operator_waits_only_for_a_host_that_does_not_answer_a_stop(changed:
     pages = [explain_workload(snapshot, item, Beside()) for item in snapshot.workloads]
     assert [page.cause and page.cause.reason for page in pages] == [Reason.DELETING, Reason.NOT_OBSERVED]
     assert ["id-gone" in page.headline for page in pages] == [changed == "none"] * 2
+
+
+@pytest.mark.parametrize(("seen", "reason"), [(134.0, Reason.HEARTBEATS_STOPPED), (160.0, Reason.OPERATOR_UNAVAILABLE)])
+def test_requests_that_time_out_delay_the_deletion_of_a_host(seen: float, reason: Reason) -> None:
+    """With NATS away for 134 s, the real operator had deleted one of two Hosts, and waited for the other one."""
+    host = make_host(seen=seen, conditions=[condition("Reporting", "False", DEADLINE), condition("Ready", "Unknown")])
+    page = deployment_page(make_snapshot([host], [make_workload()]))
+    assert outcome(page)[0] == reason, page.headline

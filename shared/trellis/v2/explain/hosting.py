@@ -38,7 +38,8 @@ def host_trouble(cluster: Cluster, host: HostView) -> Line | None:
         if reported.status not in {"", "True"}:
             text = f"{_named(host)} is {reported.type}={reported.status}{quoted(reported.message)}"
             do = f"`trellis explain whost/{host.meta.name} -n {host.meta.namespace}`"
-            return Line("host", text, False, do, Rank.CAUSE, Reason.HOST_NOT_READY)
+            rank = Rank.SYMPTOM if cluster.operator.unavailable else Rank.CAUSE  # it can be outdated
+            return Line("host", text, False, do, rank, Reason.HOST_NOT_READY)
     return None
 
 
@@ -184,11 +185,14 @@ def starting_on(cluster: Cluster, workload: WorkloadView) -> Line | None:
     registries = sorted({registry_asked(image) for image in images})
     age = cluster.age(cluster.by_server(workload.chosen.since)) or 0.0
     text = (
-        f"host {host_named(cluster, workload.host_id)} has been waiting for registry {listed(registries, 3)} "
-        f"for {in_seconds(age)} (images of Workload {workload.meta.key}: {listed(images, 3)})"
+        f"host {host_named(cluster, workload.host_id)} has been pulling from registry {listed(registries, 3)}, or "
+        f"compiling, for {in_seconds(age)} (images of Workload {workload.meta.key}: {listed(images, 3)})"
     )
     pull = in_seconds(cluster.snapshot.timings.pull)
-    do = f"check the registry: a pull ends after {pull}; until then the operator starts no other Workload"
+    do = (
+        f"check the registry: a pull ends after {pull}; if it answers, the host has too little CPU for this component; "
+        "until then the operator starts no other Workload"
+    )
     return Line("image", text, False, do, Rank.CAUSE, Reason.REGISTRY_TIMEOUT, Health.PROGRESSING)
 
 
