@@ -1002,3 +1002,13 @@ def test_annotations_that_kubectl_and_trellis_write_are_not_reported() -> None:
     own = [ANNOTATION_APP_NAME, ANNOTATION_LAST_SYNCED, ANNOTATION_UNDEPLOY]
     written = dict.fromkeys(("kubectl.kubernetes.io/last-applied-configuration", *own), "x")
     assert not lines(converted(manifest(**written)), Reason.ANNOTATION)
+
+
+def test_a_name_of_a_megabyte_is_not_repeated_in_each_line() -> None:
+    long = "x" * 1_000_000
+    links = [link_to("kv", name=f"n{number}") for number in range(20)]
+    found = converted(
+        app(component(long, *links) | {"properties": {"image": "example.com/ui:1"}}, provider("kv", REDIS))
+    )
+    assert len(found.lines) > len(links)
+    assert max(len(line.message) + len(line.instead) for line in found.lines) < 10_000

@@ -13,7 +13,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
+from trellis.crds.conditions import shortened
+
 Manifest = dict[str, Any]
+_TEXT_MOST: Final = 4000
+"""Characters of a message: names of usual lengths are complete."""
 
 
 class Reason(StrEnum):
@@ -184,8 +188,11 @@ class Record:
         self.parts = {key: value for key, value in self.parts.items() if key != place and not key.startswith(below)}
 
     def note(self, place: str, reason: Reason, message: str, instead: str = "", *ways: Way) -> None:
-        """Add a line to the report, once: a provider with several links has each line once."""
-        self.lines[Line(place, reason, message, instead, ways)] = None
+        """Add a line to the report, once: a provider with several links has each line once.
+
+        wadm limits no name, and the lines of an application can have the same name a hundred times.
+        """
+        self.lines[Line(place, reason, shortened(message, _TEXT_MOST), shortened(instead, _TEXT_MOST), ways)] = None
 
 
 def reference(kind: str, namespace: str, name: str) -> str:
