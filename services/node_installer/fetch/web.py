@@ -67,7 +67,6 @@ class Web:
         Raises:
             InstallError: ``DownloadFailed`` or ``InsecureSource``.
         """
-        shown = redact_url(url)
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 with self._open(url, headers or {}) as answer:
@@ -76,7 +75,7 @@ class Web:
                 raise
             except (OSError, http.client.HTTPException, ValueError) as error:
                 if attempt == _ATTEMPTS or not _transient(error):
-                    raise _failed(shown, error) from error
+                    raise _failed(url, error) from error
                 time.sleep(self.pause * 2 ** (attempt - 1))
         raise AssertionError
 
@@ -102,7 +101,7 @@ class Web:
                 raise
             except (OSError, http.client.HTTPException, ValueError) as error:
                 if attempt == _ATTEMPTS or not _transient(error):
-                    raise _failed(shown, error) from error
+                    raise _failed(url, error) from error
             time.sleep(self.pause * 2 ** (attempt - 1))
         raise AssertionError
 
@@ -147,9 +146,8 @@ def opener(url: str, ca_file: Path | None, *handlers: urllib.request.BaseHandler
             reason = error.strerror or error
             message = f"the CA file {ca_file} cannot be read ({reason}): does its ConfigMap exist?"
             raise InstallError(FailureReason.DOWNLOAD_FAILED, message) from error
-    proxies = {} if _bypassed(url) else urllib.request.getproxies()
     return urllib.request.build_opener(
-        urllib.request.ProxyHandler(proxies), urllib.request.HTTPSHandler(context=context), *handlers
+        urllib.request.ProxyHandler(_proxies(url)), urllib.request.HTTPSHandler(context=context), *handlers
     )
 
 
@@ -210,9 +208,10 @@ def _transient(error: Exception) -> bool:
     return isinstance(error, OSError | http.client.HTTPException)
 
 
-def _failed(shown: str, error: Exception) -> InstallError:
+def _failed(url: str, error: Exception) -> InstallError:
+    proxy = _proxy(url)
     if isinstance(error, urllib.error.HTTPError):
-        text = f"the server answers {error.code} {error.reason}"
+        text, proxy = f"the server answers {error.code} {error.reason}", ""
     elif isinstance(error, http.client.IncompleteRead):
         text = f"the connection was cut, {error.expected} bytes are missing"
     elif isinstance(error, urllib.error.URLError):
@@ -221,7 +220,21 @@ def _failed(shown: str, error: Exception) -> InstallError:
             text += "; provide the CA that signed it as the CA file"
     else:
         text = str(getattr(error, "strerror", None) or error or type(error).__name__)
-    return InstallError(FailureReason.DOWNLOAD_FAILED, f"cannot fetch {shown}: {redact_url(text)}")
+    by = f" through the proxy {proxy}" if proxy else ""
+    return InstallError(FailureReason.DOWNLOAD_FAILED, f"cannot fetch {redact_url(url)}{by}: {redact_url(text)}")
+
+
+def _proxies(url: str) -> dict[str, str]:
+    return {} if _bypassed(url) else urllib.request.getproxies()
+
+
+def _proxy(url: str) -> str:
+    """Return host and port of the proxy for an address, without its credentials; empty without a proxy."""
+    try:
+        proxy = _proxies(url).get(urllib.parse.urlsplit(url).scheme, "")
+    except ValueError:  # not an address
+        return ""
+    return proxy.rpartition("://")[2].partition("/")[0].rpartition("@")[2]
 
 
 def _bypassed(url: str) -> bool:

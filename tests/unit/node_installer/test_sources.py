@@ -331,6 +331,25 @@ def test_credentials_of_an_address_go_to_its_host_only_and_into_no_message(tls: 
     assert "hunter2" not in result.to_line()
 
 
+@pytest.mark.parametrize("given", ["http://user:pass@127.0.0.1:1/", "127.0.0.1:1"])
+def test_a_proxy_that_cannot_be_reached_is_named_without_its_password(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, given: str
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", given)
+    with pytest.raises(InstallError) as error:
+        Web(pause=0).download("https://example.invalid/x", tmp_path / "x")
+    assert error.value.message.startswith("cannot fetch https://example.invalid/x through the proxy 127.0.0.1:1: ")
+    monkeypatch.setenv("NO_PROXY", "example.invalid")
+    with pytest.raises(InstallError) as error:
+        Web(pause=0).download("https://example.invalid/x", tmp_path / "x")
+    assert "proxy" not in error.value.message
+
+
+def test_an_address_that_is_none_is_refused_by_its_text(tmp_path: Path) -> None:
+    with pytest.raises(InstallError, match=r"https://\[::1"):
+        Web(pause=0).download("https://[::1/x", tmp_path / "x")
+
+
 def test_a_proxy_is_used_and_networks_of_no_proxy_are_not(
     tls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
