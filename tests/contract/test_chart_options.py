@@ -275,17 +275,31 @@ def test_a_key_of_a_list_or_of_settings_without_a_value_is_empty(values: dict[st
 
 
 @pytest.mark.parametrize(
-    ("values", "expected_text"),
+    ("values", "name"),
     [
-        ({"services": {"provisioner": None}}, "services: provisioner is required"),
-        ({"nats": {"tls": None}}, "nats: tls is required"),
-        ({"services": {"console": {"enabled": True, "ingress": None}}}, "services.console: ingress is required"),
-        ({"jaeger": None}, "jaeger: has no defaults"),
+        ({"services": {"provisioner": None}}, "services.provisioner"),
+        ({"nats": {"tls": {"certManager": None}}}, "nats.tls.certManager"),
+        ({"services": {"console": {"enabled": True, "ingress": None}}}, "services.console.ingress"),
+        ({"jaeger": None}, "jaeger"),
     ],
 )
-def test_a_key_of_a_map_without_a_value_is_refused_by_its_name(values: dict[str, Any], expected_text: str) -> None:
-    with pytest.raises(ChartRefusedError, match=re.escape(expected_text)):
+def test_a_key_of_a_map_without_a_value_is_refused_by_its_name(values: dict[str, Any], name: str) -> None:
+    with pytest.raises(ChartRefusedError, match=re.escape(f"{name}: has no defaults")):
         rendered(**values)
+
+
+def maps(values: dict[str, Any], path: str = "") -> Iterator[str]:
+    for key, value in values.items():
+        if isinstance(value, dict) and (value or not path) and key not in {"resources", "settings", "labels"}:
+            yield path + key
+            yield from maps(value, f"{path}{key}.")
+
+
+def test_every_map_of_the_values_is_checked() -> None:
+    text = (CHART / "templates" / "_check.tpl").read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if line.startswith("{{- $maps")]
+    checked = re.findall(r'"([a-zA-Z0-9.]+)"', "".join(lines))
+    assert sorted(checked) == sorted(set(maps(VALUES)) - {"services.console"})
 
 
 # --- pods ---

@@ -66,10 +66,6 @@ _WHERE_CONFINED: Final = {"confined": "trellis-system", "watched": None}
 namespaces."""
 
 
-_MAY_BE_MISSING: Final = {"console", "resources", "labels"}
-"""Maps of values that templates take for empty or disabled if they are missing."""
-
-
 def main(argv: list[str] | None = None) -> int:
     """Run the command and return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m trellis_tools.chart", description=__doc__)
@@ -115,7 +111,6 @@ def schema_of(schema: str, values: str) -> str:
     options = document["properties"]["pods"]["properties"]
     for item in (*services["properties"].values(), document["properties"]["bundle"]):
         item["properties"] = _with_options(item["properties"], options)
-    _require_maps(document, yaml.safe_load(values))
     _describe(document, descriptions_of(values), ())
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
@@ -171,23 +166,6 @@ def _describe(schema: dict[str, Any], descriptions: dict[Keys, str], keys: Keys)
         if description := descriptions.get((*keys, name)):
             others = {key: value for key, value in below.items() if key != "description"}
             properties[name] = {"description": description} | others
-
-
-def _require_maps(schema: dict[str, Any], values: dict[str, Any]) -> None:
-    """Require the maps of ``values.yaml`` below the top level, recursively; templates report those of the top level.
-
-    Helm drops the default of a key without a value, as in a file whose lines below a key are comments. Templates take a
-    missing list or text for an empty one.
-    """
-    for name, below in schema.get("properties", {}).items():
-        default = values.get(name)
-        if not isinstance(default, dict) or "properties" not in below:
-            continue
-        maps = {key for key, value in default.items() if value and isinstance(value, dict)}
-        found = [key for key in below["properties"] if key in maps - _MAY_BE_MISSING]
-        if found:
-            below["required"] = found
-        _require_maps(below, default)
 
 
 def _object(properties: dict[str, Any]) -> dict[str, Any]:
