@@ -6,6 +6,7 @@ without the stream all events are published again, which is harmless for readers
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator
 
 from node_watcher.domain.actions import PublishedState
@@ -34,6 +35,6 @@ def published_after(published: PublishedState | None, event: NodeEventData) -> P
         case NodeGone():
             return None
         case NodeReady(digest=digest):
-            return PublishedState(event.uid, opted_in=True, ready=digest)
+            return PublishedState(event.uid, opted_in=True, ready=sys.intern(digest))  # few values for many nodes
         case _:
             return PublishedState(event.uid)

@@ -58,8 +58,7 @@ class WorkQueue(Generic[K]):
         while self._ready and len(found) < most:
             key, since = self._ready.popitem(last=False)
             found.append(Turn(key, self._failures.get(key, 0), since))
-        if not self._ready:
-            self._ready.clear()  # releases the memory of its table: most queues are empty
+        self._shrink()
         return found
 
     def put_back(self, turns: Iterable[Turn[K]]) -> None:
@@ -133,6 +132,7 @@ class WorkQueue(Generic[K]):
         self._failures.pop(key, None)
         self._refused.pop(key, None)
         self._later.pop(key, None)
+        self._shrink()
 
     def wait(self, now: float) -> float | None:
         """Return the seconds until a turn is due, 0 if one is, None if there are no keys."""
@@ -167,6 +167,11 @@ class WorkQueue(Generic[K]):
     def oldest(self) -> float | None:
         """Return the time since which the oldest ready key waits."""
         return next(iter(self._ready.values()), None)
+
+    def _shrink(self) -> None:
+        """Release the memory of the table of ready keys if it is empty, as in most queues."""
+        if not self._ready:
+            self._ready.clear()
 
     def _ripen(self, now: float) -> None:
         while self._heap and self._heap[0][0] <= now:
