@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import nats.errors
 import pytest
 
-from trellis.lattice.follow import forwarder
+from trellis.lattice.connection.address import LatticeAddress, NatsAddress
+from trellis.lattice.follow.forwarder import Forwarder, Lag
 from trellis.lattice.storage import bucket
 
 
@@ -21,7 +22,10 @@ class Silent:
         raise self._error
 
 
-@pytest.mark.parametrize("module", [bucket, forwarder])
 @pytest.mark.parametrize("error", [TimeoutError, nats.errors.TimeoutError])
-async def test_a_fetch_that_ends_without_messages_is_empty(module: Any, error: type[Exception]) -> None:
-    assert await module._fetch(Silent(error()), 5.0) == []
+async def test_a_fetch_that_ends_without_messages_is_empty(error: type[Exception]) -> None:
+    silent: Any = Silent(error())
+    assert await bucket._fetch(silent, 5.0) == []
+    lattice = LatticeAddress(NatsAddress("nats://nowhere:4222"), "default")
+    forwarder = Forwarder(cast("Any", None), lattice, "test", cast("Any", None))
+    assert not await forwarder._forward_next(silent, Lag())

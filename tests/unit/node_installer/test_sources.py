@@ -19,6 +19,7 @@ from node_installer.fetch import archive
 from node_installer.fetch.oci import Registry as OciRegistry
 from node_installer.fetch.oci import login_for, parse_reference
 from node_installer.fetch.web import Web
+from support.suite.naming import lacking
 from trellis.installer_api.result import PERMANENT, FailureReason, InstallResult
 from unit.node_installer.servers import Answer, Registry, certificates, serving
 from unit.node_installer.world import ARCH, World, a_shim, a_spec, a_wanted_shim, a_world, sha256, snapshot
@@ -338,7 +339,8 @@ def test_a_proxy_that_cannot_be_reached_is_named_without_its_password(
     monkeypatch.setenv("HTTPS_PROXY", given)
     with pytest.raises(InstallError) as error:
         Web(pause=0).download("https://example.invalid/x", tmp_path / "x")
-    assert error.value.message.startswith("cannot fetch https://example.invalid/x through the proxy 127.0.0.1:1: ")
+    assert lacking(error.value.message, "https://example.invalid/x", "proxy 127.0.0.1:1") == []
+    assert "pass" not in error.value.message
     monkeypatch.setenv("NO_PROXY", "example.invalid")
     with pytest.raises(InstallError) as error:
         Web(pause=0).download("https://example.invalid/x", tmp_path / "x")

@@ -42,6 +42,8 @@ def test_the_production_timings_are_these() -> None:
             "look": 15,
             "patience": 10,
             "events_again": 30,
+            "reads": 10,
+            "reads_burst": 20,
             "events_wait": 1,
             "refused_again": 30,
             "refused_for": 1200,
