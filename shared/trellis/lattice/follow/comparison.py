@@ -10,7 +10,6 @@ are quiet; an unreadable manifest is queried with increasing delays; a failed qu
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
@@ -42,6 +41,7 @@ from trellis.lattice.domain.subjects import (
 )
 from trellis.lattice.timings import LatticeTimings
 from trellis.lattice.wadm.configurations import NamedConfigurations
+from trellis.lattice.wakeup import Wakeup
 from trellis.limits.backoff import Backoff
 from trellis.telemetry import TraceContext, get_logger
 from trellis.telemetry.tracing import trace_from
@@ -83,7 +83,7 @@ class Comparison:
         self.queried = False
         """True after the first query of wadm."""
         self._wanted = True
-        self._wakeup = asyncio.Event()
+        self._wakeup = Wakeup()
         self._confirming = False
         """True while it waits for a query that confirms events: a further event only delays that query."""
         self._rests_until = 0.0
@@ -150,9 +150,7 @@ class Comparison:
                 if confirm_in is None:
                     self._configurations.invalidate_all()
                 break
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(left):
-                    await self._wakeup.wait()
+            await self._wakeup.wait(left)
         await asyncio.sleep(max(self._timings.settle, self._rests_until - time.monotonic()))
 
     def _pause(self) -> float:

@@ -26,6 +26,7 @@ from trellis.lattice.domain.subjects import (
     host_ping_subject,
 )
 from trellis.lattice.timings import LatticeTimings
+from trellis.lattice.wakeup import Wakeup
 from trellis.telemetry import get_logger
 
 _STOPPED_NAMED: Final = 3
@@ -55,7 +56,7 @@ class HostWatch:
         self._hosts = Hosts(timings.silence)
         self._queried_on: float | None = None
         self._queried = False
-        self._ask = asyncio.Event()
+        self._ask = Wakeup()
         self._invalid_logged = -self._report
 
     @property

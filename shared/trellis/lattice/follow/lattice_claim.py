@@ -27,6 +27,7 @@ from trellis.events.subjects import escape
 from trellis.lattice.connection.address import LatticeAddress
 from trellis.lattice.connection.lattice_connection import LatticeConnection, NatsUnavailableError
 from trellis.lattice.timings import ClaimTimings
+from trellis.lattice.wakeup import Wakeup
 from trellis.telemetry import get_logger
 
 BUCKET: Final = "TRELLIS_LATTICES"
@@ -70,7 +71,7 @@ class LatticeClaim:
         self._other = ""
         self._refusals = 0
         self._reported: str | None = None
-        self._look_now = asyncio.Event()
+        self._look_now = Wakeup()
 
     @property
     def owned(self) -> bool:
@@ -97,9 +98,7 @@ class LatticeClaim:
                     await self._look()
             self._report_owner()
             self._look_now.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._timings.look):
-                    await self._look_now.wait()
+            await self._look_now.wait(self._timings.look)
 
     async def _look(self) -> None:
         try:

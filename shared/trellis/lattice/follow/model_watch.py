@@ -7,8 +7,6 @@ events that do not contain the change; a lost connection or an unreachable wadm 
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import time
 from collections.abc import Callable
 
@@ -28,6 +26,7 @@ from trellis.lattice.domain.subjects import (
     wadm_events_subject,
 )
 from trellis.lattice.timings import LatticeTimings
+from trellis.lattice.wakeup import Wakeup
 
 
 class ModelWatch:
@@ -48,7 +47,7 @@ class ModelWatch:
         self._wadm = Outage("wadm not queried yet", timings.connection.outage)
         self._queried = False
         self._queried_on: float | None = None
-        self._wake = asyncio.Event()
+        self._wake = Wakeup()
 
     @property
     def settled(self) -> bool:
@@ -110,9 +109,7 @@ class ModelWatch:
             left = until - now if due is None else min(due, until - now)
             if left <= 0:
                 return
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(left):
-                    await self._wake.wait()
+            await self._wake.wait(left)
 
     async def _ask(self) -> None:
         before = self.models(), self._wadm.reason, self._queried

@@ -8,7 +8,6 @@ lattice (ADR 0077).
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Iterable
 from typing import Final
@@ -19,6 +18,7 @@ from trellis.lattice.domain.bucket_entries import BucketEntries, Entry
 from trellis.lattice.domain.reading import LatticeDataError
 from trellis.lattice.domain.subjects import model_list_key
 from trellis.lattice.timings import LatticeTimings
+from trellis.lattice.wakeup import Wakeup
 from trellis.telemetry import get_logger
 
 Changed = Callable[[Iterable[str] | None], None]
@@ -44,7 +44,7 @@ class Portion:
         self.key: Final = model_list_key(address.lattice, address.account)
         """Key of the list of names of the lattice; with "-" it is the prefix of its other keys."""
         self.stored: Final = BucketEntries(self.key)
-        self.unreadable: Final = asyncio.Event()
+        self.unreadable: Final = Wakeup()
         self.reason = "wadm storage not read yet"
         """Why it is not read, for users; "" if it is."""
         self._lattice = address.name

@@ -8,7 +8,6 @@ events of wadm only shorten the wait; nothing here proves a deletion, and a fail
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
@@ -22,6 +21,7 @@ from trellis.lattice.domain.subjects import SubjectError, wadm_events_subject
 from trellis.lattice.timings import ListingTimings
 from trellis.lattice.wadm.client import Wadm
 from trellis.lattice.wadm.statuses import Statuses
+from trellis.lattice.wakeup import Wakeup
 
 _CONCURRENT_REQUESTS: Final = 16
 _TROUBLE: Final = (NatsUnavailableError, LatticeDataError, WadmRefusedError, SubjectError)
@@ -42,7 +42,7 @@ class Listing:
         self._wadm = wadm
         self._connection = connection
         self._statuses = statuses
-        self._wanted = asyncio.Event()
+        self._wanted = Wakeup()
         self._models: dict[str, tuple[Model, StoredModel]] = {}
         self._afresh = 0.0
         self._synced: tuple[float, float] | None = None
@@ -82,9 +82,7 @@ class Listing:
                     changed(None)
                 elif changed_names:
                     changed(changed_names)
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(self._timings.every):
-                        await self._wanted.wait()
+                await self._wanted.wait(self._timings.every)
                 await asyncio.sleep(self._timings.settle)  # several changes, one list
         finally:
             self._synced, self.known = None, False

@@ -10,7 +10,6 @@ status on ``wadm.status.<lattice>.<application>`` when it changes.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from trellis.lattice.domain.store import StoredModel
 from trellis.lattice.domain.subjects import SubjectError, status_of, status_subject
 from trellis.lattice.timings import LatticeTimings
 from trellis.lattice.wadm.client import Wadm
+from trellis.lattice.wakeup import Wakeup
 from trellis.limits.backoff import Backoff
 from trellis.telemetry import get_logger
 
@@ -80,7 +80,7 @@ class Statuses:
         self._unconfirmed: dict[str, float] = {}  # until when, monotonic seconds
         self._missed: dict[str, _Missed] = {}
         self._count = 0
-        self._wanted = asyncio.Event()
+        self._wanted = Wakeup()
         self._queried_on: float | None = None
         self._queried_at = 0.0
         self._invalid_logged = -self._report
@@ -136,9 +136,7 @@ class Statuses:
                 cancellation.check()
                 await self._connection.there()
                 await self._compare()
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(self._pause()):
-                        await self._wanted.wait()
+                await self._wanted.wait(self._pause())
                 await asyncio.sleep(self._timings.settle)  # several changes, one comparison
         finally:
             await self._connection.ignore(subject, self._on_status)
