@@ -103,14 +103,15 @@ class RecordedOperator:
         found = [item for item in self._recording.objects(at) if item["kind"] in _BY_KIND]
         found.sort(key=lambda item: _OWNERS_FIRST.index(item["kind"]))
         wanted = {(_BY_KIND[item["kind"]], item["metadata"]["name"]): _shifted(item, shift) for item in found}
-        for res, name in [key for key in self._there if key not in wanted]:
+        # Owners come last: the garbage collector deletes what they leave.
+        for res, name in reversed([key for key in self._there if key not in wanted]):
             self._delete(res, name)
         for key, item in wanted.items():
             self._put(*key, item)
 
     def delete_all(self) -> None:
         """Delete all objects."""
-        for res, name in [*self._there]:
+        for res, name in reversed([*self._there]):
             self._delete(res, name)
 
     def _delete(self, res: Resource, name: str) -> None:
