@@ -8,6 +8,25 @@ from sabotage.breaking import Break
 
 APPLICATIONS: Final = (
     Break(
+        "a change of an Application waits for the next full list after the record of a newer version of wash",
+        "ADR 101: a run requests the next one itself",
+        "application_manager",
+        "_compare",
+        "Decision((newer,), again=0.0)",
+        "Decision((newer,))",
+        "tests/unit/application_manager/test_decide.py::"
+        "test_a_change_beside_a_version_that_wash_put_is_pushed_in_a_run_that_the_record_requests",
+    ),
+    Break(
+        "a status of another writer is taken for the own one",
+        "ADR 101: only the own status causes no run",
+        "application_manager",
+        "Cache.keys_of_change",
+        "reported == change.new.resource_version and",
+        "",
+        "tests/unit/application_manager/test_watches.py::test_a_status_that_this_service_wrote_causes_no_further_run",
+    ),
+    Break(
         "if both sides changed, wadm takes precedence, also if another field manager owns the spec",
         "ADR 41, rule 1: if another field manager owns the spec, Kubernetes takes precedence",
         "application_manager",

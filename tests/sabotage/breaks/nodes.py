@@ -8,6 +8,15 @@ from sabotage.breaking import Break
 
 LABELS: Final = (
     Break(
+        "a run that labelled a Node writes it once more",
+        "architecture: a run has one write, and the events of its result",
+        "node_watcher",
+        "Reconciler.run",
+        "if all(isinstance(action, Publish) for action in actions):",
+        "if actions:",
+        "tests/unit/node_watcher/test_reconciler.py::test_work_other_than_events_is_left_to_the_next_run",
+    ),
+    Break(
         "nodes are reconciled while Shims cannot be listed",
         "ADR 84: a 404 is not an empty set of Shims",
         "node_watcher",
