@@ -464,3 +464,17 @@ def test_requests_that_time_out_delay_the_deletion_of_a_host(seen: float, reason
     host = make_host(seen=seen, conditions=[condition("Reporting", "False", DEADLINE), condition("Ready", "Unknown")])
     page = deployment_page(make_snapshot([host], [make_workload()]))
     assert outcome(page)[0] == reason, page.headline
+
+
+@pytest.mark.parametrize(
+    ("seen", "since", "reason"),
+    [(5.0, 20.0, Reason.HOST_BUSY), (25.0, 20.0, Reason.HOST_NOT_READY), (5.0, 300.0, Reason.HOST_NOT_READY)],
+    ids=["a heartbeat since", "none since", "for several requests"],
+)
+def test_a_host_that_answers_late_serves_its_workloads(seen: float, since: float, reason: Reason) -> None:
+    """A real host pulled for 30 s from a registry that hung: the request of the operator ended after 5 s meanwhile."""
+    late = [condition("Reporting", "False", DEADLINE, since), condition("Ready", "Unknown", age=since)]
+    snapshot = make_snapshot([make_host(seen=seen, conditions=late), make_host("h2")], [make_workload()])
+    assert outcome(explain_host(snapshot, snapshot.hosts[0], Beside()))[0] == reason
+    workload = outcome(deployment_page(snapshot))
+    assert workload == ((None, Health.HEALTHY) if reason is Reason.HOST_BUSY else (reason, Health.DEGRADED))

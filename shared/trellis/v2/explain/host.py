@@ -87,6 +87,8 @@ def _conditions(cluster: Cluster, host: HostView) -> Iterator[Line]:
     trouble = host_trouble(cluster, host)
     if trouble is not None and trouble.reason == Reason.HOST_NOT_READY:
         yield Line("host", trouble.text, False, "", Rank.CAUSE, Reason.HOST_NOT_READY)
+    elif trouble is not None and not cluster.heartbeat_missing(host):
+        yield trouble  # it pulls an image
 
 
 def _not_evaluated(cluster: Cluster, host: HostView, kind: str) -> Line:

@@ -17,7 +17,7 @@ from trellis.v2.explain.text import host_named, hosts_there, in_seconds, number_
 from trellis.v2.fields import listed
 from trellis.v2.hosts import HostView
 from trellis.v2.objects import Condition
-from trellis.v2.operator import State
+from trellis.v2.operator import DEADLINE, State
 from trellis.v2.reasons import Reason
 from trellis.v2.silence import Silence
 from trellis.v2.snapshot import Part
@@ -34,6 +34,8 @@ def host_trouble(cluster: Cluster, host: HostView) -> Line | None:
     cluster = cluster.within(host.meta.namespace)
     if (missing := heartbeat_missing(cluster, host)) is not None:
         return missing
+    if (late := _answers_late(cluster, host)) is not None:
+        return late
     for reported in (host.reporting, host.ready):
         if reported.status not in {"", "True"}:
             text = f"{_named(host)} is {reported.type}={reported.status}{quoted(reported.message)}"
@@ -194,6 +196,28 @@ def starting_on(cluster: Cluster, workload: WorkloadView) -> Line | None:
         "until then the operator starts no other Workload"
     )
     return Line("image", text, False, do, Rank.CAUSE, Reason.REGISTRY_TIMEOUT, Health.PROGRESSING)
+
+
+def _answers_late(cluster: Cluster, host: HostView) -> Line | None:
+    """Return the step for a host that did not answer the operator in time, and pulls or has sent a heartbeat since.
+
+    The operator repeats the request at its next look; until then it places no Workloads on this host.
+    """
+    timings, since = cluster.snapshot.timings, cluster.by_server(host.reporting.since)
+    if host.reporting.true or DEADLINE not in host.reporting.message:
+        return None
+    if (busy := _busy(cluster, host)) is not None:
+        return busy
+    last, limit = cluster.last_heartbeat(host), 2 * timings.host_look + timings.slack
+    if last is None or since is None or last <= since or cluster.older(since, limit):
+        return None
+    look = in_seconds(timings.host_look)
+    text = (
+        f"{_named(host)} did not answer the operator in time{quoted(host.reporting.message)}, and has sent a heartbeat "
+        f"since; the operator retries within {look}"
+    )
+    do = f"a host answers nothing while it pulls an image, up to {in_seconds(timings.pull)} each; check its registries"
+    return Line("host", text, False, do, Rank.CAUSE, Reason.HOST_BUSY, Health.PROGRESSING)
 
 
 def _busy(cluster: Cluster, host: HostView) -> Line | None:
