@@ -19,7 +19,6 @@ from application_manager.domain.snapshot import Snapshot
 from application_manager.domain.views import view_application
 from support.suite.naming import lacking
 from support.wadm.application_objects import seen_of, stored
-from trellis.compact import packed
 from trellis.crds.application import Application
 from trellis.crds.application_status import Phase
 from trellis.lattice.domain.replies import Refusal, Status
@@ -101,7 +100,7 @@ STATES: dict[str, tuple[Seen, str, str]] = {
     ),
     "wadm away": (
         seen(
-            view=replace(SYNCED, status=packed(json.dumps(status_of(seen())).encode())),
+            view=replace(SYNCED, status=json.dumps(status_of(seen()))),
             decision=Decision(waits=UNAVAILABLE),
             snapshot=Snapshot(SYNCED.object, Absence.UNAVAILABLE, now=NOW),
             model=None,

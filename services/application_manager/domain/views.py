@@ -17,7 +17,6 @@ from typing import Any, Final
 
 from application_manager.domain.sides import Base, Object, Side, Win
 from trellis import names
-from trellis.compact import packed, unpacked
 from trellis.lattice.domain.oam import ManifestError
 from trellis.lattice.domain.projection import VERSION, Projection, project
 
@@ -35,7 +34,7 @@ class ApplicationView:
     """An Application. ``application``: its name in wadm; ``lattice``: from its label; ``shown``: from its status.
 
     ``problem``: why its manifest cannot be read, "" if it can; ``ignored``: fields that wadm does not support;
-    ``status``: the status of the object, as packed JSON; ``phase``: from the status, "" if there is none.
+    ``status``: the status of the object, as JSON; ``phase``: from the status, "" if there is none.
     ``version_of_wadm``: its annotation ``version`` belongs to a manifest of wadm that was replaced since.
     """
 
@@ -52,7 +51,7 @@ class ApplicationView:
     object: Object
     ignored: tuple[str, ...] = ()
     problem: str = ""
-    status: bytes = packed(b"{}")
+    status: str = "{}"
     phase: str = ""
     version_of_wadm: bool = False
 
@@ -63,7 +62,7 @@ class ApplicationView:
 
     def status_fields(self) -> dict[str, Any]:
         """Return the status."""
-        found: dict[str, Any] = json.loads(unpacked(self.status))
+        found: dict[str, Any] = json.loads(self.status)
         return found
 
 
@@ -128,7 +127,7 @@ def view_application(item: Manifest) -> ApplicationView:
         problem=problem,
         version_of_wadm=of_wadm,
         phase=_shared(status.get("phase")),
-        status=packed(json.dumps(status, separators=(",", ":"), sort_keys=True).encode()),
+        status=json.dumps(status, separators=(",", ":"), sort_keys=True),
     )
 
 

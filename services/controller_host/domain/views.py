@@ -18,7 +18,7 @@ import orjson
 from pydantic import ValidationError
 
 from controller_host.domain.watch_specs import WatchSpec, specs_of
-from trellis.compact import compact, packed
+from trellis.compact import compact
 from trellis.config.durations import parse_seconds
 from trellis.crds.wasm_controllers import IdlePolicy, Module, WasmControllerSpec
 
@@ -53,7 +53,7 @@ class ControllerView:
     spec: bytes
     """JSON."""
     status: bytes = field(compare=False, repr=False)
-    """Packed JSON; ``{}`` if there is no status."""
+    """JSON; ``{}`` if there is no status."""
     resource_version: str = field(compare=False)
 
     @property
@@ -112,7 +112,7 @@ def view_controller(manifest: Mapping[str, Any]) -> ControllerView:
         generation=int(metadata.get("generation") or 0),
         deleting=bool(metadata.get("deletionTimestamp")),
         spec=_kept(manifest.get("spec") or {}, _UNREADABLE),
-        status=packed(_kept(manifest.get("status") or {}, b"{}")),
+        status=_kept(manifest.get("status") or {}, b"{}"),
         resource_version=str(metadata.get("resourceVersion") or ""),
     )
 

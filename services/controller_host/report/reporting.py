@@ -27,7 +27,6 @@ from controller_host.timings import ReportTimings
 from trellis import names
 from trellis.bus.bus import Bus
 from trellis.bus.errors import BusUnavailable
-from trellis.compact import unpacked
 from trellis.crds.wasm_controllers import ControllerState
 from trellis.events.controllers import ControllerEventData, ControllerSuspended, ControllerTrapped, ControllerWoken
 from trellis.kube.client import Kube
@@ -75,7 +74,7 @@ class _LastReport:
 
     def status(self) -> Status:
         """Return the status in the API server."""
-        found: Status = orjson.loads(unpacked(self.stored))
+        found: Status = orjson.loads(self.stored)
         return found
 
     def turn(self, urgent: bool, line: Line, now: float) -> float:
@@ -150,7 +149,7 @@ class Reporting:
             return None
         last = self._last.get(key)
         if last is None or last.uid != item.view.uid:
-            before = before_of(orjson.loads(unpacked(item.view.status)))
+            before = before_of(orjson.loads(item.view.status))
             last = self._last[key] = _LastReport(item.view.uid, item.view.status, before)
         last.due = False
         await self._event(item, last)

@@ -20,7 +20,6 @@ from host_manager.domain.snapshot import Problem, group_of, view_head
 from secrets_backend.domain.decide import view_grant
 from support.suite.mutations import DEEP, dumped, mutated, mutated_often, text
 from trellis import names
-from trellis.compact import unpacked
 from trellis.crds.application import Application
 from trellis.crds.host_config import WasmCloudHostConfig
 from trellis.crds.secret_grants import SecretGrant
@@ -135,7 +134,7 @@ def _judge_group(found: dict[str, Any]) -> str:
 def _judge_controller(found: dict[str, Any]) -> str:
     view = view_controller(found)
     assert isinstance(view.account, str)
-    assert isinstance(orjson.loads(unpacked(view.status)), dict)
+    assert isinstance(orjson.loads(view.status), dict)
     outcome, wanted = tried(lambda: read_spec(view), ValueError)
     if outcome != "accepted":
         assert type(wanted) is ValueError, repr(wanted)

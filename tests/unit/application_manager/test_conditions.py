@@ -19,7 +19,6 @@ from application_manager.domain.snapshot import Snapshot
 from application_manager.domain.views import view_application
 from support.suite.naming import lacking
 from support.wadm.application_objects import seen_of, stored
-from trellis.compact import packed
 from trellis.crds.application import Application
 from trellis.crds.conditions import MESSAGE_MAX, shortened
 from trellis.lattice.domain.replies import (
@@ -119,7 +118,7 @@ def test_a_new_leader_keeps_wadms_last_status_until_it_receives_one() -> None:
     for reported in (WORKS, failed, Status("undeployed")):
         first = seen(wadm_status=reported)
         former = status_of(first)
-        view = replace(first.view, status=packed(json.dumps(former).encode()))
+        view = replace(first.view, status=json.dumps(former))
         assert patch_of(former, status_of(seen(view=view, wadm_status=None))) == {}
         changed = replace(STORED, deployed="v2")
         assert status_of(seen(view=view, wadm_status=None, model=changed))["phase"] == "Reconciling"
@@ -146,7 +145,7 @@ def test_an_undeployed_application_that_does_not_run_is_ready() -> None:
 
 def test_while_wadm_is_unavailable_the_last_status_stays_and_readiness_is_unknown() -> None:
     before = status_of(seen())
-    view = replace(VIEW, object=replace(VIEW.object, base=BASE), status=packed(json.dumps(before).encode()))
+    view = replace(VIEW, object=replace(VIEW.object, base=BASE), status=json.dumps(before))
     waits = Decision(waits=Because(Reason.WADM_UNAVAILABLE, "wadm does not answer"))
     unavailable = seen(
         view=view, decision=waits, snapshot=Snapshot(view.object, Absence.UNAVAILABLE, now=NOW + 60), model=None
@@ -234,7 +233,7 @@ def test_recording_writes_the_synced_version_the_winner_and_the_lost_change() ->
     assert status["wins"] == [{"side": "Kubernetes", "time": status["synced"]["time"]}]
     assert conditions_of(status)["Overridden"] == ("True", "WadmLost")
     assert conditions_of(status)["Synced"] == ("True", "Synced")
-    again = replace(VIEW, object=replace(VIEW.object, base=BASE), status=packed(json.dumps(status).encode()))
+    again = replace(VIEW, object=replace(VIEW.object, base=BASE), status=json.dumps(status))
     assert conditions_of(status_of(seen(view=again)))["Overridden"][0] == "True"
     later = status_of(seen(view=again, decision=record, winner=Side.WADM))
     assert "overridden" not in later
@@ -250,14 +249,14 @@ def test_a_conflict_of_two_writers_is_reported() -> None:
 
 def test_the_same_is_written_once_however_much_time_passes() -> None:
     first = status_of(seen())
-    view = replace(VIEW, object=replace(VIEW.object, base=BASE), status=packed(json.dumps(first).encode()))
+    view = replace(VIEW, object=replace(VIEW.object, base=BASE), status=json.dumps(first))
     later = status_of(seen(view=view, snapshot=Snapshot(view.object, MODEL, now=NOW + 999)))
     assert patch_of(first, later) == {}
 
 
 def test_a_patch_removes_outdated_conditions() -> None:
     first = status_of(seen(wadm_status=Status("reconciling", "soon", WORKS.scalers)))
-    view = replace(VIEW, object=replace(VIEW.object, base=BASE), status=packed(json.dumps(first).encode()))
+    view = replace(VIEW, object=replace(VIEW.object, base=BASE), status=json.dumps(first))
     patch = patch_of(first, status_of(seen(view=view, wadm_status=Status("deployed"))))
     assert patch["message"] is None
     assert patch["scalers"] is None
@@ -277,7 +276,7 @@ def test_a_refusal_is_published_once_as_an_event() -> None:
     status = status_of(refused)
     assert dict(condition_events(refused, status)) == {"Rejected": complete}
     assert len(message(status, "Rejected")) <= MESSAGE_MAX
-    again = replace(refused, view=replace(refused.view, status=packed(json.dumps(status).encode())))
+    again = replace(refused, view=replace(refused.view, status=json.dumps(status)))
     assert dict(condition_events(again, status)) == {}
 
 

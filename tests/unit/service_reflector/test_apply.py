@@ -15,7 +15,6 @@ from service_reflector.domain.resources import make_slice, make_ties
 from service_reflector.domain.slices import Slice
 from service_reflector.domain.snapshot import Snapshot
 from trellis import names
-from trellis.compact import packed
 from trellis.kube.errors import AlreadyExists
 from trellis.kube.resources import ENDPOINT_SLICES, SERVICES
 from trellis.lattice.domain.preserved import read_preserved
@@ -41,9 +40,7 @@ async def test_a_service_whose_deletion_is_paused_is_not_deleted(answer: float |
     kube, breaker = FakeKube(), Breaker(answer)
     manifest = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "shop", "namespace": "default"}, "spec": {}}
     metadata = kube.put(SERVICES, manifest)["metadata"]
-    found = ServiceView(
-        "default", "shop", metadata["uid"], metadata["resourceVersion"], "shop", "east/1", stored=packed(b"{}")
-    )
+    found = ServiceView("default", "shop", metadata["uid"], metadata["resourceVersion"], "shop", "east/1", stored=b"{}")
     target = Deletion("services", "shop", found.uid, "deletion", "v1", "Service", "default")
     parts: list[Any] = [SimpleNamespace(deleted=set()), None, None, None]
     effects = Effects(kube, cast("Any", None), *parts, cast("Any", breaker))  # type: ignore[call-arg]

@@ -30,7 +30,7 @@ from service_reflector.domain.snapshot import Claim, Refused, Snapshot
 from support.suite.naming import lacking
 from support.wadm.manifests import ANY_HOST, capability, link, manifest
 from trellis import names
-from trellis.compact import compact, packed
+from trellis.compact import compact
 from trellis.lattice.domain.cached_listeners import read_cached_listeners
 from trellis.lattice.domain.group_views import GroupView
 from trellis.lattice.domain.hosts import Host, Sighting, Unit
@@ -310,7 +310,7 @@ def test_endpoints_of_others_are_dropped_until_that_is_done() -> None:
     had = after(snapshot(claim()))
     service = had.services["shop"]
     marked = {**service.manifest()["annotations"], names.ANNOTATION_ADOPTING: "true"}
-    half = replace(service, stored=packed(compact({**service.manifest(), "annotations": marked})))
+    half = replace(service, stored=compact({**service.manifest(), "annotations": marked}))
     assert decide(replace(had, services={"shop": half})) == [DropOthers("shop")]
 
 
@@ -321,9 +321,7 @@ def deleted(world: Snapshot) -> Snapshot:
 def of_a_former_version(world: Snapshot) -> Snapshot:
     """The world as a version left it that held Services by a finalizer, with slices that go with them."""
     service = world.services["shop"]
-    held = replace(
-        service, stored=packed(compact({**service.manifest(), "finalizers": [names.WASMCLOUD_OPERATOR_SERVICE]}))
-    )
+    held = replace(service, stored=compact({**service.manifest(), "finalizers": [names.WASMCLOUD_OPERATOR_SERVICE]}))
     owned = tuple(replace(item, preserved="", owner=service.uid) for item in world.slices["shop"])
     return replace(world, services={"shop": held}, slices={"shop": owned})
 
@@ -395,7 +393,7 @@ ADDRESSES = {"clusterIP": "10.96.7.7", "clusterIPs": ["10.96.7.7"], "type": "Clu
 def addressed(service: ServiceView) -> ServiceView:
     """A Service as the API server gave it addresses."""
     ports = [{**port, "nodePort": 30123} for port in service.manifest()["spec"]["ports"]]
-    return replace(service, stored=packed(compact({**service.manifest(), "spec": {**ADDRESSES, "ports": ports}})))
+    return replace(service, stored=compact({**service.manifest(), "spec": {**ADDRESSES, "ports": ports}}))
 
 
 def preserved(world: Snapshot) -> Snapshot:

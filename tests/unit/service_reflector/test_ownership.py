@@ -10,7 +10,7 @@ import pytest
 
 from service_reflector.domain.ownership import HostGroups, Owner, Undecided, owner_of
 from trellis import names
-from trellis.compact import compact, packed
+from trellis.compact import compact
 from trellis.lattice.domain.group_views import GroupView, view_group
 from trellis.lattice.domain.service_views import ServiceView
 
@@ -23,7 +23,7 @@ def group(name: str = "group", lattice: str = "east/2", namespace: str = "a") ->
 
 def service(*recorded: str, namespace: str = "a") -> ServiceView:
     manifest = {"annotations": {names.ANNOTATION_HOST_GROUPS: " ".join(recorded)}}
-    return ServiceView(namespace, "shop", "uid", "1", "shop", "east/1", stored=packed(compact(manifest)))
+    return ServiceView(namespace, "shop", "uid", "1", "shop", "east/1", stored=compact(manifest))
 
 
 def owner(

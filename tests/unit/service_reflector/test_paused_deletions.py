@@ -16,14 +16,13 @@ from service_reflector.reconciler import Reconciler
 from support.nodes.withdrawals import PausingBreaker
 from support.wadm.manifests import manifest
 from trellis.bus.consume.queue import KeyedQueue
-from trellis.compact import packed
 from trellis.lattice.domain.manifests import read_application
 from trellis.lattice.domain.provider_hosts import ProviderHosts
 from trellis.lattice.domain.service_views import ServiceView
 from trellis.telemetry import Metrics, TraceSpans, setup
 from trellis.telemetry.health import Health
 
-STORED = packed(b'{"labels":{},"annotations":{},"finalizers":[],"spec":{}}')
+STORED = b'{"labels":{},"annotations":{},"finalizers":[],"spec":{}}'
 SERVICE = ServiceView("g", "shop", "uid-shop", "1", application="shop", lattice="east/1", stored=STORED)
 APPLICATION = read_application(manifest())
 CLAIM = Claim(SERVICE.lattice, APPLICATION, options_of(APPLICATION), (), {}, ProviderHosts(), None)

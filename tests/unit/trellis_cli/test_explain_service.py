@@ -10,7 +10,7 @@ import pytest
 from service_reflector.domain.ownership import Undecided
 from support.suite.naming import lacking
 from trellis import names
-from trellis.compact import compact, packed
+from trellis.compact import compact
 from trellis.lattice.domain.addresses import Family
 from trellis.lattice.domain.cached_listeners import write_cached_listeners
 from trellis.lattice.domain.group_views import GroupView
@@ -38,13 +38,11 @@ SERVICE = ServiceView(
     "1",
     "shop",
     "east/1",
-    stored=packed(
-        compact(
-            {
-                "annotations": {names.ANNOTATION_CACHED_LISTENERS: write_cached_listeners((LISTENER,))},
-                "spec": {"type": "ClusterIP", "clusterIP": "10.96.0.7", "ports": [{"name": "http", "port": 8080}]},
-            }
-        )
+    stored=compact(
+        {
+            "annotations": {names.ANNOTATION_CACHED_LISTENERS: write_cached_listeners((LISTENER,))},
+            "spec": {"type": "ClusterIP", "clusterIP": "10.96.0.7", "ports": [{"name": "http", "port": 8080}]},
+        }
     ),
 )
 GROUP = GroupView("g", "group", "uid-group", "2026-01-01T00:00:00Z", deleting=False, lattice="east/1")
@@ -194,9 +192,7 @@ def test_events_of_other_objects_are_left_out() -> None:
 def test_an_edited_annotation_is_tolerated() -> None:
     edited = replace(
         SERVICE,
-        stored=packed(
-            compact({**SERVICE.manifest(), "annotations": {names.ANNOTATION_CACHED_LISTENERS: "{"}, "spec": {}})
-        ),
+        stored=compact({**SERVICE.manifest(), "annotations": {names.ANNOTATION_CACHED_LISTENERS: "{"}, "spec": {}}),
     )
     assert explain_service(replace(WELL, service=edited, slices=[EMPTY])).cause is not None
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 import orjson
 
 from trellis import names
-from trellis.compact import compact, packed, unpacked
+from trellis.compact import compact
 from trellis.provisioning.other_controllers import NAMES, Peer
 
 Manifest = Mapping[str, Any]
@@ -86,7 +86,7 @@ class ServiceView:
     ``of_other_controller``: created by wasmcloud-operator, or with its finalizer, as reflected Services and their
     copies have.
     ``stored``: labels, annotations, finalizers and spec if Trellis or wasmcloud-operator manages it, otherwise None; as
-    packed JSON.
+    JSON, a third of the memory.
     """
 
     namespace: str
@@ -107,7 +107,7 @@ class ServiceView:
 
     def manifest(self) -> Manifest:
         """Return the stored part of the Service, {} if there is none."""
-        found: Manifest = {} if self.stored is None else orjson.loads(unpacked(self.stored))
+        found: Manifest = orjson.loads(self.stored or b"{}")
         return found
 
     @property
@@ -149,7 +149,7 @@ def view_service(service: Manifest) -> ServiceView:
         lattice=sys.intern(annotations.get(names.ANNOTATION_LATTICE, "")) if application else "",
         of_other_controller=not application and of_other_controller,
         deleting=bool(metadata.get("deletionTimestamp")),
-        stored=packed(orjson.dumps(kept)) if application or of_other_controller else None,
+        stored=compact(kept) if application or of_other_controller else None,
         original=original,
     )
 
