@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from trellis_tools.release import __main__ as command
 from trellis_tools.release.__main__ import main
 from trellis_tools.release.errors import ReleaseError
+from trellis_tools.release.plan import Release
 from trellis_tools.release.programs import run
 from trellis_tools.release.publish import Key, Publisher
 
@@ -55,13 +57,14 @@ def test_a_key_that_cannot_sign_ends_the_command_before_the_build(
     cosign.write_text("#!/bin/sh\necho 'decrypt: encrypted: decryption failed' >&2\nexit 1\n", encoding="ascii")
     cosign.chmod(0o755)
     monkeypatch.setattr(Publisher, "_tool", lambda _, name: str(tmp_path / name))
+    monkeypatch.setattr(command, "_release", lambda version, registry: Release.parse(version, registry, "0" * 40, "0"))
     if is_there:
         key.touch()
     former = out / "1.2.3" / "release.json"
     former.parent.mkdir(parents=True)
     former.touch()
-    command = ["1.2.3", "--registry", "registry.example", "--key", str(key), "--output", str(out)]
-    assert main(command) == 1
+    arguments = ["1.2.3", "--registry", "registry.example", "--key", str(key), "--output", str(out)]
+    assert main(arguments) == 1
     assert ("decryption failed" if is_there else f"KEY={key}") in capsys.readouterr().err
     assert former.exists(), "the files of a former build are kept"
 
