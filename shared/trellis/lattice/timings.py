@@ -77,7 +77,8 @@ class ModelWatchTimings:
     """Maximum time between two lists: for one, wadm reads every application."""
     again: float = 15.0
     """Between two lists while wadm does not answer, or denies the request."""
-    answer: float = 2.0
+    answer: float = 10.0
+    """Timeout of a list: a busy wadm needs seconds, and a repeated request would delay it further."""
     quiet: float = 1.0
     """Without an event, after which unconfirmed changes are queried."""
 
@@ -94,7 +95,7 @@ class ComparisonTimings:
     """Time in which several events become one query."""
     rest: float = 3.0
     """Delay of the next comparison, as a multiple of the duration of the last one: wadm reads every application."""
-    answer: float = 5.0
+    answer: float = 10.0
     again: float = 10.0
     """Between two comparisons while wadm does not answer."""
     unconfirmed: float = 2.0
