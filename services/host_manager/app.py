@@ -81,7 +81,8 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
             queue.add_after(key, timings.status_delay)
 
     lattices = LatticeFollower(group_soon, EventForwarder(bus, telemetry, base.cluster, timings).run, timings)
-    cache = Cache(kube, groups, pods, timings, lattices=lattices, retries=PodRetries(timings.refusals))
+    retries = PodRetries(timings.refusals)
+    cache = Cache(kube, groups, pods, settings.sources_interval, timings, lattices=lattices, retries=retries)
 
     def list_all() -> None:
         for key in groups:
@@ -110,7 +111,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
     release = FinalizerRelease(groups, Deletions(kube, defined, timings.deletions), breaker)
     permissions = MissingPermissions(base.health, Advice(settings).remedy)
     traces: TraceSpans[str] = TraceSpans(telemetry)
-    reconcile = Reconciler(cache, effects, bus, traces, settings.sources_interval, watches.knows, permissions, release)
+    reconcile = Reconciler(cache, effects, bus, traces, watches.knows, permissions, release)
     follow = PodReconciler(cache, bus, traces, watches.knows)
     changed = SecretReconciler(cache.changes, groups, lambda key, trace: queue.add(key, trace=trace), timings)
     refusals = Refusals(queue, noted(base.health), timings.refusals)

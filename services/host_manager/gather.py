@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import time
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
@@ -16,11 +17,11 @@ from typing import Final
 
 from host_manager.domain.children import WORKLOADS, ChildKey, child_keys, fingerprint, workload_of
 from host_manager.domain.group import LATEST, Group, HostGroupSpec, Inputs, Manifest
-from host_manager.domain.inputs import Problem, Source, keep_checksum, read_inputs, sources_of
+from host_manager.domain.inputs import Problem, Source, keep_checksum, read_inputs, sources_of, versions_of
 from host_manager.domain.pods import PodView
 from host_manager.domain.published_events import PublishedEvents
 from host_manager.domain.resources import make_nats_conf
-from host_manager.domain.snapshot import Snapshot, group_of, misread, view_head
+from host_manager.domain.snapshot import Head, Snapshot, group_of, misread, view_head
 from host_manager.domain.template import pod_labels
 from host_manager.domain.views import BudgetView, GroupView
 from host_manager.domain.workloads import WorkloadView
@@ -69,6 +70,8 @@ server, which allows only one controller per object."""
 CALLS_AT_ONCE: Final = 12
 """Concurrent requests to the API server, over all host groups: each uses a connection with a third of a MiB. More are
 not faster, as the API server limits the creation of a new group."""
+_LEAST: Final = 0.5
+"""Share of its interval after which a full read may be repeated."""
 _CRASHING: Final = "CrashLoopBackOff"
 _LAST_LINES: Final = 3
 _LAST_BYTES: Final = 512
@@ -87,6 +90,7 @@ class Cache:
     kube: Kube
     groups: dict[str, GroupView]
     pods: dict[str, PodView]
+    sources_interval: float
     timings: Timings = Timings()
     published: PublishedEvents = field(default_factory=PublishedEvents)
     applied: dict[str, dict[ChildKey, tuple[str, str]]] = field(default_factory=dict)
@@ -135,19 +139,29 @@ class Cache:
         may = half is not None and half.until > time.monotonic()
         return bool(self.waiting) and (may or self.early_for(key) is not None)
 
-    def knows(self, snapshot: Snapshot, seconds: float) -> None:
-        """Record the full read of a host group, which is valid for ``seconds`` with the writes of this reconcile."""
+    def knows(self, snapshot: Snapshot) -> None:
+        """Record the full read of a host group, which is valid with the writes of this reconcile.
+
+        Its validity varies, so that host groups that were read together at the start are read one by one later.
+        """
         head, now = snapshot.head, time.monotonic()
         contents = frozenset(fingerprint(child) for (kind, _), child in snapshot.children.items() if kind in WORKLOADS)
-        early = now + self.timings.first_status if snapshot.fresh else 0.0
+        seconds = self.sources_interval * self.timings.full_read * random.uniform(_LEAST, 1.0)  # noqa: S311 - spreads load
         self.last_reads[head.key] = LastRead(
-            head.uid, head.generation, snapshot.problems, contents, now + seconds, early
+            uid=head.uid,
+            generation=head.generation,
+            problems=snapshot.problems,
+            contents=contents,
+            versions=snapshot.versions,
+            until=now + seconds,
+            sources_due=now + self.sources_interval,
+            early_until=now + self.timings.first_status if snapshot.fresh else 0.0,
         )
 
     def look_in(self, key: str) -> float | None:
-        """Return the seconds until the next full read of the host group."""
+        """Return the seconds until the next read of the host group."""
         last_read = self.last_reads.get(key)
-        return max(0.0, last_read.until - time.monotonic()) if last_read is not None else None
+        return max(0.0, last_read.due - time.monotonic()) if last_read is not None else None
 
     def early_for(self, key: str) -> float | None:
         """Return the seconds until a new group's first status is due, None if it is due."""
@@ -187,7 +201,7 @@ class Cache:
             rest=self.timings.rest,
         )
         last_read = self.last_reads.get(key)
-        if last_read is not None and last_read.covers(head) and not base.changes:
+        if last_read is not None and not base.changes and await self._is_valid(last_read, head, group):
             early = self.early_for(key) is not None
             glance = await self._glance(replace(base, problems=last_read.problems, early=early), group)
             if self._as_left(key, glance, last_read):
@@ -225,6 +239,7 @@ class Cache:
         return replace(
             base,
             inputs=keep_checksum(inputs, workload_of(children, group.name), group.uid),
+            versions=versions_of(sources),
             problems=(*problems, *misread(base.head)),
             children=children,
             foreign_budget=self._foreign_budget(group),
@@ -233,6 +248,17 @@ class Cache:
             fresh=fresh,
             early=fresh,
         )
+
+    async def _is_valid(self, last_read: LastRead, head: Head, group: Group) -> bool:
+        """Return whether a full read is valid: the host group and the objects that it refers to are unchanged."""
+        if not last_read.covers(head):
+            return False
+        if last_read.versions and last_read.sources_due <= time.monotonic():
+            if versions_of(await self._sources(group)) != last_read.versions:
+                return False
+            due = time.monotonic() + self.sources_interval
+            self.last_reads[head.key] = replace(last_read, sources_due=due)
+        return True
 
     def _as_left(self, key: str, glance: Snapshot, last_read: LastRead) -> bool:
         """Return whether the workload is as in the last full read, or as written since."""

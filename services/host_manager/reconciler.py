@@ -40,7 +40,6 @@ class Reconciler:
     effects: Effects
     bus: Bus
     traces: TraceSpans[str]
-    sources_interval: float
     knows: Callable[[str], bool]
     permissions: MissingPermissions
     finalizer_release: FinalizerRelease
@@ -70,7 +69,7 @@ class Reconciler:
             return wait
         if not snapshot.glance:
             # Any change from now on requires another full read.
-            self.cache.knows(snapshot, self.sources_interval)
+            self.cache.knows(snapshot)
         actions = deciding.decide(snapshot)
         if actions:
             done = [type(action).__name__ for action in actions]
@@ -93,7 +92,7 @@ class Reconciler:
         first = self.cache.early_for(key) or 0.0 if snapshot.early and not status else None
         undecided = self.cache.timings.undecided if self.cache.changes.of(key) else None
         retry = self.cache.retries.left(key)
-        looks = (self.sources_interval if soon is None else soon, due_in(snapshot), first, undecided, retry)
+        looks = (self.cache.sources_interval if soon is None else soon, due_in(snapshot), first, undecided, retry)
         return min(look for look in looks if look is not None) + self.cache.timings.late
 
     async def _stays(self, snapshot: Snapshot) -> float | None:

@@ -17,7 +17,8 @@ class Settings(HostNatsSettings):
 
     sources_interval: Annotated[Seconds, Field(gt=0)] = Field(
         default=60.0,
-        description="Interval of the checks for changes of the Secrets and ConfigMaps that host groups refer to.",
+        description="Interval of the checks for changes of the Secrets and ConfigMaps that host groups refer to. The "
+        "child objects of a host group are checked at least once in five intervals.",
     )
     watch_namespaces: Namespaces = Field(
         default=(),

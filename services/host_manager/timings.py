@@ -1,4 +1,4 @@
-"""Timings of host_manager, in seconds; tests use shorter ones.
+"""Timings of host_manager, in seconds where nothing else is stated; tests use shorter ones.
 
 Pure. Called by ``app``, which passes them on.
 """
@@ -24,6 +24,8 @@ class Timings:
     """Period in which changes of Secrets are collected into one roll."""
     patience: float = 40.0
     """Timeout for the reconciles of host groups; then the event is retried, and it is not acknowledged before."""
+    full_read: int = 5
+    """Full reads of an unchanged host group: at least one in so many intervals of the checks of its Secrets."""
     rest: float = 300.0
     """Minimum interval of rolls of a group for changed Secrets; changes in between are collected into one roll."""
     undecided: float = 30.0

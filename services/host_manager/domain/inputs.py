@@ -26,6 +26,8 @@ from trellis import names
 Manifest = Mapping[str, Any]
 Source = tuple[str, str]
 """Kind and name of an object that a host group refers to: ``("Secret", "nats")``."""
+Versions = Mapping[Source, tuple[str, str]]
+"""``uid`` and ``resourceVersion`` of each object that a host group refers to; empty texts if it does not exist."""
 
 DOCKER_CONFIG: Final = ".dockerconfigjson"
 _CERTIFICATE: Final = ".crt"
@@ -52,6 +54,14 @@ def sources_of(group: Group) -> list[Source]:
     if spec.leaf_tls and spec.leaf_tls.secret_name:
         found.append(("Secret", spec.leaf_tls.secret_name))
     return list(dict.fromkeys(found))
+
+
+def versions_of(read: Mapping[Source, Manifest | None]) -> Versions:
+    """Return the versions of the objects that a host group refers to; ``read``: None for a missing one."""
+    return {
+        source: ("", "") if found is None else (found["metadata"]["uid"], found["metadata"]["resourceVersion"])
+        for source, found in read.items()
+    }
 
 
 def read_inputs(group: Group, read: Mapping[Source, Manifest | None], conf: str) -> tuple[Inputs, tuple[Problem, ...]]:

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from host_manager.domain.children import ChildKey
 from host_manager.domain.group import Group, Inputs, Manifest
-from host_manager.domain.inputs import Problem
+from host_manager.domain.inputs import Problem, Versions
 from host_manager.domain.pods import PodView
 from host_manager.domain.secret_changes import SecretChange
 from trellis import names
@@ -63,7 +63,7 @@ class Snapshot:
     just now, and its status may wait until the controller of its workload has observed it.
     ``changes``: changed Secrets that its hosts may have received. ``deletion_paused``: it is being deleted, and the
     circuit breaker pauses that. ``retry_pods``: its pods are rejected, and a retry is due now.
-    ``rest``: minimum seconds between two rolls for changed Secrets.
+    ``rest``: minimum seconds between two rolls for changed Secrets. ``versions``: of the objects that it refers to.
     """
 
     head: Head
@@ -91,6 +91,7 @@ class Snapshot:
     deletion_paused: bool = False
     retry_pods: bool = False
     rest: float = 0.0
+    versions: Versions = field(default_factory=dict)
 
 
 def group_of(head: Head, manifest: Mapping[str, Any]) -> Group | Problem:

@@ -39,7 +39,7 @@ def kube() -> FakeKube:
 
 @pytest.fixture
 def effects(kube: FakeKube) -> Effects:
-    return Effects(kube, EventRecorder(kube, component="test"), Cache(kube, {}, {}))
+    return Effects(kube, EventRecorder(kube, component="test"), Cache(kube, {}, {}, 60.0))
 
 
 def children() -> list[ApplyChild]:

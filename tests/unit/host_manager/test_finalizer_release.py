@@ -60,7 +60,7 @@ class World:
         self.kube.put(DEFINITIONS, {"metadata": metadata | ({"deletionTimestamp": DELETED} if with_crd else {})})
         metadata = {"name": "group", "namespace": "g", "finalizers": [finalizer], "deletionTimestamp": DELETED}
         groups = {KEY: view_group(self.kube.put(HOST_CONFIGS, {"metadata": metadata, "spec": MINIMAL}))}
-        cache = Cache(self.kube, groups, {}, controller=other, lattices=WithoutEvents(lambda _: None))
+        cache = Cache(self.kube, groups, {}, 60.0, controller=other, lattices=WithoutEvents(lambda _: None))
         cache.by_group[KEY] = {
             name: PodView("g", name, f"uid-{name}", "1", "group", ready=True) for name in map(str, range(pods))
         }
@@ -72,7 +72,6 @@ class World:
             Effects(self.kube, recorder, cache),
             cast("Bus", Quiet()),
             TraceSpans(setup("test", metrics=Metrics())),
-            600.0,
             lambda _: True,
             MissingPermissions(Health("test"), lambda _: ""),
             FinalizerRelease(groups, self.deletions, breaker),

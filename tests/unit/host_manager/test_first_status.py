@@ -84,14 +84,12 @@ class World:
     def __post_init__(self) -> None:
         self.kube.put(NAMESPACES, {"metadata": {"name": "g"}})
         self.kube.put(HOST_CONFIGS, {"metadata": {"name": "group", "namespace": "g"}, "spec": MINIMAL})
-        cache = Cache(self.kube, {}, {}, lattices=self.followed)
+        cache = Cache(self.kube, {}, {}, SELDOM, lattices=self.followed)
         effects = Slow(self.kube, EventRecorder(self.kube, component="test"), cache)
         refusals = MissingPermissions(Health("test"), lambda _: "")
         traces: TraceSpans[str] = TraceSpans(setup("test", metrics=Metrics()))
         never = cast("FinalizerRelease", None)  # no group is deleted here
-        self.reconcile = Reconciler(
-            *(cache, effects, cast("Bus", Quiet()), traces, SELDOM, lambda _: True, refusals, never)
-        )
+        self.reconcile = Reconciler(*(cache, effects, cast("Bus", Quiet()), traces, lambda _: True, refusals, never))
 
     def written(self) -> None:
         """Let the time pass that writing takes."""

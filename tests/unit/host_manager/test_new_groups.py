@@ -25,7 +25,7 @@ def fresh(**changes: Any) -> Snapshot:
 
 
 def a_known() -> Cache:
-    return Cache(cast("Kube", None), {}, {})
+    return Cache(cast("Kube", None), {}, {}, 60.0)
 
 
 def test_a_new_group_is_created_without_an_empty_status() -> None:
@@ -101,7 +101,7 @@ def test_a_status_that_is_due_gives_way_no_more(monkeypatch: pytest.MonkeyPatch)
     clock = [100.0]
     monkeypatch.setattr(gather.time, "monotonic", lambda: clock[0])
     cache, group = a_known(), fresh()
-    cache.knows(group, 60.0)
+    cache.knows(group)
     cache.waiting.add("g/other")
     assert cache.gives_way(group.head.key)
     clock[0] += cache.timings.first_status + 0.1

@@ -15,6 +15,7 @@ def test_the_production_timings_are_these() -> None:
         "unknown": 5,
         "gathering": 10,
         "patience": 40,
+        "full_read": 5,
         "rest": 300,
         "undecided": 30,
         "copy_again": 0.5,

@@ -36,7 +36,7 @@ def made(*namespaces: str) -> FakeKube:
 
 
 def watches_of(kube: FakeKube, *places: str) -> Watches:
-    return Watches(kube, Cache(kube, {}, {}), places, Enqueue(Mock(), Mock(), Mock(), Mock()))
+    return Watches(kube, Cache(kube, {}, {}, 60.0), places, Enqueue(Mock(), Mock(), Mock(), Mock()))
 
 
 def all_deployments_of(namespace: str) -> Callable[[HttpRequest], bool]:
