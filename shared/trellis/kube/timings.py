@@ -94,7 +94,7 @@ class LeaderTimings:
 
     duration: int = 10
     renew_deadline: float = 6.0
-    renew: float = 2.0
+    renew: float = 3.0
     retry: float = 1.0
     call_timeout: float = 3.0
     handover: int = 0

@@ -61,7 +61,7 @@ class HostWatchTimings:
     """Timings of the watch of the hosts of a lattice (``host_watch``)."""
 
     tick: float = 5.0
-    """Interval of checks for missing heartbeats."""
+    """Minimum interval of checks for missing heartbeats."""
     ping: float = 1.0
     """Time for answers to a host ping: the number of hosts is unknown."""
     answer: float = 2.0

@@ -26,7 +26,7 @@ from trellis_dev.fakes.fake import FakeKube
 LEADER = {
     "duration": 10,
     "renew_deadline": 6.0,
-    "renew": 2.0,
+    "renew": 3.0,
     "retry": 1.0,
     "call_timeout": 3.0,
     "handover": 0,

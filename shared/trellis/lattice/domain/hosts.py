@@ -160,6 +160,10 @@ class Hosts:
         seen = self._seen.get(host_id)
         return presence_of(None if seen is None else seen.at, now, connected_since, self._silence)
 
+    def stale_in(self, now: float) -> float:
+        """Return the seconds until a heartbeat can be missing: of a known host, or of one whose first one comes now."""
+        return min((seen.at for seen in self._seen.values()), default=now) + self._silence - now
+
     def remove_stale(self, now: float, connected_since: float | None) -> tuple[Host, ...]:
         """Remove and return the hosts whose heartbeat is missing: they count as stopped."""
         deleted = [

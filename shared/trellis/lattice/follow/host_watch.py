@@ -121,7 +121,7 @@ class HostWatch:
 
     async def _forget(self) -> None:
         while True:
-            await asyncio.sleep(self._timings.tick)
+            await asyncio.sleep(max(self._timings.tick, self._hosts.stale_in(time.monotonic())))
             deleted = self._hosts.remove_stale(time.monotonic(), self._connection.since)
             if deleted:
                 named = [host.id for host in deleted[:_STOPPED_NAMED]]
