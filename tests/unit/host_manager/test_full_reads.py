@@ -32,7 +32,7 @@ class Unconnected(LatticeFollower):
     async def follow(self, *_: object) -> None:
         """Connect to nothing."""
 
-    def fill(self, snapshot: Any) -> Any:  # noqa: ANN401 - of the base class
+    def fill(self, snapshot: Any) -> Any:
         """Return the snapshot with a lattice that is not connected."""
         return replace(snapshot, lattice=LatticeView(None, settled=False))
 
@@ -99,7 +99,7 @@ async def test_the_next_run_of_a_group_that_refers_to_nothing_is_that_of_the_ful
 
 @pytest.mark.parametrize("change", ["changed", "created", "deleted"])
 async def test_a_changed_secret_is_found_at_the_next_interval(world: World, change: str) -> None:
-    world.create(secretName="nats")  # noqa: S106 - the name of a Secret
+    world.create(secretName="nats")
     if change != "created":
         world.put_secret("YQ==")
     await world.read()
@@ -116,7 +116,7 @@ async def test_a_changed_secret_is_found_at_the_next_interval(world: World, chan
 
 
 async def test_an_unchanged_secret_causes_no_read_of_the_children(world: World) -> None:
-    world.create(secretName="nats")  # noqa: S106 - the name of a Secret
+    world.create(secretName="nats")
     world.put_secret("YQ==")
     await world.read()
     before = world.reads_of(CONFIGMAPS), world.reads_of(SECRETS)

@@ -154,10 +154,10 @@ def test_a_stopped_host_is_deleted_at_once_and_one_without_heartbeat_after_the_t
 def test_the_next_missing_heartbeat_is_that_of_the_oldest_one() -> None:
     hosts = Hosts(silence=70)
     assert hosts.stale_in(100) == 70, "that of a host whose first heartbeat comes now"
-    hosts.process(Host("N1", {}), 100)
-    hosts.process(Host("N2", {}), 120)
+    hosts.process(a_host("N1"), 100)
+    hosts.process(a_host("N2"), 120)
     assert hosts.stale_in(130) == 40
-    hosts.process(Host("N1", {}), 130)
+    hosts.process(a_host("N1"), 130)
     assert hosts.stale_in(130) == 60
     assert hosts.stale_in(200) < 0, "missing by now, unless the connection is younger"
 
