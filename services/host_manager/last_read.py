@@ -16,8 +16,8 @@ from host_manager.domain.snapshot import Head
 class LastRead:
     """Result of the last full read of a host group, valid until ``until``; only its counts are read in the meantime.
 
-    ``contents``: fingerprints of its workloads. ``versions``: of the objects that it refers to, which are read again
-    from ``sources_due`` on: other versions require a full read. ``early_until``: for a new group, the time at which
+    ``contents``: fingerprints of its workloads. ``versions``: of the objects that it refers to, which are re-read from
+    ``sources_due`` on: other versions require a full read. ``early_until``: for a new group, the time at which
     its first status is due.
     """
 
