@@ -14,7 +14,7 @@ from typing import Final
 from application_manager.apply import Effects
 from application_manager.cache import Cache
 from application_manager.domain import decide as deciding
-from application_manager.domain.placement import Key
+from application_manager.domain.views import Key
 from application_manager.freshness import GroupConditions
 from application_manager.gather import Gather
 from application_manager.lattice_followers import LatticeFollowers

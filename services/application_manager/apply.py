@@ -33,10 +33,9 @@ from application_manager.domain.actions import (
     WriteSpec,
 )
 from application_manager.domain.decide import APPLICATIONS as COUNTED
-from application_manager.domain.placement import Key, name_of
 from application_manager.domain.resources import make_application, make_spec_patch
 from application_manager.domain.snapshot import Snapshot
-from application_manager.domain.views import ApplicationView, read_manifest, view_application
+from application_manager.domain.views import ApplicationView, Key, read_manifest, view_application
 from application_manager.timings import Timings
 from application_manager.tombstones import Tombstone, Tombstones
 from trellis import names
@@ -48,6 +47,7 @@ from trellis.kube.recorder import EventRecorder, ObjectRef
 from trellis.kube.refusals import is_refused
 from trellis.kube.resources import APPLICATIONS, HOST_CONFIGS, Manifest
 from trellis.lattice.connection.lattice_connection import NatsUnavailableError
+from trellis.lattice.domain.group_views import lattice_name
 from trellis.lattice.domain.projection import VERSION, Projection, project
 from trellis.lattice.domain.subjects import SubjectError
 from trellis.lattice.wadm.client import Wadm
@@ -232,7 +232,7 @@ class Effects:
 
     async def _create(self, snapshot: Snapshot, version: str) -> None:
         preserved = _preserved_manifest(snapshot, version)
-        lattice = name_of(snapshot.key.lattice_id)
+        lattice = lattice_name(snapshot.key.lattice_id)
         name = self._free_name(snapshot)
         made = await self.kube.create(
             APPLICATIONS,
@@ -325,7 +325,7 @@ class Effects:
             raise Outdated  # another cluster took the lattice in the meantime
         wadm = self.cache.followers.wadm(lattice_id)
         if wadm is None:
-            raise NatsUnavailableError(f"lattice {name_of(lattice_id)} is not followed yet")
+            raise NatsUnavailableError(f"lattice {lattice_name(lattice_id)} is not followed yet")
         return wadm
 
 

@@ -12,14 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from application_manager.domain.placement import Key, lattice_of, name_of
 from application_manager.domain.progress import SETTLED, Progress
 from application_manager.domain.published_events import Published
-from application_manager.domain.views import ApplicationView
+from application_manager.domain.views import ApplicationView, Key, lattice_of
 from application_manager.lattice_followers import LatticeFollowers
 from trellis.kube.informer import Change
 from trellis.lattice.domain.digests import Digests
-from trellis.lattice.domain.group_views import GroupView
+from trellis.lattice.domain.group_views import GroupView, lattice_name
 from trellis.lattice.domain.store import StoredModel
 from trellis.provisioning.other_controllers import Controller
 
@@ -159,7 +158,7 @@ class Cache:
 
     def means(self, namespace: str, lattice_id: str) -> bool:
         """Return whether the lattice name, in objects of this namespace, resolves to this lattice."""
-        return lattice_of(self.groups_in(namespace), name_of(lattice_id), "") == lattice_id
+        return lattice_of(self.groups_in(namespace), lattice_name(lattice_id), "") == lattice_id
 
     def key_of(self, view: ApplicationView) -> Key:
         """Return the key of an object."""

@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from application_manager.cache import Cache
-from application_manager.domain.placement import name_of
 from application_manager.timings import Timings
 from trellis import names
 from trellis.crds.conditions import make_condition
@@ -22,7 +21,7 @@ from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound
 from trellis.kube.permissions import MissingPermissions
 from trellis.kube.resources import HOST_CONFIGS, Manifest
-from trellis.lattice.domain.group_views import GroupView
+from trellis.lattice.domain.group_views import GroupView, lattice_name
 from trellis.lattice.domain.store import ModelStore
 from trellis.telemetry import TraceContext
 
@@ -119,7 +118,7 @@ class GroupConditions:
         """Return the condition of a host group: its namespace may resolve the name to another lattice."""
         if self.cache.means(group.namespace, group.lattice):
             return verdict
-        name = name_of(group.lattice)
+        name = lattice_name(group.lattice)
         reason = (
             f"an older host group of this namespace is on another lattice {name}, so this lattice's applications are "
             "not shown"

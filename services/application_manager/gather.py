@@ -12,13 +12,14 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from application_manager.cache import Cache
-from application_manager.domain.placement import Key, home_of, name_of, no_lattice_message
 from application_manager.domain.progress import State
 from application_manager.domain.sides import Absence, Model, Standing
 from application_manager.domain.snapshot import Duty, Snapshot
+from application_manager.domain.views import Key, home_of, no_lattice_message
 from application_manager.timings import Timings
 from application_manager.tombstones import Tombstones
 from trellis.kube.client import Kube
+from trellis.lattice.domain.group_views import lattice_name
 from trellis.lattice.domain.store import AbsenceReason, ModelStore
 
 _ABSENCES: Final = {
@@ -57,7 +58,7 @@ class Gather:
             return found
         store = self.cache.followers.store(key.lattice_id)
         bucket = store.bucket if store is not None else ""
-        buried = await self.tombstones.holds(name_of(key.lattice_id), key.name, bucket, model.revision)
+        buried = await self.tombstones.holds(lattice_name(key.lattice_id), key.name, bucket, model.revision)
         return self._snapshot(key, tombstone=buried)  # the cache may have changed during the read
 
     def _snapshot(self, key: Key, *, tombstone: bool) -> Snapshot:

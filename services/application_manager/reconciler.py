@@ -18,12 +18,11 @@ from application_manager.cache import Cache
 from application_manager.domain import decide as deciding
 from application_manager.domain.actions import Decision, Lost, Record, Refused, asks
 from application_manager.domain.conditions import Json, Seen, condition_events, patch_of, status_of
-from application_manager.domain.placement import Key, name_of
 from application_manager.domain.progress import SETTLED, Progress
 from application_manager.domain.published_events import Due, Identity, events_of
 from application_manager.domain.sides import Side
 from application_manager.domain.snapshot import Snapshot
-from application_manager.domain.views import ApplicationView
+from application_manager.domain.views import ApplicationView, Key
 from application_manager.gather import Gather
 from application_manager.timings import Timings
 from trellis.bus.bus import Bus, BusUnavailable
@@ -31,6 +30,7 @@ from trellis.kube.errors import KubeError, NotFound
 from trellis.kube.permissions import MissingPermissions
 from trellis.kube.refusals import WRITE_REFUSED, cause_of, is_refused, is_terminating
 from trellis.lattice.connection.lattice_connection import NatsUnavailableError, TooLargeError
+from trellis.lattice.domain.group_views import lattice_name
 from trellis.lattice.domain.reading import LatticeDataError
 from trellis.lattice.domain.replies import Refusal, WadmRefusedError
 from trellis.lattice.domain.subjects import SubjectError
@@ -223,7 +223,7 @@ class Reconciler:
 
 
 def _identity(snapshot: Snapshot, view: ApplicationView) -> Identity:
-    lattice = name_of(snapshot.key.lattice_id) or view.shown
+    lattice = lattice_name(snapshot.key.lattice_id) or view.shown
     return Identity(
         view.namespace, view.name, view.uid, view.resource_version, view.generation, lattice, view.application
     )

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from application_manager.cache import Cache
-from application_manager.domain.placement import Key
-from application_manager.domain.views import ApplicationView, view_application
+from application_manager.domain.views import ApplicationView, Key, view_application
 from trellis.kube.client import Kube
 from trellis.kube.informer import Change, Informer
 from trellis.kube.resources import APPLICATIONS, DEPLOYMENTS, HOST_CONFIGS

@@ -14,12 +14,12 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from application_manager.domain.actions import Decision, Reason, Record
-from application_manager.domain.placement import name_of
 from application_manager.domain.sides import Absence, Base, Win
 from application_manager.domain.snapshot import Snapshot
 from application_manager.domain.status_limits import scalers_of, versions_of
 from application_manager.domain.views import ApplicationView
 from trellis.crds.conditions import Health, State, Verdict, make_condition, summary
+from trellis.lattice.domain.group_views import lattice_name
 from trellis.lattice.domain.replies import Refusal, Scaler, Status
 from trellis.lattice.domain.store import StoredModel
 
@@ -63,7 +63,7 @@ def status_of(seen: Seen) -> Json:
     found = {**former, **_from_wadm(seen, former), **_record(seen, former)}
     found["observedGeneration"] = seen.view.generation
     if seen.snapshot.key.lattice_id:
-        found["lattice"] = name_of(seen.snapshot.key.lattice_id)
+        found["lattice"] = lattice_name(seen.snapshot.key.lattice_id)
     found["conditions"] = list(_conditions(seen, found, former))
     return {key: value for key, value in found.items() if value is not None}
 

@@ -23,12 +23,12 @@ from application_manager.domain.actions import (
     wait,
 )
 from application_manager.domain.compare import compare
-from application_manager.domain.placement import name_of
 from application_manager.domain.progress import Awaited
 from application_manager.domain.sides import Absence
 from application_manager.domain.snapshot import Duty, Snapshot
 from application_manager.domain.views import ApplicationView
 from trellis import names
+from trellis.lattice.domain.group_views import lattice_name
 
 APPLICATIONS: Final = "applications"
 """Kind in the circuit breaker: Applications, and their models in wadm."""
@@ -123,7 +123,7 @@ def _compare_unless_awaited(snapshot: Snapshot, awaited: Awaited | None) -> Deci
 def _duplicate(snapshot: Snapshot, other: ApplicationView) -> Decision:
     """Report on a newer object that it names the same application; its deletion affects nothing else."""
     oldest = snapshot.view.key if snapshot.view is not None else ""
-    message = f"{oldest} is the same application of lattice {name_of(snapshot.key.lattice_id)}, older: delete one"
+    message = f"{oldest} is the same application of lattice {lattice_name(snapshot.key.lattice_id)}, older: delete one"
     announcement = Announcement(Reason.DUPLICATE, message)
     if not other.object.deleting:
         return Decision(waits=announcement)

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from application_manager.domain.placement import Key
 from application_manager.domain.progress import SETTLED, Progress
 from application_manager.domain.sides import Absence, Model, Object, Standing
-from application_manager.domain.views import ApplicationView
+from application_manager.domain.views import ApplicationView, Key
 from application_manager.timings import Timings
 from trellis.lattice.domain.replies import Status
 from trellis.lattice.domain.store import StoredModel

@@ -1,7 +1,8 @@
-"""Views of Applications in the informer: the fields that show a change, without the manifest.
+"""Views of Applications in the informer: the fields that show a change, without the manifest, and their lattice.
 
-Pure: raw objects in, views out. Called by the informer, read by ``gather``. Invariant: a thousand views are small: they
-have the digest of the manifest, and the status as JSON; a caller that needs the manifest reads the object.
+Pure. In: raw objects, host groups. Out: views; a lattice ID. Called by the informer, ``cache`` and ``gather``. Rule: an
+object may name only lattices of host groups of its own namespace. Invariant: a thousand views are small: they have the
+digest of the manifest, and the status as JSON; a caller that needs the manifest reads the object.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from application_manager.domain.sides import Base, Object, Side, Win
 from trellis import names
+from trellis.lattice.domain.group_views import GroupView, lattice_name
 from trellis.lattice.domain.oam import ManifestError
 from trellis.lattice.domain.projection import VERSION, Projection, project
 
@@ -27,6 +29,17 @@ _WADM_NAME: Final = re.compile(r"[-A-Za-z0-9_]{1,3000}")
 lines that are too long: 4,096 bytes, with wadm's prefix and the lattice's name."""
 _NAME_SHOWN: Final = 64
 _WRITTEN: Final = re.compile(r"([0-9a-f]{64})/([0-9]{1,18})")
+
+
+class Key(NamedTuple):
+    """An application of a lattice; an object without lattice has ``lattice_id`` "" and ``name`` ``namespace/name``."""
+
+    lattice_id: str
+    name: str
+
+    def __str__(self) -> str:
+        """Return the key in readable form."""
+        return f"{lattice_name(self.lattice_id)}/{self.name}" if self.lattice_id else self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,3 +209,39 @@ def _written(annotation: str) -> tuple[str, int] | None:
     """Return digest and serial in the annotation value; None if it is invalid."""
     found = _WRITTEN.fullmatch(annotation)
     return (found[1], int(found[2])) if found else None
+
+
+def lattice_of(groups: Iterable[GroupView], label: str, shown: str) -> str:
+    """Return the ID of an object's lattice, "" if it has none.
+
+    Args:
+        groups: host groups of the object's namespace.
+        label: the lattice that the object names, "" if it names none.
+        shown: the last lattice of the object, "" if it had none; another group does not move it.
+    """
+    senior = sorted((group for group in groups if group.lattice), key=lambda group: (group.created, group.key))
+    lattice_ids = list(dict.fromkeys(group.lattice for group in senior))
+    for name in filter(None, (label, shown if not label else "")):
+        return next((lattice_id for lattice_id in lattice_ids if lattice_name(lattice_id) == name), "")
+    return lattice_ids[0] if len(lattice_ids) == 1 else ""
+
+
+def no_lattice_message(groups: Iterable[GroupView], label: str, shown: str) -> str:
+    """Return why an object has no lattice, with the remedy, as a message for users."""
+    known = sorted({lattice_name(group.lattice) for group in groups if group.lattice})
+    wanted = label or shown
+    if not known:
+        of = f" of lattice {wanted}" if wanted else ""
+        return f"there is no host group{of} in this namespace: create a WasmCloudHostConfig"
+    if not wanted:
+        return f"its namespace has hosts of {', '.join(known)}: select the lattice with the label trellis.dev/lattice"
+    return f"no host group in this namespace is of lattice {wanted}: it has {', '.join(known)}"
+
+
+def home_of(groups: Iterable[GroupView]) -> str:
+    """Return the namespace for new objects of the lattice of these host groups, "" if there are no groups.
+
+    It is that of the group that declares it, else of the oldest group; existing objects stay when it changes.
+    """
+    senior = sorted(groups, key=lambda group: (not group.home, group.created, group.key))
+    return senior[0].namespace if senior else ""

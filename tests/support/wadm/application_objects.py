@@ -7,11 +7,10 @@ from typing import Any
 
 from application_manager.domain.actions import Decision, Lost, Refused
 from application_manager.domain.conditions import Seen
-from application_manager.domain.placement import Key
 from application_manager.domain.progress import Progress
 from application_manager.domain.sides import Side
 from application_manager.domain.snapshot import Snapshot
-from application_manager.domain.views import ApplicationView
+from application_manager.domain.views import ApplicationView, Key
 from trellis import names
 
 Manifest = dict[str, Any]

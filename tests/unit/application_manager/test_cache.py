@@ -9,9 +9,8 @@ import pytest
 
 from application_manager.cache import Cache
 from application_manager.domain.actions import Announcement, Deploy, Reason
-from application_manager.domain.placement import Key
 from application_manager.domain.progress import SETTLED, Progress, State
-from application_manager.domain.views import ApplicationView, view_application
+from application_manager.domain.views import ApplicationView, Key, view_application
 from application_manager.lattice_followers import LatticeFollowers
 from support.wadm.application_objects import stored
 from trellis.kube.informer import Change, ChangeKind

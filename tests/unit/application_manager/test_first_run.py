@@ -12,10 +12,9 @@ from application_manager.apply import Effects
 from application_manager.cache import Cache
 from application_manager.domain.actions import AddFinalizer, Decision, Deploy, Put, Reason
 from application_manager.domain.actions import Announcement as Because
-from application_manager.domain.placement import Key
 from application_manager.domain.sides import Absence
 from application_manager.domain.snapshot import Snapshot
-from application_manager.domain.views import read_manifest, view_application
+from application_manager.domain.views import Key, read_manifest, view_application
 from application_manager.lattice_followers import LatticeFollowers
 from application_manager.reconciler import Reconciler
 from support.wadm.application_objects import stored

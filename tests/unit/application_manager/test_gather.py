@@ -12,11 +12,10 @@ from application_manager import gather as gathering
 from application_manager.cache import Cache
 from application_manager.domain.actions import CreateObject, RemoveFinalizer
 from application_manager.domain.decide import decide
-from application_manager.domain.placement import Key
 from application_manager.domain.progress import SETTLED, Awaited, Progress
 from application_manager.domain.sides import Absence, Base, Model, Standing
 from application_manager.domain.snapshot import Duty, Snapshot
-from application_manager.domain.views import ApplicationView, view_application
+from application_manager.domain.views import ApplicationView, Key, view_application
 from application_manager.gather import Gather
 from application_manager.lattice_followers import LatticeFollowers
 from application_manager.timings import Timings

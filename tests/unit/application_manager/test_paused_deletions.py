@@ -8,9 +8,9 @@ from typing import Any, cast
 from application_manager.cache import Cache
 from application_manager.domain.actions import Announcement as Because
 from application_manager.domain.actions import Decision, DeleteObject, Reason
-from application_manager.domain.placement import Key
 from application_manager.domain.sides import Absence
 from application_manager.domain.snapshot import Snapshot
+from application_manager.domain.views import Key
 from application_manager.lattice_followers import LatticeFollowers
 from application_manager.reconciler import Reconciler
 from support.nodes.withdrawals import PAUSE_SECONDS, PausingBreaker

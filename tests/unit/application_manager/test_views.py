@@ -8,9 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from application_manager.domain.placement import home_of, lattice_of, no_lattice_message
 from application_manager.domain.sides import Base, Side, Win
-from application_manager.domain.views import ApplicationView, received_annotation, view_application
+from application_manager.domain.views import (
+    ApplicationView,
+    home_of,
+    lattice_of,
+    no_lattice_message,
+    received_annotation,
+    view_application,
+)
 from support.wadm.application_objects import managed, stored
 from trellis import names
 from trellis.lattice.domain.group_views import GroupView

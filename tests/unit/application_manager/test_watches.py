@@ -11,8 +11,7 @@ import pytest
 
 from application_manager.apply import Effects
 from application_manager.cache import Cache
-from application_manager.domain.placement import Key
-from application_manager.domain.views import ApplicationView, view_application
+from application_manager.domain.views import ApplicationView, Key, view_application
 from application_manager.lattice_followers import LatticeFollowers
 from application_manager.watches import on_application, on_group
 from support.wadm.application_objects import stored
