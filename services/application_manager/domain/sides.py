@@ -1,6 +1,6 @@
 """The two sides of one application, its object in Kubernetes and its model in wadm, and their last common state.
 
-Pure values. Made by ``views`` and ``gather``, read by ``compare``. Digests are those of
+Pure values. Made by ``views`` and ``gather``, read by ``decide``. Digests are those of
 ``trellis.lattice.domain.projection``: manifests with equal digests are equivalent for wadm.
 """
 

@@ -11,7 +11,7 @@ APPLICATIONS: Final = (
         "a change of an Application waits for the next full list after the record of a newer version of wash",
         "ADR 101: a run requests the next one itself",
         "application_manager",
-        "_compare",
+        "_both_sides",
         "Decision((newer,), again=0.0)",
         "Decision((newer,))",
         "tests/unit/application_manager/test_decide.py::"
@@ -30,7 +30,7 @@ APPLICATIONS: Final = (
         "if both sides changed, wadm takes precedence, also if another field manager owns the spec",
         "ADR 41, rule 1: if another field manager owns the spec, Kubernetes takes precedence",
         "application_manager",
-        "_compare",
+        "_both_sides",
         "if found.others or left:",
         "if left:",
         "tests/unit/application_manager/test_decide.py::"
@@ -127,7 +127,7 @@ LIVES: Final = (
         "a former state of Kubernetes is treated as a change in wadm",
         "ADR 81: requests to wadm are stored until both sides are recorded as equal",
         "application_manager",
-        "_compare",
+        "_both_sides",
         "if base is not None and snapshot.progress.requested == model.deployed:",
         "if base is not None and snapshot.progress.requested == version:",
         "tests/unit/application_manager/test_decide.py::"

@@ -21,8 +21,7 @@ from application_manager.domain.actions import (
     Undeploy,
     WriteSpec,
 )
-from application_manager.domain.compare import contended, version_of
-from application_manager.domain.decide import decide, deletes
+from application_manager.domain.decide import contended, decide, deletes, version_of
 from application_manager.domain.progress import Progress
 from application_manager.domain.sides import Absence, Base, Model, Object, Side, Standing, Win
 from application_manager.domain.snapshot import Snapshot
