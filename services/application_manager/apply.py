@@ -303,12 +303,10 @@ class Effects:
             action=type(action).__name__,
             reason=action.announcement.reason.value,
         )
-        if (
-            isinstance(action, Put) and action.announcement.reason is Reason.RESTORED
-        ):  # for the user who deleted it with wash
-            await self.event(
-                _view(snapshot), Reason.RESTORED.value, f"stored in wadm again: {action.announcement.message}"
-            )
+        if isinstance(action, Put) and action.announcement.reason is Reason.RESTORED:
+            # For the user who deleted it with wash.
+            message = f"stored in wadm again: {action.announcement.message}"
+            await self.event(_view(snapshot), Reason.RESTORED.value, message)
 
     async def _without_version(self, view: ApplicationView) -> None:
         """Remove wadm's version and the last-synced annotation from an object whose manifest changed since."""

@@ -1,6 +1,6 @@
 """Reports on each host group whether the applications of its lattice are in sync with wadm.
 
-In: marks of lattices. Out: the condition ``ApplicationsSynced`` of host groups. Called by ``app``, for its own queue.
+In: IDs of lattices. Out: the condition ``ApplicationsSynced`` of host groups. Called by ``app``, for its own queue.
 Invariants: the part of host_manager in the status is unchanged; an outage of some seconds causes no write.
 Source: ADR 0041, rule 7.
 """

@@ -1,7 +1,7 @@
 """Tombstones: records of Applications whose finalizer was removed while wadm had the application.
 
-In: the Application, and wadm's entry at that time. Out: whether a model is still that entry. Called by ``app`` and
-``apply``. Stored in one ConfigMap. Invariant: a model that has changed since is shown again.
+In: the Application, and wadm's entry at that time. Out: whether a model is still that entry. Called by ``gather``
+and ``apply``. Stored in one ConfigMap. Invariant: a model that has changed since is shown again.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from trellis.provisioning.other_controllers import Controller
 
 @dataclass(frozen=True, slots=True)
 class Enqueue:
-    """Functions that enqueue the key of an application, the mark of a lattice, or all keys."""
+    """Functions that enqueue the key of an application, the ID of a lattice, or all keys."""
 
     application: Callable[[Key], None]
     lattice: Callable[[str], None]
@@ -90,9 +90,8 @@ def on_group(
         keys = {cache.key_of(view) for view in objects}
         cache.group_changed(change)
         beside = {item.lattice for place in places for item in cache.groups_in(place)}
-        for lattice_id in ({group.lattice for group in views} | beside) - {
-            ""
-        }:  # a name may resolve to another lattice now
+        # The other lattices of the namespaces too: a name may resolve to another lattice now.
+        for lattice_id in ({group.lattice for group in views} | beside) - {""}:
             wake_lattice(lattice_id)
         # Only a reconcile of the former key ends what an application waits for there, such as an outage of wadm.
         for key in keys | {cache.key_of(view) for view in objects}:

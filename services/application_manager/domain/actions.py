@@ -174,8 +174,8 @@ class Decision:
 
     ``waits``: why nothing is done although the sides differ. ``winner``: the side whose change the other side receives.
     ``again``: seconds until the next decision at the latest. ``refused``: wadm rejected these actions before; this is
-    reported and they are not executed. ``silent``: nothing is reported. ``duplicates``: newer objects that name the
-    same application, with the decision about each.
+    reported and they are not executed. ``without_status``: nothing is reported. ``duplicates``: newer objects that name
+    the same application, with the decision about each.
     """
 
     actions: tuple[Action, ...] = ()

@@ -1,8 +1,8 @@
 """The status of an Application: the report of wadm, and conditions in the form that tools read.
 
-Pure. In: an object, the decision, the status in wadm. Out: a status, and the new Events. Called by ``app``. Invariants:
-the output is deterministic, so that nothing is written twice; no time in it changes by itself; while the state is
-unknown, the last report remains, and ``Synced`` is Unknown.
+Pure. In: an object, the decision, the status in wadm. Out: a status, and the new Events. Called by ``reconciler``.
+Invariants: the output is deterministic, so that nothing is written twice; no time in it changes by itself; while the
+state is unknown, the last report remains, and ``Synced`` is Unknown.
 Source: kstatus reads Ready, Reconciling and Stalled; wadm 0.21 has the six phases.
 """
 
