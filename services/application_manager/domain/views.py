@@ -221,8 +221,8 @@ def lattice_of(groups: Iterable[GroupView], label: str, shown: str) -> str:
     """
     senior = sorted((group for group in groups if group.lattice), key=lambda group: (group.created, group.key))
     lattice_ids = list(dict.fromkeys(group.lattice for group in senior))
-    for name in filter(None, (label, shown if not label else "")):
-        return next((lattice_id for lattice_id in lattice_ids if lattice_name(lattice_id) == name), "")
+    if wanted := label or shown:
+        return next((lattice_id for lattice_id in lattice_ids if lattice_name(lattice_id) == wanted), "")
     return lattice_ids[0] if len(lattice_ids) == 1 else ""
 
 
