@@ -119,7 +119,7 @@ LIVES: Final = (
         "application_manager",
         "_compare_unless_awaited",
         "if awaited is not None:",
-        "if awaited is not None and awaited.gone:",
+        "if awaited is not None and awaited.deleted:",
         "tests/unit/application_manager/test_checks.py::"
         "test_nothing_is_decided_before_the_storage_shows_what_wadm_acknowledged",
     ),
