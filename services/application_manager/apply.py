@@ -16,6 +16,7 @@ from typing import Final, assert_never
 from opentelemetry.trace import SpanKind
 
 from application_manager.cache import Cache
+from application_manager.domain import decide as deciding
 from application_manager.domain.actions import (
     AcceptRemoval,
     Action,
@@ -32,7 +33,6 @@ from application_manager.domain.actions import (
     Undeploy,
     WriteSpec,
 )
-from application_manager.domain.decide import APPLICATIONS as COUNTED
 from application_manager.domain.resources import make_application, make_spec_patch
 from application_manager.domain.snapshot import Snapshot
 from application_manager.domain.views import ApplicationView, Key, read_manifest, view_application
@@ -88,7 +88,7 @@ class Effects:
         """
         what = "deletion of an application"
         kind = APPLICATIONS
-        target = Deletion(COUNTED, view.name, view.uid, what, kind.api_version, kind.kind, view.namespace)
+        target = Deletion(deciding.APPLICATIONS, view.name, view.uid, what, kind.api_version, kind.kind, view.namespace)
         return await self.breaker.admit(target)
 
     async def apply(self, snapshot: Snapshot, actions: Sequence[Action]) -> None:

@@ -72,7 +72,7 @@ class Reconciler:
         if decision.without_status:
             await self.effects.apply(snapshot, decision.actions)
             return decision.again
-        again = await self._keep(snapshot, decision, trace)
+        again = await self._carry_out(snapshot, decision, trace)
         return _soonest(again, self.cache.progress(key).listing_due(time.monotonic(), self.timings))
 
     async def _duplicate(self, snapshot: Snapshot, view: ApplicationView, decision: Decision) -> None:
@@ -83,7 +83,7 @@ class Reconciler:
         else:
             await self._write(Seen(view, snapshot, decision))
 
-    async def _keep(self, snapshot: Snapshot, decision: Decision, trace: TraceContext | None) -> float | None:
+    async def _carry_out(self, snapshot: Snapshot, decision: Decision, trace: TraceContext | None) -> float | None:
         """Apply a decision, and report the result."""
         key, view, actions = snapshot.key, snapshot.view, decision.actions
         deletion = next(filter(deciding.deletes, actions), None)

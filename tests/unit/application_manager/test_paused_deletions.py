@@ -37,12 +37,14 @@ async def test_an_application_is_no_longer_paused_once_wadm_has_it_again() -> No
     effects: Any = SimpleNamespace(admit=admit, breaker=breaker)
     unused: Any = None
     traces = TraceSpans[Key](setup("test", metrics=Metrics()))
-    keep = Silent(unused, cache, effects, unused, traces, unused)
+    reconciler = Silent(unused, cache, effects, unused, traces, unused)
     view: Any = SimpleNamespace(uid=UID)
     found = Snapshot(None, Absence.DELETED, view=view)
-    await keep._keep(found, Decision((DeleteObject(Because(Reason.DELETED_IN_WADM, "it was deleted in wadm")),)), None)
+    await reconciler._carry_out(
+        found, Decision((DeleteObject(Because(Reason.DELETED_IN_WADM, "it was deleted in wadm")),)), None
+    )
     assert breaker.paused == {UID}
-    await keep._keep(found, Decision(waits=Because(Reason.WADM_UNAVAILABLE, "wadm does not answer")), None)
+    await reconciler._carry_out(found, Decision(waits=Because(Reason.WADM_UNAVAILABLE, "wadm does not answer")), None)
     assert breaker.paused == {UID}
-    await keep._keep(found, Decision(), None)
+    await reconciler._carry_out(found, Decision(), None)
     assert breaker.paused == set()
