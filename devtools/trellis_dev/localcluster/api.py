@@ -12,6 +12,7 @@ import http.client
 import json
 import ssl
 import threading
+import time
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -21,6 +22,8 @@ from trellis_dev.localcluster.certs import read_token
 from trellis_dev.localcluster.ports import LOOPBACK
 
 _SECONDS: Final = 10.0
+_TRIES: Final = 10
+"""As client-go."""
 
 
 class Api:
@@ -53,24 +56,32 @@ class Api:
     def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
         """Return HTTP status and decoded response (empty unless it is a JSON object). A PATCH is a merge patch.
 
+        As kubectl does, it sends a request again that the server did not process: 429 with Retry-After, for example
+        while the caches of a restarted server are empty.
+
         Raises:
             OSError: the server cannot be reached, or does not respond within 10 s.
         """
         reused = getattr(self._local, "connection", None) is not None
-        try:
-            status, content = self._exchange(method, path, body)
-        except OSError:
-            # A connection from before a restart of the server fails only on its next use.
-            if not reused:
-                raise
-            status, content = self._exchange(method, path, body)
+        for _ in range(_TRIES):
+            try:
+                status, content, wait = self._exchange(method, path, body)
+            except OSError:
+                # A connection from before a restart of the server fails only on its next use.
+                if not reused:
+                    raise
+                status, content, wait = self._exchange(method, path, body)
+            if status != http.HTTPStatus.TOO_MANY_REQUESTS or wait is None:
+                break
+            time.sleep(wait)
         try:
             decoded = json.loads(content)
         except ValueError:
             decoded = {}
         return status, decoded if isinstance(decoded, dict) else {}
 
-    def _exchange(self, method: str, path: str, body: dict[str, Any] | None) -> tuple[int, bytes]:
+    def _exchange(self, method: str, path: str, body: dict[str, Any] | None) -> tuple[int, bytes, int | None]:
+        """Return status, content, and the seconds of Retry-After, None without it."""
         connection: http.client.HTTPSConnection | None = getattr(self._local, "connection", None)
         if connection is None:
             connection = http.client.HTTPSConnection(self._host, self._port, context=self._tls, timeout=_SECONDS)
@@ -82,7 +93,8 @@ class Api:
         try:
             connection.request(method, path, json.dumps(body) if body is not None else None, headers)
             answer = connection.getresponse()
-            return answer.status, answer.read()
+            wait = answer.headers.get("Retry-After", "")
+            return answer.status, answer.read(), int(wait) if wait.isdecimal() else None
         except (OSError, http.client.HTTPException) as error:
             self.close_own()
             raise OSError(f"{method} {path} on {self._host}:{self._port}: {error}") from error
