@@ -143,7 +143,8 @@ def test_jaeger_has_the_trace(started: Started) -> None:
 def test_a_killed_service_restarts_and_continues_its_work(started: Started, service: str) -> None:
     before = labelled(started)
     at, _ = started.state(service)
-    started.compose("exec", "-T", service, *killing(service))
+    with contextlib.suppress(AssertionError):  # the command may end with its container
+        started.compose("exec", "-T", service, *killing(service))
     eventually(lambda: started.is_again(service, at), f"{service} is healthy again")
     annotate(started, "-" if before else "=true")
     eventually(lambda: labelled(started) is not before, "the change of the annotation is carried out")
