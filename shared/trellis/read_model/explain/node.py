@@ -1,7 +1,7 @@
 """State of a node, and its cause, from its opt-in to its verification.
 
 Pure. In: the Node, its Jobs, their pods and Events, the Shims, the ledger. Out: the page. Called by ``explain``.
-Invariant: a present obstacle comes before a past failure.
+Invariants: a present obstacle comes before a past failure; nothing is concluded from objects that could not be read.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from trellis.provisioning.views import (
 )
 from trellis.read_model.explain.job import failure_line, job_lines, refusal_advice, refused_job, since_outcome
 from trellis.read_model.explain.page import (
+    READ_INCOMPLETE,
     Explanation,
     Line,
     Rank,
@@ -38,8 +39,8 @@ from trellis.read_model.explain.page import (
     reason_and_message,
     warnings_of,
 )
-from trellis.read_model.explain.subject import Beside, Subject
-from trellis.read_model.health import Health
+from trellis.read_model.explain.subject import Beside, Subject, cause_of
+from trellis.read_model.health import Health, Verdict
 from trellis.read_model.tables.nodes import (
     KUBELET_NOT_READY,
     NODE_NOT_READY,
@@ -53,6 +54,10 @@ from trellis.read_model.tables.rollout import stages_of_node
 Manifest = Mapping[str, Any]
 
 SUBJECT: Final = Subject("Node", "node", "kubectl get nodes", "ready to run Wasm")
+SHIM: Final = "Shim"
+JOB: Final = "Job"
+LEDGER: Final = "ConfigMap"
+"""Kind of the rollout ledger."""
 _REPORTED_REASONS: Final = frozenset(
     {
         *("InstallerJobChanged", "InstallerRefused", NODE_UPDATE_REFUSED),
@@ -67,7 +72,8 @@ _STARTED: Final = frozenset({NodeState.PROVISIONING, NodeState.VERIFYING, NodeSt
 class NodeSnapshot:
     """Objects in the cluster. ``installers``: namespace of the Jobs; ``jobs``, ``pods``: those of the node.
 
-    ``statuses``: of Shims by name; ``stopped``: by name the Shims without progress on any node, and the reason.
+    ``statuses``: of Shims by name; ``stopped``: by name the Shims without progress on any node, and the reason;
+    ``unread``: why not all objects of a kind (:data:`SHIM`, :data:`JOB`, :data:`LEDGER`) were read.
     """
 
     node: Manifest
@@ -79,6 +85,11 @@ class NodeSnapshot:
     statuses: Mapping[str, Status] = field(default_factory=dict)
     ledger: Ledger = field(default_factory=lambda: Ledger({}))
     beside: Beside = field(default_factory=Beside)
+    unread: Mapping[str, str] = field(default_factory=dict)
+
+    def unknown(self, *kinds: str) -> str:
+        """Return the reasons for which objects are unknown, "" if all were read."""
+        return "; ".join(self.unread[kind] for kind in kinds if kind in self.unread)
 
 
 def explain_node(snapshot: NodeSnapshot) -> Explanation:
@@ -87,7 +98,14 @@ def explain_node(snapshot: NodeSnapshot) -> Explanation:
     jobs = tuple(view_job(dict(job)) for job in snapshot.jobs)
     stages = stages_of_node(view, tuple(snapshot.shims), snapshot.statuses, snapshot.ledger)
     row = row_of(view, jobs, snapshot.ledger.entries.get(view.uid), snapshot.shims, stages)
-    return SUBJECT.page(snapshot.node, _chain(snapshot, view, jobs, row), snapshot.beside, row.verdict)
+    chain = [*_chain(snapshot, view, jobs, row)]
+    return SUBJECT.page(snapshot.node, chain, snapshot.beside, _verdict(chain, row))
+
+
+def _verdict(chain: Sequence[Line], row: NodeRow) -> Verdict:
+    """Return the health of the row, unless that depends on objects that could not be read."""
+    cause = cause_of(chain) if any(line.reason == READ_INCOMPLETE for line in chain) else None
+    return row.verdict if cause is None else cause.verdict
 
 
 def _chain(snapshot: NodeSnapshot, view: NodeView, jobs: tuple[JobView, ...], row: NodeRow) -> Iterator[Line]:
@@ -115,7 +133,7 @@ def _chain(snapshot: NodeSnapshot, view: NodeView, jobs: tuple[JobView, ...], ro
     if failure:
         yield failure_line(failure, job)
     unlabelled = any(item.get("reason") == NODE_UPDATE_REFUSED for item in warnings)
-    yield _state(view, row.state, row.message, unlabelled=unlabelled)
+    yield _unknown_state(snapshot, view, row.state, job) or _state(view, row.state, row.message, unlabelled=unlabelled)
 
 
 def _kubelet(node: Manifest, view: NodeView) -> Line:
@@ -156,11 +174,24 @@ def _opted_in_line(snapshot: NodeSnapshot, view: NodeView, *, concern: bool) -> 
             chosen = [shim.name for shim in snapshot.shims if is_for(shim, view, auto_provision=False)]
             if chosen:
                 return Line("opted in", f"by the nodeSelector of Shim {', '.join(sorted(chosen))}", ok=True)
+            if view.opt_in is None and (unknown := snapshot.unknown(SHIM)):
+                return _opt_in_unknown(unknown, concern=concern)
             if concern and view.opt_in is None:
                 return Line("opted in", "by auto-provisioning, according to its labels", ok=True)
     text = f"it is not opted in: {_out(view)}"
+    if view.opt_in is None and (unknown := snapshot.unknown(JOB, LEDGER)):
+        text = f"{text}; the state of auto-provisioning is unknown: {unknown}"
     do = f"`kubectl annotate node {view.name} --overwrite {names.ANNOTATION_OPT_IN}=true`, or label it for a Shim"
     return Line("opted in", text, False, do, Rank.CAUSE, NodeState.NOT_OPTED_IN.value, Health.NOT_OPTED_IN)
+
+
+def _opt_in_unknown(unknown: str, *, concern: bool) -> Line:
+    """Return the step of a node without annotation while Shims, which can select it, are ``unknown``."""
+    if concern:
+        text = f"it has labels, annotations or a Job of Trellis; its selection by Shims is unknown: {unknown}"
+        return Line("opted in", text)
+    text = f"it has no annotation {names.ANNOTATION_OPT_IN}, and its selection by Shims is unknown: {unknown}"
+    return Line("opted in", text, False, "", Rank.SYMPTOM, READ_INCOMPLETE, Health.UNKNOWN)
 
 
 def _out(view: NodeView) -> str:
@@ -203,12 +234,13 @@ def _obstacles(
     own = {shim.name for shim in snapshot.shims if is_for(shim, view, auto_provision=False)}
     halted = [name for name in snapshot.ledger.halted if name in own or not own]
     if halted and entry is None and state is not NodeState.READY:
-        text = (
-            f"the rollout of {', '.join(halted)} is halted, because too many nodes or pods failed, and this node waits "
-            "for it"
-        )
+        text = f"the rollout of {', '.join(halted)} is halted, because too many nodes or pods failed"
         do = f"`trellis explain shim/{halted[0]}` names the failure; then `trellis rollout resume {halted[0]}`"
-        yield Line("rollout", text, False, do, Rank.CAUSE, Reason.HALTED.value, Health.SUSPENDED)
+        if unknown := snapshot.unknown(SHIM):
+            yield Line("rollout", f"{text}; the effect on this node is unknown: {unknown}", rank=Rank.ASIDE)
+        else:
+            text = f"{text}, and this node waits for it"
+            yield Line("rollout", text, False, do, Rank.CAUSE, Reason.HALTED.value, Health.SUSPENDED)
     paused = [shim.name for shim in snapshot.shims if shim.name in own and shim.paused]
     if paused and entry is None and state is NodeState.WAITING:
         text = f"the rollout of {', '.join(sorted(paused))} is paused by spec.paused"
@@ -223,6 +255,20 @@ def _obstacles(
                 return
 
 
+def _unknown_state(snapshot: NodeSnapshot, view: NodeView, state: NodeState, job: JobView | None) -> Line | None:
+    """Return the last step if it depends on objects that could not be read, None if it does not."""
+    if state is NodeState.PROVISIONING and job is None and (unknown := snapshot.unknown(JOB)):
+        return Line("verification", f"it has a slot; its installer is unknown: {unknown}", False, reason=state.value)
+    if state is NodeState.WAITING:
+        unknown = snapshot.unknown(JOB, SHIM, LEDGER)
+    else:
+        unknown = snapshot.unknown(SHIM) if state is NodeState.NOT_OPTED_IN and view.opt_in is None else ""
+    if not unknown:
+        return None
+    text = f"not verified here; its obstacles are not fully known: {unknown}"
+    return Line("verification", text, False, "", Rank.SYMPTOM, READ_INCOMPLETE, Health.UNKNOWN)
+
+
 def _state(view: NodeView, state: NodeState, message: str, *, unlabelled: bool) -> Line:
     if state is NodeState.READY:
         handlers = ", ".join(sorted(filter(None, view.handlers))) or "none"
@@ -234,5 +280,5 @@ def _state(view: NodeView, state: NodeState, message: str, *, unlabelled: bool) 
         NodeState.WAITING: "it waits for a free slot: no installer was started yet",
         NodeState.PROVISIONING: "the installer runs",
         NodeState.VERIFYING: "the installer succeeded, the verification (handler, or canary pod) is pending",
-    }.get(state, message or state.value)
+    }.get(state, message or "no Shim is verified on it")
     return Line("verification", text, ok=False, reason=state.value)

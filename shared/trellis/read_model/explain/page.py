@@ -23,6 +23,8 @@ HEALTHY: Final = "Healthy"
 """Reason of a healthy object whose kind has no more specific one."""
 NOT_FOUND: Final = "NotFound"
 """Reason of a page whose object does not exist."""
+READ_INCOMPLETE: Final = "ReadIncomplete"
+"""Reason while the state depends on objects that could not be read."""
 _EVENTS_SHOWN: Final = 5
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
 """A time of Kubernetes without fractions of a second, which some have."""

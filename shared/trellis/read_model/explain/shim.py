@@ -25,6 +25,7 @@ from trellis.read_model.tables.rollout import NodeStage, Phase, RolloutSnapshot,
 Manifest = Mapping[str, Any]
 
 SUBJECT: Final = Subject("Shim", "shim", "kubectl get shims", "ready on all its nodes")
+_NODE: Final = "Node"
 _SHOWN: Final = 10
 _NODES_FAIL: Final = "NodesFailing"
 _STOPPING: Final = frozenset({Reason.MASS_DELETION.value, Reason.LEDGER_REFUSED.value})
@@ -38,7 +39,10 @@ _FIX: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class ShimSnapshot:
-    """Objects in the cluster. ``shims``: all of them; ``causes``: by node, the cause that stops its Job."""
+    """Objects in the cluster. ``shims``: all of them; ``causes``: by node, the cause that stops its Job.
+
+    ``unread``: why not all objects of a kind (Node) were read.
+    """
 
     shim: Manifest
     nodes: Sequence[NodeView] = ()
@@ -46,6 +50,7 @@ class ShimSnapshot:
     causes: Mapping[str, Line] = field(default_factory=dict)
     ledger: Ledger = field(default_factory=lambda: Ledger({}))
     beside: Beside = field(default_factory=Beside)
+    unread: Mapping[str, str] = field(default_factory=dict)
 
 
 def explain_shim(snapshot: ShimSnapshot) -> Explanation:
@@ -87,8 +92,7 @@ def _chain(snapshot: ShimSnapshot, standing: Standing) -> Iterator[Line]:
     view, status = view_shim(dict(snapshot.shim)), snapshot.shim.get("status") or {}
     text = f"handler {view.handler or 'unknown'}, RuntimeClass {view.runtime_class or 'unknown'}"
     if view.deleting:
-        left = sum(view.name in node.installed for node in snapshot.nodes)
-        text = f"it is being deleted, and stays until it is removed from {left} nodes; {text}"
+        text = f"it is being deleted, and stays until it is removed from {_left(snapshot, view)}; {text}"
     yield Line("shim", text, ok=not view.deleting, reason=Reason.REMOVING.value)
     yield looked_at(snapshot.shim, "provisioner")
     yield from _spec(status, view.name)
@@ -99,6 +103,13 @@ def _chain(snapshot: ShimSnapshot, standing: Standing) -> Iterator[Line]:
         healthy = standing.verdict.health is Health.HEALTHY
         ok = available.get("status") == "True" or (None if healthy else False)
         yield Line("nodes", str(available.get("message") or ""), ok=ok, reason=str(available.get("reason") or ""))
+
+
+def _left(snapshot: ShimSnapshot, view: ShimView) -> str:
+    """Return the number of nodes that a Shim is still installed on, or why it is unknown."""
+    if unknown := snapshot.unread.get(_NODE):
+        return f"its nodes, whose number is unknown ({unknown})"
+    return f"{sum(view.name in node.installed for node in snapshot.nodes)} nodes"
 
 
 def _spec(status: Manifest, name: str) -> Iterator[Line]:
@@ -123,7 +134,7 @@ def _nodes(snapshot: ShimSnapshot, view: ShimView, standing: Standing) -> Iterat
     yield from lines[:_SHOWN]
     if len(lines) > _SHOWN:
         yield Line("node", f"and {len(lines) - _SHOWN} more: `trellis nodes`", ok=False, reason=_NODES_FAIL)
-    if not standing.nodes and not view.deleting and not view.invalid and not snapshot.beside.notes:
+    if not standing.nodes and not view.deleting and not view.invalid and _NODE not in snapshot.unread:
         text, do = "its nodeSelector matches no node", "label a node, or change spec.nodeSelector"
         yield Line("nodes", text, False, do, Rank.ASIDE, Reason.NO_NODES.value)
 

@@ -26,13 +26,13 @@ REVIEWS: Final = Resource("authorization.k8s.io", "v1", "subjectaccessreviews", 
 class Reading:
     """Reads of one command. ``namespace``: of the installation; ``notes``: kinds that could not be read, with reasons.
 
-    ``unserved``: kinds that the API server does not serve.
+    ``unread``: why not all objects of a kind were read; ``unserved``: kinds that the API server does not serve.
     """
 
     kube: Kube
     namespace: str
     notes: list[Line] = field(default_factory=list)
-    unread: set[Resource] = field(default_factory=set)
+    unread: dict[Resource, str] = field(default_factory=dict)
     unserved: set[Resource] = field(default_factory=set)
 
     async def wide(
@@ -67,7 +67,7 @@ class Reading:
         except (NotServedError, NotFound) as error:
             found = None
             about = PERMISSIONS if isinstance(error, NotServedError) and error.denied else "kinds"
-            self._note(Line(about, f"{error}, so the state of {res.kind} objects is unknown"), res)
+            self._note(about, str(error), res)
         except Forbidden as error:
             found = []
             self.lacks(error, res)
@@ -106,13 +106,18 @@ class Reading:
         """Note a missing permission, once."""
         right = missing_right(error)
         about, what = (PERMISSIONS, f"cannot {right}") if right else ("refused", f"was refused: {error}")
-        self._note(Line(about, f"this account {what}, so the state of {res.kind} objects is unknown"), res)
+        self._note(about, f"this account {what}", res)
 
     def knows(self, res: Resource) -> bool:
         """Return whether all objects of a kind were read."""
         return res not in self.unread
 
-    def _note(self, line: Line, res: Resource) -> None:
-        self.unread.add(res)
+    def reasons(self, *kinds: Resource) -> dict[str, str]:
+        """Return by kind why its objects are unknown, for those of ``kinds`` that were not all read."""
+        return {res.kind: self.unread[res] for res in kinds if res in self.unread}
+
+    def _note(self, about: str, why: str, res: Resource) -> None:
+        self.unread.setdefault(res, why)
+        line = Line(about, f"{why}, so the state of {res.kind} objects is unknown")
         if line not in self.notes:
             self.notes.append(line)

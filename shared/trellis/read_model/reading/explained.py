@@ -110,7 +110,8 @@ async def node_page(reading: Reading, installers: str, name: str) -> Explanation
     views, beside = [view_shim(shim) for shim in shims], Beside(leaders, events, reading.notes)
     statuses = {view.name: read_status(item) for view, item in zip(views, shims, strict=True)}
     stopped = stopped_shims(shims)
-    return explain_node(NodeSnapshot(node, installers, jobs, pods, views, stopped, statuses, ledger, beside))
+    unread = reading.reasons(SHIMS, JOBS, CONFIGMAPS)
+    return explain_node(NodeSnapshot(node, installers, jobs, pods, views, stopped, statuses, ledger, beside, unread))
 
 
 async def shim_page(reading: Reading, installers: str, name: str) -> Explanation:
@@ -126,7 +127,7 @@ async def shim_page(reading: Reading, installers: str, name: str) -> Explanation
     )
     views, beside = [view_node(node) for node in nodes], Beside(leaders, events, reading.notes)
     every = [view_shim(item) for item in shims]
-    return explain_shim(ShimSnapshot(shim, views, every, causes, ledger, beside))
+    return explain_shim(ShimSnapshot(shim, views, every, causes, ledger, beside, reading.reasons(NODES)))
 
 
 async def pending_cause(reading: Reading, installers: str) -> dict[str, Line]:

@@ -74,8 +74,7 @@ async def _shims(read: PartReads) -> list[Manifest]:
     """Return the Shims; none where the kind is not defined."""
     found = await read.reading.list(SHIMS)
     if not read.reading.knows(SHIMS):
-        note = next((line.text for line in read.reading.notes if SHIMS.kind in line.text), "they could not be read")
-        read.unread[Part.SHIMS] = note.partition(", so ")[0]
+        read.unread[Part.SHIMS] = read.reading.unread[SHIMS]
     return found
 
 
