@@ -13,12 +13,16 @@ from support.v2.host_behaviour import (
     ENVIRONMENT,
     HOST_GROUP,
     REGISTRY,
+    SECONDS,
     SILENT,
     SLOW_PULL,
+    UNRECORDED,
     HostBehaviour,
     NewHost,
+    Operator,
     Running,
     Translate,
+    Unrecorded,
 )
 from support.v2.real_host import Images, StartHost
 from trellis_dev.localcluster.nats import NatsServer
@@ -75,3 +79,12 @@ class TestHost(HostBehaviour):
             return Running(host.id, host.friendly_name, options.address, host.port, kill)
 
         return start
+
+    @pytest.mark.parametrize("start", UNRECORDED.values(), ids=UNRECORDED)
+    async def test_start_that_only_the_real_host_refuses(
+        self, operator: Operator, new_host: NewHost, translate: Translate, start: Unrecorded
+    ) -> None:
+        """A known difference of the published runtime: if it ends, correct ADR 113 and move the case to the suite."""
+        host = await new_host(SECONDS)
+        status = await operator.status(host.id, "start", start.request(translate))
+        assert status["workloadState"] == "WORKLOAD_STATE_RUNNING"

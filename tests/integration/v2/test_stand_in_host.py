@@ -15,14 +15,20 @@ from support.v2.host_behaviour import (
     HOST,
     NO_NAME,
     REGISTRY,
+    SECONDS,
     SILENT,
     SLOW_PULL,
+    UNRECORDED,
     HostBehaviour,
     NewHost,
+    Operator,
     Running,
     Translate,
+    Unrecorded,
 )
 from support.v2.stand_in_host import Component, Images, Options, PullFailure, StandInHost
+from trellis.v2.reasons import Reason
+from trellis.v2.start_failures import classify
 from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = pytest.mark.nats
@@ -76,3 +82,21 @@ class TestStandInHost(HostBehaviour):
                 return Running(host.id, host.friendly_name, options.address, options.port, host.__aexit__)
 
             yield start
+
+    @pytest.mark.parametrize("start", UNRECORDED.values(), ids=UNRECORDED)
+    async def test_start_that_is_refused_by_source(
+        self, operator: Operator, new_host: NewHost, translate: Translate, start: Unrecorded
+    ) -> None:
+        host = await new_host(SECONDS)
+        status = await operator.status(host.id, "start", start.request(translate))
+        assert status["workloadState"] == "WORKLOAD_STATE_ERROR"
+        assert classify(status["message"]).reason is start.reason
+
+    async def test_a_cached_image_is_not_pulled(
+        self, operator: Operator, new_host: NewHost, translate: Translate
+    ) -> None:
+        host = await new_host(SECONDS)
+        never = UNRECORDED["an image that is not cached"].request(translate)
+        pulled = Unrecorded(Reason.HEALTHY).request(translate) | {"workloadId": "before"}
+        for request in (pulled, never):
+            assert (await operator.status(host.id, "start", request))["workloadState"] == "WORKLOAD_STATE_RUNNING"

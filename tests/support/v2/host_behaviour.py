@@ -12,7 +12,7 @@ import json
 import re
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -24,6 +24,7 @@ from nats.aio.msg import Msg
 
 from support.suite.settling import settle
 from support.v2.component_images import RECORDED
+from trellis.v2.reasons import Reason
 
 SECONDS: Final = 60.0
 HOST: Final = json.loads((Path(__file__).parents[2] / "data/v2/host/host.json").read_text())
@@ -156,6 +157,37 @@ def _name(talk: Json) -> str:
     return "-".join([names[0].rsplit("-", 2)[0] if names else "unknown", *states]).lower()
 
 
+@dataclass(frozen=True)
+class Unrecorded:
+    """A start that the real host refuses by its source, without a recording; trellis-v2-host runs it (ADR 113).
+
+    ``component``, ``config`` (of HTTP): changes of the conversation ``svc-named``; ``reason``: in Trellis' words.
+    """
+
+    reason: Reason
+    component: Mapping[str, str] = field(default_factory=dict)
+    config: Mapping[str, str] = field(default_factory=dict)
+
+    def request(self, translate: Translate) -> Json:
+        """Return the request."""
+        request: Json = json.loads(json.dumps(conversation("svc-named")[0]["request"]))
+        world = request["workload"]["witWorld"]
+        world["components"][0] |= self.component
+        world["hostInterfaces"][0]["config"] |= self.config
+        made: Json = translated(request, translate)
+        return made
+
+
+UNRECORDED: Final = {
+    "an image that is not cached": Unrecorded(
+        Reason.IMAGE_NOT_CACHED, component={"imagePullPolicy": "IMAGE_PULL_POLICY_NEVER"}
+    ),
+    "a host name with a wildcard": Unrecorded(Reason.HTTP_HOST_INVALID, config={"host": "*.svc-named.test"}),
+    "a host name with a port": Unrecorded(Reason.HTTP_HOST_INVALID, config={"host": "svc-named.test:80"}),
+    "an empty host name": Unrecorded(Reason.HTTP_HOST_INVALID, config={"host": ""}),
+}
+
+
 def translated(value: Any, translate: Translate) -> Any:
     """Return a request with the images of this machine."""
     if isinstance(value, list):
@@ -246,6 +278,14 @@ class HostBehaviour:
         assert request["workloadId"] in again["message"]
         assert (await operator.status(host.id, "status", reference))["workloadState"] == "WORKLOAD_STATE_RUNNING"
         assert await operator.counts(host.id) == {"componentCount": "1", "workloadCount": "1"}
+
+    async def test_workload_without_components_runs(self, operator: Operator, new_host: NewHost) -> None:
+        host = await new_host(SECONDS)
+        request = json.loads(json.dumps(conversation("svc-named")[0]["request"]))
+        request["workload"]["witWorld"]["components"] = []
+        for command, sent in (("start", request), ("status", {"workloadId": request["workloadId"]})):
+            assert (await operator.status(host.id, command, sent))["workloadState"] == "WORKLOAD_STATE_RUNNING"
+        assert await operator.counts(host.id) == {"workloadCount": "1"}
 
     async def test_stop_releases_the_id(self, operator: Operator, new_host: NewHost, translate: Translate) -> None:
         host = await new_host(SECONDS)

@@ -2,7 +2,7 @@
 
 In: requests on ``runtime.host.<id>.>``, and images with what a host finds in them. Out: replies, and heartbeats on
 ``runtime.operator.heartbeat.<id>``. As a library on a connection of the caller, many hosts on one if wanted. One suite
-(host_behaviour) runs against it and against trellis-v2-host. It needs nats-py only.
+(host_behaviour) runs against it and against trellis-v2-host.
 Invariants, as of the real host: requests and heartbeats follow each other, so a slow pull delays both; a request that
 cannot be read gets no reply; id and name are new for each start.
 """
@@ -27,6 +27,7 @@ from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 
 from support.suite.settling import settle
+from trellis.v2.workloads import is_host_name
 
 PLUGINS: Final = (
     ("wasi", "blobstore", "0.2.0-draft", ("blobstore", "container", "types")),
@@ -125,6 +126,7 @@ class StandInHost:
         self.friendly_name = "-".join([*map(secrets.choice, _WORDS), f"{secrets.randbelow(10_000):04d}"])
         self.workloads: dict[str, int | str] = {}
         """By id: the number of components that run, or the cause of a failure."""
+        self._cached: set[str] = set()
 
     async def __aenter__(self) -> Self:
         self._subscription = await self._client.subscribe(f"runtime.host.{self.id}.>", cb=self._receive)
@@ -206,7 +208,10 @@ class StandInHost:
     async def _pull(self, component: Json) -> Component:
         image = component["image"]
         found = self._options.images.get(image, unknown_image(image))
+        if component.get("imagePullPolicy") == "IMAGE_PULL_POLICY_NEVER" and image not in self._cached:
+            found = PullFailure("component not found in cache and pull policy is 'Never'")
         if isinstance(found, Component):
+            self._cached.add(image)
             return found
         await asyncio.sleep(found.seconds)
         raise PullError(f"failed to pull image for component '{component.get('name', '')}': {found.cause}")
@@ -241,8 +246,8 @@ def link(component: Component, declared: Sequence[Json]) -> None:
     """Do nothing if a component can be linked with the declared interfaces of its workload.
 
     Raises:
-        LinkError: as the real host: a declared interface that the component uses and no plugin has, HTTP without a host
-            name, or an import that nothing provides.
+        LinkError: as the real host: a declared interface that the component uses and no plugin has, HTTP without a
+            valid host name, or an import that nothing provides.
     """
     exported = ("wasi:http/incoming-handler",) if component.http else ()
     used = {_parsed(name) for name in (*component.imports, *exported)}
@@ -255,6 +260,9 @@ def link(component: Component, declared: Sequence[Json]) -> None:
         )
     if any(_is_http(it) and "host" not in it.get("config", {}) for it in wanted):
         raise LinkError("no host header found")
+    names = [it["config"]["host"] for it in wanted if _is_http(it)]
+    if invalid := [name for name in names if not is_host_name(name)]:
+        raise LinkError(f'primary host "{invalid[0]}" is not a valid RFC 1123 hostname')
     provided = {(it["namespace"], it["package"]) for it in wanted} | {("wasi", package) for package in _BUILT_IN}
     for name in component.imports:
         if _parsed(name)[:2] not in provided:
