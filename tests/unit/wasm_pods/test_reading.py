@@ -42,7 +42,9 @@ from trellis.read_model.reading.cluster import Reading
 from trellis.read_model.reading.explained_pods import LOGS_MOST, pods_page
 from trellis.read_model.reading.find import ObjectNotFoundError
 from trellis.read_model.reading.pod_kinds import KINDS, RESOURCES
+from trellis.read_model.reading.wasm_pods import read_wasm_pods
 from trellis.wasm_pods.reasons import Reason
+from trellis.wasm_pods.snapshot import Part
 from trellis_dev.fakes.fake import FakeKube, status_reply
 
 OF_SET: dict[str, Any] = {"owner": ("ReplicaSet", "hello-5d8f", "uid-hello")}
@@ -70,6 +72,16 @@ async def test_a_pod_is_explained_with_its_events() -> None:
     assert page.cause.reason == Reason.PROBE_FAILED
     assert any(line.about == "event" for line in page.lines)
     assert kube.writes == []
+
+
+async def test_a_row_has_the_reason_for_which_pods_are_unknown() -> None:
+    kube = kube_of(*WORLD, (PODS, pod("hello", container())))
+    proxy = "the proxy permits no lists"
+    kube.answer_next(
+        99, lambda _: status_reply(403, "Forbidden", proxy), when=lambda request: request.path == PODS.path()
+    )
+    found = await read_wasm_pods(Reading(kube, "trellis-system"))
+    assert proxy in found.snapshot.unread[Part.PODS]
 
 
 async def test_an_event_of_another_pod_is_not_read() -> None:

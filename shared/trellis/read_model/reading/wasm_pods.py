@@ -138,4 +138,4 @@ def _note_unread(read: PartReads) -> None:
     """Copy the notes of the reader to the parts of the snapshot."""
     for part, res in _PARTS:
         if not read.reading.knows(res):
-            read.unread[part] = f"this account cannot list {res.plural}"
+            read.unread[part] = read.reading.unread[res]
