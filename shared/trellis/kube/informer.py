@@ -4,7 +4,8 @@ In: a selection and ``project``, which converts a raw object to a small frozen v
 ``on_change`` per real difference. Called by services. Invariants: it cannot stall (every wait is bounded, a watch that
 ends early continues only if the history of the server is the known one, a full list every ``relist_seconds`` corrects
 missed events); an outage causes no hot loop; an object counts as deleted only after a DELETED event or a complete list
-without it. Source: list and watch of the Kubernetes API concepts, "Efficient detection of changes".
+without it that is not older than the object. Source: list and watch of the Kubernetes API concepts, "Efficient
+detection of changes".
 """
 
 from __future__ import annotations
@@ -100,6 +101,8 @@ class Informer(Generic[T]):
         self._states: dict[str, State] = {}
         self._witness: Manifest | None = None
         """Metadata of the last changed object: a server that has it also has all earlier changes."""
+        self._written: dict[str, str] | None = None
+        """The versions of the objects written since the start of a list, which may be older; None after the list."""
         self._fruitless = 0
         self._attempts = Attempts(Backoff(self._timings.backoff_first, self._timings.backoff_most))
         self._received_at = self._progressed = time.monotonic()
@@ -131,7 +134,9 @@ class Informer(Generic[T]):
         """
         version = manifest["metadata"]["resourceVersion"]
         reported = version == self._version or older(version, self._version)
-        if not reported and self.objects.get(key_of(manifest)) is former:
+        if not reported and self.objects.get(key := key_of(manifest)) is former:
+            if self._written is not None:
+                self._written[key] = version
             self._upsert(manifest)
 
     async def run(self) -> None:
@@ -218,6 +223,7 @@ class Informer(Generic[T]):
 
     async def _list(self) -> None:
         seen: set[str] = set()
+        written = self._written = dict[str, str]()
         version, witness = "", None
         async for page in self.kube.pages(self._selection, limit=_PAGE):
             if page.first:
@@ -225,15 +231,18 @@ class Informer(Generic[T]):
                 witness = None
             for manifest in page.items:
                 witness = _newer(witness, manifest)
-                self._upsert(manifest)
-                if (key := key_of(manifest)) in self.objects:
+                key = key_of(manifest)
+                if not older(manifest["metadata"]["resourceVersion"], written.get(key, "")):
+                    self._upsert(manifest)
+                if key in self.objects:
                     seen.add(key)
             version = page.resource_version
             self._progressed = time.monotonic()
         place = f"{self.namespace}/" if self.namespace else ""
         for key in [key for key in self.objects if key not in seen and key.startswith(place)]:
-            self._remove(key)
-        self._version, self._witness, self._fruitless = version, witness, 0
+            if not older(version, written.get(key, "")):
+                self._remove(key)
+        self._version, self._witness, self._fruitless, self._written = version, witness, 0, None
         lacked = self.lacking is not None or self._refusal is not None
         self.lacking = self._refusal = None
         self.kube.health.note(self._what, "")

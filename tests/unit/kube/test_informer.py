@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -15,6 +16,8 @@ from support.suite.naming import lacking
 from trellis.kube.errors import LONGEST_WAIT
 from trellis.kube.informer import ChangeKind, Informer
 from trellis.kube.informers import Informers
+from trellis.kube.pages import Page
+from trellis.kube.reader import PAGE, Selection
 from trellis.kube.resources import CONFIGMAPS, Manifest
 from trellis.kube.transport import HttpRequest, Reply
 from trellis.kube.watch_timings import WatchTimings
@@ -78,6 +81,42 @@ async def test_an_object_deleted_before_its_write_is_answered_is_not_cached(kube
         await until(lambda: watched.kinds_of("default/a") == [ChangeKind.ADDED, ChangeKind.DELETED], "its end")
         watched.informer.wrote(made, None)
         assert watched.informer.objects == {}
+
+
+class WhileListing(FakeKube):
+    """Calls ``then`` once, after the server has answered a list and before its objects are evaluated."""
+
+    then: Callable[[], None] | None = None
+
+    async def pages(self, selection: Selection, *, limit: int = PAGE) -> AsyncGenerator[Page, None]:
+        async for page in super().pages(selection, limit=limit):
+            if self.then is not None:
+                then, self.then = self.then, None
+                then()
+            yield page
+
+
+async def test_a_list_that_is_older_than_the_result_of_a_write_removes_and_reverts_nothing() -> None:
+    kube = WhileListing(telemetry=setup("test", metrics=Metrics()))
+    kube.put(CONFIGMAPS, configmap("default", "old", x="1"))
+    async with Watched(kube, "default", timings=WatchTimings(relist=0.1, backoff_first=0.01)) as watched:
+        informer = watched.informer
+
+        def write() -> None:
+            kube.api.store.watchers.clear()  # only the next watch reports what follows
+            informer.wrote(kube.put(CONFIGMAPS, configmap("default", "new")), None)
+            changed = kube.put(CONFIGMAPS, configmap("default", "old", x="2"))
+            informer.wrote(changed, informer.objects["default/old"])
+            gone = kube.put(CONFIGMAPS, configmap("default", "gone"))
+            kube.remove(CONFIGMAPS, "gone", "default")
+            informer.wrote(gone, None)
+
+        kube.then = write
+        await until(lambda: ChangeKind.DELETED in watched.kinds_of("default/gone"), "the watch after the list")
+        assert watched.kinds_of("default/gone") == [ChangeKind.ADDED, ChangeKind.DELETED]
+        assert watched.kinds_of("default/new") == [ChangeKind.ADDED]
+        assert watched.kinds_of("default/old") == [ChangeKind.ADDED, ChangeKind.MODIFIED]
+        assert informer.objects["default/old"].data == (("x", "2"),)
 
 
 async def test_a_cut_watch_goes_on_from_its_version_without_a_list(kube: FakeKube) -> None:
