@@ -73,4 +73,20 @@ def test_a_deployment_during_a_list_request_causes_another_request() -> None:
     first.asking()
     first.unanswered()
     first.deployed("new", "v1", 2.0)
-    assert first.due_in(2.0) == 1.0
+    assert first.due_in(2.0) is None
+
+
+def test_a_list_that_is_older_than_a_deployment_does_not_revert_it() -> None:
+    models = listed(Model("api", "v1", deployed="v1"), Model("shop", "v1"))
+    models.asking()
+    models.deployed("api", "v2", 1.0)
+    models.deployed("new", "v1", 2.0)
+    models.deployed("shop", "v1", 3.0)
+    models.deployed("gone", "v1", 4.0)
+    models.undeployed("gone", 5.0)
+    models.listed([Model("api", "v1", deployed="v1"), Model("shop", "v2", deployed="v1")])
+    assert shown(models) == [("api", "v2"), ("new", "v1"), ("shop", "v2")]
+    assert models.due_in(5.5) == 0.5
+    models.asking()
+    models.listed([Model("shop", "v2", deployed="v1")])
+    assert shown(models) == [("shop", "v2")]

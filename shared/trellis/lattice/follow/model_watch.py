@@ -17,7 +17,7 @@ from trellis.lattice.domain.manifests import read_identity
 from trellis.lattice.domain.model_list import ModelList
 from trellis.lattice.domain.models import Model, read_models
 from trellis.lattice.domain.outage import Outage
-from trellis.lattice.domain.reading import LatticeDataError, read_event
+from trellis.lattice.domain.reading import LatticeDataError, read_event, text
 from trellis.lattice.domain.subjects import (
     MANIFEST_PUBLISHED,
     MANIFEST_UNPUBLISHED,
@@ -95,7 +95,7 @@ class ModelWatch:
             if event == MANIFEST_PUBLISHED:
                 self._list.deployed(*read_identity(read_event(payload)["data"]), now)
             elif event == MANIFEST_UNPUBLISHED:
-                self._list.invalidate(now)
+                self._list.undeployed(text(read_event(payload)["data"], "name", required=True), now)
         except LatticeDataError:
             self._list.invalidate(now)
 
