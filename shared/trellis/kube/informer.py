@@ -101,8 +101,8 @@ class Informer(Generic[T]):
         self._states: dict[str, State] = {}
         self._witness: Manifest | None = None
         """Metadata of the last changed object: a server that has it also has all earlier changes."""
-        self._written: dict[str, str] | None = None
-        """The versions of the objects written since the start of a list, which may be older; None after the list."""
+        self._written: dict[str, str] = {}
+        """The versions of written objects that neither the watch nor a list has reached: what these report is older."""
         self._fruitless = 0
         self._attempts = Attempts(Backoff(self._timings.backoff_first, self._timings.backoff_most))
         self._received_at = self._progressed = time.monotonic()
@@ -135,8 +135,7 @@ class Informer(Generic[T]):
         version = manifest["metadata"]["resourceVersion"]
         reported = version == self._version or older(version, self._version)
         if not reported and self.objects.get(key := key_of(manifest)) is former:
-            if self._written is not None:
-                self._written[key] = version
+            self._written[key] = version
             self._upsert(manifest)
 
     async def run(self) -> None:
@@ -223,7 +222,7 @@ class Informer(Generic[T]):
 
     async def _list(self) -> None:
         seen: set[str] = set()
-        written = self._written = dict[str, str]()
+        self._written.clear()  # the list has the most recent state
         version, witness = "", None
         async for page in self.kube.pages(self._selection, limit=_PAGE):
             if page.first:
@@ -232,7 +231,7 @@ class Informer(Generic[T]):
             for manifest in page.items:
                 witness = _newer(witness, manifest)
                 key = key_of(manifest)
-                if not older(manifest["metadata"]["resourceVersion"], written.get(key, "")):
+                if not self._outdated(key, manifest["metadata"]["resourceVersion"]):
                     self._upsert(manifest)
                 if key in self.objects:
                     seen.add(key)
@@ -240,9 +239,9 @@ class Informer(Generic[T]):
             self._progressed = time.monotonic()
         place = f"{self.namespace}/" if self.namespace else ""
         for key in [key for key in self.objects if key not in seen and key.startswith(place)]:
-            if not older(version, written.get(key, "")):
+            if not self._outdated(key, version):
                 self._remove(key)
-        self._version, self._witness, self._fruitless, self._written = version, witness, 0, None
+        self._version, self._witness, self._fruitless = version, witness, 0
         lacked = self.lacking is not None or self._refusal is not None
         self.lacking = self._refusal = None
         self.kube.health.note(self._what, "")
@@ -308,14 +307,23 @@ class Informer(Generic[T]):
         self._received_at = self._progressed = time.monotonic()
         self._fruitless = 0
         self._version = event.object["metadata"]["resourceVersion"]
+        if event.type == "BOOKMARK":
+            return
+        self._attempts.reset()
+        self._witness = None if event.type == "DELETED" else _newer(None, event.object)
+        if self._outdated(key := key_of(event.object), self._version):
+            return
         if event.type == "DELETED":
-            self._witness = None
-            self._remove(key_of(event.object))
+            self._remove(key)
         elif event.type in {"ADDED", "MODIFIED"}:
-            self._witness = _newer(None, event.object)
             self._upsert(event.object)
-        if event.type != "BOOKMARK":
-            self._attempts.reset()
+
+    def _outdated(self, key: str, version: str) -> bool:
+        """Return whether a version is older than the cached result of a write, which the watch reports later."""
+        if older(version, self._written.get(key, "")):
+            return True
+        self._written.pop(key, None)
+        return False
 
     def _upsert(self, manifest: Manifest) -> None:
         key = key_of(manifest)

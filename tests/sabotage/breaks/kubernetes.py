@@ -115,10 +115,19 @@ INFORMERS: Final = (
         "architecture: no deletion because of missing data",
         "trellis",
         "Informer._list",
-        'if not older(version, written.get(key, "")):',
+        "if not self._outdated(key, version):",
         "if key:",
         "tests/unit/kube/test_informer.py"
         "::test_a_list_that_is_older_than_the_result_of_a_write_removes_and_reverts_nothing",
+    ),
+    Break(
+        "a delayed event reverts an object to its state before a write",
+        "architecture: Kubernetes is the source of truth",
+        "trellis",
+        "Informer._take",
+        "if self._outdated(key := key_of(event.object), self._version):",
+        "if self._outdated(key := key_of(event.object), self._version) and not key:",
+        "tests/unit/kube/test_informer.py::test_delayed_events_revert_no_result_of_a_write",
     ),
     Break(
         "an informer counts as stalled while no client gets a response",

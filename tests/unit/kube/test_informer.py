@@ -119,6 +119,23 @@ async def test_a_list_that_is_older_than_the_result_of_a_write_removes_and_rever
         assert informer.objects["default/old"].data == (("x", "2"),)
 
 
+async def test_delayed_events_revert_no_result_of_a_write(kube: FakeKube) -> None:
+    kube.put(CONFIGMAPS, configmap("default", "a", x="1"))
+    async with Watched(kube, "default", timings=QUICK) as watched:
+        informer = watched.informer
+        await until(lambda: len(kube.api.store.watchers) == 1, "the watch is open")
+        for value in ("2", "3"):
+            former = informer.objects["default/a"]
+            informer.wrote(kube.put(CONFIGMAPS, configmap("default", "a", x=value)), former)
+        informer.wrote(kube.put(CONFIGMAPS, configmap("default", "b")), None)
+        kube.put(CONFIGMAPS, configmap("default", "a", x="4"))
+        kube.remove(CONFIGMAPS, "b", "default")
+        await until(lambda: "default/b" not in informer.objects, "the delayed events")
+        values = [change.new.data[0][1] for change in watched.changes if change.key == "default/a" and change.new]
+        assert values == ["1", "2", "3", "4"]
+        assert watched.kinds_of("default/b") == [ChangeKind.ADDED, ChangeKind.DELETED]
+
+
 async def test_a_cut_watch_goes_on_from_its_version_without_a_list(kube: FakeKube) -> None:
     async with Watched(kube, "default", timings=QUICK) as watched:
         kube.cut_watches()
