@@ -57,6 +57,24 @@
 {{- if and $v.nats.enabled $v.nats.url -}}
 {{- fail "nats.url: is for an external NATS server: set nats.enabled to false" -}}
 {{- end -}}
+{{- $podsOf := dict "pods" $v.pods "bundle" $v.bundle -}}
+{{- range $service, $its := $v.services }}{{ $_ := set $podsOf (printf "services.%s" $service) $its }}{{ end -}}
+{{- range $key, $its := $podsOf -}}
+{{- range $its.extraEnv -}}
+{{- if hasPrefix "TRELLIS_" .name -}}
+{{- fail (printf "%s.extraEnv: %s is a setting: set it in services.<service>.settings" $key .name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- range $runner := (include "trellis.runners" . | fromYaml).runners -}}
+{{- $name := printf "%s-%s" (include "trellis.fullname" $) $runner.component -}}
+{{- $there := lookup "apps/v1" "Deployment" $.Release.Namespace $name -}}
+{{- $has := dig "spec" "selector" "matchLabels" "app.kubernetes.io/name" "" $there -}}
+{{- $wanted := $v.nameOverride | default $.Chart.Name -}}
+{{- if and $has (ne $has $wanted) -}}
+{{- fail (printf "nameOverride: Deployment %s selects pods by the name %s, which Kubernetes does not change to %s: set nameOverride=%s, or uninstall first" $name $has $wanted $has) -}}
+{{- end -}}
+{{- end -}}
 {{- if and $v.monitoring.podMonitor.enabled $v.monitoring.serviceMonitor.enabled -}}
 {{- fail "monitoring.serviceMonitor.enabled: needs podMonitor.enabled=false: otherwise each pod is scraped twice" -}}
 {{- end -}}

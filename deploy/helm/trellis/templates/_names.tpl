@@ -38,6 +38,12 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
 {{- end -}}
 
+{{/* release that manages an object in the cluster, as <namespace>/<name> */}}
+{{- define "trellis.releaseOf" -}}
+{{- $found := dig "metadata" "annotations" dict . -}}
+{{- get $found "meta.helm.sh/release-namespace" }}/{{ get $found "meta.helm.sh/release-name" -}}
+{{- end -}}
+
 {{/* name of a Role for an account, equal to that of trellis.names. In: prefix, account */}}
 {{- define "trellis.roleName" -}}
 {{- $plain := printf "%s%s" .prefix .account -}}

@@ -26,6 +26,7 @@
 {{- if and $there (ne $has (int $nats.replicas)) -}}
 {{- fail (printf "nats.replicas: there are %d servers, and stored messages are not moved to %d: services would re-create the streams and publish the current state, but past events and dead letters would be lost (`trellis dead-letters list` shows them). Keep nats.replicas=%d; or delete the servers and upgrade again: kubectl -n %s delete statefulset %s" $has (int $nats.replicas) $has .Release.Namespace $name) -}}
 {{- end -}}
+{{- include "trellis.claimCheck" (dict "root" . "value" "nats.storage" "name" $name "storage" $nats.storage) -}}
 {{- end -}}
 {{- end -}}
 
@@ -36,10 +37,7 @@
 
 {{/* maximum bytes that a server stores: its volume, less a tenth for its logs and indexes */}}
 {{- define "trellis.natsRoom" -}}
-{{- $size := .Values.nats.storage.size -}}
-{{- $unit := regexFind "[A-Za-z]+$" $size -}}
-{{- $units := dict "" 1 "K" 1000 "M" 1000000 "G" 1000000000 "T" 1000000000000 "P" 1000000000000000 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "Pi" 1125899906842624 "E" 1000000000000000000 "Ei" 1152921504606846976 -}}
-{{- mulf (trimSuffix $unit $size | float64) (get $units $unit) 0.9 | int64 -}}
+{{- mulf (include "trellis.bytes" .Values.nats.storage.size | float64) 0.9 | int64 -}}
 {{- end -}}
 
 {{/* name of the StatefulSet and of its Service */}}

@@ -39,3 +39,39 @@ storageClassName: {{ . | quote }}
 resources:
   requests: {storage: {{ .size }}}
 {{- end -}}
+
+{{/* bytes of a quantity such as 3Gi */}}
+{{- define "trellis.bytes" -}}
+{{- $unit := regexFind "[A-Za-z]+$" . -}}
+{{- $units := dict "" 1 "K" 1000 "M" 1000000 "G" 1000000000 "T" 1000000000000 "P" 1000000000000000 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "Pi" 1125899906842624 "E" 1000000000000000000 "Ei" 1152921504606846976 -}}
+{{- mulf (trimSuffix $unit . | float64) (get $units $unit) | int64 -}}
+{{- end -}}
+
+{{/* Fail if the volume of a StatefulSet in the cluster differs: Kubernetes refuses the change after Helm has applied all
+     other objects. In: root, value (its key), name, storage (size, storageClassName; empty: no volume) */}}
+{{- define "trellis.claimCheck" -}}
+{{- $home := .root.Release.Namespace -}}
+{{- $there := lookup "apps/v1" "StatefulSet" $home .name -}}
+{{- if $there -}}
+{{- $has := dict -}}
+{{- range dig "spec" "volumeClaimTemplates" list $there -}}
+{{- $has = dict "size" .spec.resources.requests.storage "storageClassName" (.spec.storageClassName | default "") -}}
+{{- end -}}
+{{- $was := include "trellis.claimText" $has -}}
+{{- $same := eq (empty $has) (empty .storage) -}}
+{{- if and $has .storage -}}
+{{- $same = and (eq (include "trellis.bytes" $has.size) (include "trellis.bytes" .storage.size)) (eq $has.storageClassName (.storage.storageClassName | default "")) -}}
+{{- end -}}
+{{- if not $same -}}
+{{- fail (printf "%s: StatefulSet %s has %s, which Kubernetes does not change to %s. Keep it; or resize or delete the volumes (kubectl -n %s get persistentvolumeclaims), delete the StatefulSet without its pods, and upgrade again: kubectl -n %s delete statefulset %s --cascade=orphan" .value .name $was (include "trellis.claimText" .storage) $home $home .name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "trellis.claimText" -}}
+{{- if . -}}
+volumes of {{ .size }}{{ with .storageClassName }} of StorageClass {{ . }}{{ end }}
+{{- else -}}
+no volume
+{{- end -}}
+{{- end -}}
