@@ -27,6 +27,8 @@ PositiveSeconds = Annotated[Seconds, Field(gt=0)]
 
 _CA_KEY: Final = "ca.crt"
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+_CPU = "[0-9]+(?:\\.[0-9]+)?m?"
+_MEMORY = "[0-9]+(?:\\.[0-9]+)?(?:[KMGTPE]i|[kMGTPE])?"
 _CONFIG_MAP = re.compile(rf"{_NAME.pattern}(/[A-Za-z0-9._-]+)?")
 
 
@@ -71,6 +73,8 @@ def _keys(value: str) -> str:
 PublicUrl = Annotated[HttpUrl, AfterValidator(_public)]
 ProxyUrl = Annotated[str, AfterValidator(_proxy), text_schema("http://[^@]+")]
 ConfigMapKey = Annotated[str, AfterValidator(_config_map), text_schema(_CONFIG_MAP.pattern)]
+Cpu = Annotated[str, Field(pattern=f"^{_CPU}$"), number_schema(_CPU, minimum=0)]
+Memory = Annotated[str, Field(pattern=f"^{_MEMORY}$"), number_schema(_MEMORY, minimum=0)]
 MaxUnavailable = Annotated[CountOrPercent, number_schema("[0-9]+%?", minimum=1)]
 
 
@@ -118,8 +122,8 @@ class Settings(ServiceSettings):
     installer_service_account: DnsLabel = Field(
         default="default", description="Service account of the installer pods. Its token is never mounted."
     )
-    installer_cpu: str = Field(default="50m", description="CPU request of the installer pods.")
-    installer_memory: str = Field(default="128Mi", description="Memory request and limit of the installer pods.")
+    installer_cpu: Cpu = Field(default="50m", description="CPU request of the installer pods.")
+    installer_memory: Memory = Field(default="128Mi", description="Memory request and limit of the installer pods.")
     installer_pull_secrets: Annotated[str, AfterValidator(_secrets)] | None = Field(
         default=None,
         description="imagePullSecrets of the installer pods, in the namespace of the Jobs, separated by commas.",

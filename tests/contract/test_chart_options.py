@@ -14,6 +14,7 @@ from support.chart.rendered import CHART, SYSTEM, ChartRefusedError, Manifest, h
 from trellis.crds.kinds import BY_DIRECTORY
 from trellis_cli.check.model import SELECTOR
 from trellis_tools.chart import documents
+from trellis_tools.chart_values import required_of
 
 ROOT = CHART.parents[2]
 METADATA = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
@@ -118,6 +119,15 @@ def test_pull_secrets_and_policy_are_those_of_every_pod_and_of_installers_their_
         assert {runs["imagePullPolicy"] for runs in pod["spec"]["containers"]} == {"Always"}, component_of(owner)
     assert variable(found, "provisioner", "INSTALLER_PULL_SECRETS") == "a,b"
     assert variable(found, "provisioner", "INSTALLER_PULL_POLICY") == "Never"
+
+
+def test_global_pull_secrets_are_those_of_every_pod_and_of_installers() -> None:
+    secrets = {"imagePullSecrets": ["mirror", {"name": "other"}]}
+    values = {**PARTS, "global": secrets, "image": {"pullSecrets": ["registry", "mirror"]}}
+    found = everything(**values)
+    names = [{"name": name} for name in ("registry", "mirror", "other")]
+    assert all(pod["spec"]["imagePullSecrets"] == names for pod, _ in pods(found))
+    assert variable(found, "provisioner", "INSTALLER_PULL_SECRETS") == "mirror,other"
 
 
 # --- names and labels ---
@@ -260,7 +270,8 @@ EMPTY = [
 ] + [
     {"services": {"console": {"enabled": True, "settings": None, "proxy": {"users": None, "groups": None}}}},
     {"pods": {"nodeSelector": None, "tolerations": None, "extraEnv": None}},
-    {"image": {"pullSecrets": None, "digest": None}},
+    {"image": {"pullSecrets": None, "digest": None}, "global": {"imageRegistry": None, "imagePullSecrets": None}},
+    {"services": {"console": {"enabled": True, "tlsSecret": None}}},
 ]
 
 
@@ -281,25 +292,32 @@ def test_a_key_of_a_list_or_of_settings_without_a_value_is_empty(values: dict[st
         ({"nats": {"tls": {"certManager": None}}}, "nats.tls.certManager"),
         ({"services": {"console": {"enabled": True, "ingress": None}}}, "services.console.ingress"),
         ({"jaeger": None}, "jaeger"),
+        ({"services": {"provisioner": {"enabled": None}}}, "services.provisioner.enabled"),
+        ({"services": {"provisioner": {"replicas": None}}}, "services.provisioner.replicas"),
+        ({"installers": {"autoProvision": None}}, "installers.autoProvision"),
+        ({"nats": {"image": {"tag": None}}}, "nats.image.tag"),
     ],
 )
-def test_a_key_of_a_map_without_a_value_is_refused_by_its_name(values: dict[str, Any], name: str) -> None:
-    with pytest.raises(ChartRefusedError, match=re.escape(f"{name}: has no defaults")):
+def test_a_key_that_needs_a_value_is_refused_by_its_name(values: dict[str, Any], name: str) -> None:
+    with pytest.raises(ChartRefusedError, match=re.escape(f"{name}: has no value and no default")):
         rendered(**values)
 
 
-def maps(values: dict[str, Any], path: str = "") -> Iterator[str]:
-    for key, value in values.items():
-        if isinstance(value, dict) and (value or not path) and key not in {"resources", "settings", "labels"}:
-            yield path + key
-            yield from maps(value, f"{path}{key}.")
-
-
-def test_every_map_of_the_values_is_checked() -> None:
-    text = (CHART / "templates" / "_check.tpl").read_text(encoding="utf-8")
-    lines = [line for line in text.splitlines() if line.startswith("{{- $maps")]
-    checked = re.findall(r'"([a-zA-Z0-9.]+)"', "".join(lines))
-    assert sorted(checked) == sorted(set(maps(VALUES)) - {"services.console"})
+def test_maps_and_scalars_with_a_default_need_a_value() -> None:
+    values = """\
+plain: a
+empty: ""
+items: [a]
+# -- Free keys.
+free: {}
+part:
+  enabled: false
+  # -- Resources.
+  resources: {limits: {memory: 1Gi}}
+  below:
+    name: ""
+"""
+    assert required_of(values) == ["plain", "free", "part", "part.enabled", "part.below"]
 
 
 # --- pods ---
@@ -452,7 +470,12 @@ def test_a_large_number_reaches_a_service_without_an_exponent() -> None:
         ({"pods": {"tolerations": {"key": "x"}}}, "pods.tolerations"),
         ({"services": {"provisioner": {"affinty": {}}}}, "affinty is not allowed"),
         ({"services": {"provisioner": {"podAnnotations": {"a": 1}}}}, "services.provisioner.podAnnotations.a"),
-        ({"pods": {"extraEnv": [{"name": "TRELLIS_NATS_URL", "value": "x"}]}}, "pods.extraEnv.0.name"),
+        ({"pods": {"extraEnv": [{"name": "TRELLIS_NATS_URL", "value": "x"}]}}, "pods.extraEnv: TRELLIS_NATS_URL"),
+        (
+            {"services": {"provisioner": {"extraEnv": [{"name": "TRELLIS_LOG_LEVEL", "value": "x"}]}}},
+            "services.provisioner.extraEnv: TRELLIS_LOG_LEVEL",
+        ),
+        ({"global": {"imagePullSecrets": [{"secret": "registry"}]}}, "global.imagePullSecrets.0: name is required"),
         (
             {"services": {"provisioner": {"settings": {"TRELLIS_NODE_INSTALLER_IMAGE": "x"}}}},
             "set by installers.image",

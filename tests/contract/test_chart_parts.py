@@ -228,6 +228,16 @@ def test_a_service_monitor_finds_what_a_pod_monitor_finds_under_the_same_names()
         assert endpoint["relabelings"] == [{"sourceLabels": [component], "targetLabel": "job"}]
 
 
+@pytest.mark.parametrize("clients", [[], None])
+def test_without_clients_nothing_may_scrape_the_parts(clients: object) -> None:
+    """An empty list of peers would mean every client."""
+    found = of(rendered(**{**ALL, "monitoring": {"podMonitor": {"enabled": True}, "from": clients}}))
+    for name in ("jaeger", "collector"):
+        rules = found["NetworkPolicy", HOME, f"trellis-{name}"]["spec"]["ingress"]
+        assert all(rule.get("from") for rule in rules)
+        assert "metrics" not in {port["port"] for rule in rules for port in rule["ports"]}
+
+
 @pytest.mark.parametrize("name", ["jaeger", "collector"])
 @pytest.mark.parametrize("kind", ["podMonitor", "serviceMonitor"])
 def test_prometheus_is_let_in_to_metrics_of_parts(kind: str, name: str) -> None:

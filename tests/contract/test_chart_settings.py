@@ -32,6 +32,8 @@ FORMS: dict[str, tuple[str, list[Any]]] = {
     "TRELLIS_SHUTDOWN_GRACE_PERIOD": ("hostManager", ["20x", []]),
     "TRELLIS_HALT_AFTER_FAILURES": ("provisioner", ["many", "1.5", -1, 2.5]),
     "TRELLIS_JOB_RETRIES": ("provisioner", [11]),
+    "TRELLIS_INSTALLER_CPU": ("provisioner", ["some", "100 m", -1]),
+    "TRELLIS_INSTALLER_MEMORY": ("provisioner", ["lots", "128MB"]),
     "TRELLIS_MAX_UNAVAILABLE": ("provisioner", ["half", "0", 0]),
     "TRELLIS_REQUIRE_CHECKSUM": ("provisioner", ["maybe", 3]),
     "TRELLIS_LOG_LEVEL": ("nodeWatcher", ["loud", 3]),
@@ -104,6 +106,8 @@ def test_a_value_of_another_form_is_refused_by_the_name_of_its_setting(
         ("TRELLIS_REQUIRE_CHECKSUM", "false"),
         ("TRELLIS_HALT_AFTER_FAILURES", "0"),
         ("TRELLIS_INSTALLER_CPU", 1),
+        ("TRELLIS_INSTALLER_CPU", "0.5"),
+        ("TRELLIS_INSTALLER_MEMORY", "1.5Gi"),
         ("TRELLIS_INSTALLER_IMAGE", ""),
     ],
 )

@@ -1,9 +1,10 @@
 """Writes the generated parts of the Helm chart, or checks them: ``make generate``, ``make verify``.
 
 In: the registry of services, their settings, ``deploy/rbac``, the chart. Out: ``values.schema.json`` with the settings
-and pod options of each service and the descriptions of all values, the rules of each service in ``rbac/``, and the
-annotations of ``Chart.yaml``, or an exit status with the reasons. Invariants: rules are edited only in ``deploy/rbac``,
-descriptions of values only in ``values.yaml``; the rest of the schema is kept.
+and pod options of each service and the descriptions of all values, the keys that need a value in ``required.yaml``, the
+rules of each service in ``rbac/``, and the annotations of ``Chart.yaml``, or an exit status with the reasons.
+Invariants: rules are edited only in ``deploy/rbac``, descriptions of values only in ``values.yaml``; the rest of the
+schema is kept.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import yaml
 from trellis.config.errors import RENAMED_SETTINGS
 from trellis.services import SERVICES, Service
 from trellis_tools.chart_metadata import MARKS, metadata_part
-from trellis_tools.chart_values import Keys, descriptions_of
+from trellis_tools.chart_values import Keys, descriptions_of, required_of
 from trellis_tools.marked_part import with_part
 from trellis_tools.settings_schema import setting_schema
 
@@ -29,6 +30,7 @@ RBAC: Final = Path("deploy/rbac")
 SCHEMA: Final = CHART / "values.schema.json"
 VALUES: Final = CHART / "values.yaml"
 METADATA: Final = CHART / "Chart.yaml"
+REQUIRED: Final = CHART / "required.yaml"
 DEFINITIONS: Final = CHART / "definitions"
 SET_BY_THE_CHART: Final = frozenset({
     "kubeconfig", "context", "nats_url", "nats_nkey_file", "nats_credentials_file", "nats_ca_file", "stream_replicas",
@@ -47,6 +49,9 @@ _MOVED: Final = {
 }
 """Values by the setting that the chart accepted until 0.2."""
 _HEADER: Final = "# Generated from deploy/rbac by `make generate`; do not edit.\n"
+_REQUIRED_HEADER: Final = """\
+# Generated from values.yaml by `make generate`; do not edit. Keys that need a value: _check.tpl refuses an empty one.
+"""
 _PLACES: Final = {
     "trellis-system": "home",
     "trellis-installers": "installers",
@@ -91,6 +96,7 @@ def documents(root: Path) -> dict[Path, str]:
     found = {
         SCHEMA: schema_of((root / SCHEMA).read_text(), values),
         METADATA: with_part(chart, str(METADATA), MARKS, annotations),
+        REQUIRED: _REQUIRED_HEADER + "".join(f"- {name}\n" for name in required_of(values)),
     }
     for service in SERVICES.values():
         # Not for the console: its rules behind a proxy depend on values, which rbac/console.yaml reads.

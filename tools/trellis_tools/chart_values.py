@@ -1,8 +1,8 @@
 """The values of the Helm chart with their comments, parsed as by helm-docs.
 
-Pure. In: the text of ``values.yaml``. Out: values in file order, and descriptions by path. Called by ``chart`` and
-``chart_readme``. Invariants: ``# -- text`` above a key documents the complete value, with the following lines and
-without the preceding ones; a map with another comment or none is documented value by value.
+Pure. In: the text of ``values.yaml``. Out: values in file order, descriptions by path, keys that need a value. Called
+by ``chart`` and ``chart_readme``. Invariants: ``# -- text`` above a key documents the complete value, with the
+following lines and without the preceding ones; a map with another comment or none is documented value by value.
 """
 
 from __future__ import annotations
@@ -58,6 +58,21 @@ def values_of(text: str) -> list[Value]:
         default = json.dumps(entry.value, ensure_ascii=False)
         rows.append(Value(entry.keys, _TYPES[type(entry.value)], default, entry.documentation))
     return rows
+
+
+def required_of(text: str) -> list[str]:
+    """Return the keys that need a value, maps before their keys: maps that templates read, and scalars with a default.
+
+    An empty text, list or documented map is the same as no value.
+    """
+    found: dict[str, None] = {}
+    for row in values_of(text):
+        for length in range(1, len(row.keys)):
+            found[".".join(row.keys[:length])] = None
+        is_map = row.kind == "object" and len(row.keys) == 1
+        if is_map or (row.kind not in {"object", "list"} and row.default != '""'):
+            found[".".join(row.keys)] = None
+    return list(found)
 
 
 def descriptions_of(text: str) -> dict[Keys, str]:

@@ -1,20 +1,14 @@
 {{/* Fail if values lack the chart's defaults: Helm drops the default of a key without a value, and with --reuse-values it
-     keeps the defaults of the previous chart. */}}
+     keeps the defaults of the previous chart. Keys of required.yaml are in the order of values.yaml. */}}
 {{- define "trellis.defaultsCheck" -}}
-{{- $maps := list "global" "image" "services" "bundle" "pods" "installers" "defaultShim" "secrets" "controllers" "crds" "nats" "networkPolicies" "uninstall" "kwasmOperator" "tracing" "jaeger" "collector" "monitoring" "latticeNats" "wadm" -}}
-{{- $maps = concat $maps (list "services.nodeWatcher" "services.provisioner" "services.hostManager" "services.serviceReflector" "services.applicationManager" "services.secretsBackend" "services.controllerHost") -}}
-{{- $maps = concat $maps (list "pods.serviceAccount" "installers.image" "defaultShim.sha256" "controllers.snapshots") -}}
-{{- $maps = concat $maps (list "nats.image" "nats.storage" "nats.tls" "nats.tls.certManager" "nats.tls.certManager.issuerRef" "nats.tls.reloader") -}}
-{{- $maps = concat $maps (list "jaeger.image" "jaeger.storage" "collector.image" "collector.authorization" "latticeNats.image" "latticeNats.storage" "wadm.image" "wadm.nats") -}}
-{{- $maps = concat $maps (list "monitoring.podMonitor" "monitoring.serviceMonitor" "monitoring.prometheusRule" "monitoring.dashboard") -}}
-{{- if dig "console" dict (.Values.services | default dict) -}}
-{{- $maps = concat $maps (list "services.console.proxy" "services.console.ingress" "services.console.httpRoute") -}}
-{{- end -}}
-{{- range $name := $maps -}}
+{{- range $name := .Files.Get "required.yaml" | fromYamlArray -}}
+{{- /* A release before the console has no values of it. */ -}}
+{{- if or (not (hasPrefix "services.console" $name)) (dig "console" false $.Values.services) -}}
 {{- $found := $.Values -}}
-{{- range splitList "." $name }}{{ $found = get $found . }}{{ end -}}
-{{- if not (kindIs "map" $found) -}}
-{{- fail (printf "%s: has no defaults, because the key has no value: remove it; or because --reuse-values keeps those of the previous chart: give helm --reset-then-reuse-values" $name) -}}
+{{- range splitList "." $name }}{{ $found = index $found . }}{{ end -}}
+{{- if kindIs "invalid" $found -}}
+{{- fail (printf "%s: has no value and no default, because the key is empty: remove it; or because --reuse-values keeps the defaults of the previous chart: give helm --reset-then-reuse-values" $name) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

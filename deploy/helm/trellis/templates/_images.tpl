@@ -17,9 +17,18 @@
 {{- include "trellis.imageName" (dict "root" . "image" .Values.installers.image "tag" .Chart.AppVersion) -}}
 {{- end -}}
 
+{{/* names of image pull Secrets with those of `global`, as a list. In: root, names */}}
+{{- define "trellis.pullSecretNames" -}}
+{{- $names := .names | default list -}}
+{{- range .root.Values.global.imagePullSecrets -}}
+{{- if kindIs "map" . }}{{ $names = append $names .name }}{{ else }}{{ $names = append $names . }}{{ end -}}
+{{- end -}}
+{{- toYaml (uniq $names) -}}
+{{- end -}}
+
 {{/* imagePullSecrets of a pod; empty if there are none */}}
 {{- define "trellis.pullSecrets" -}}
-{{- with .Values.image.pullSecrets -}}
+{{- with include "trellis.pullSecretNames" (dict "root" . "names" .Values.image.pullSecrets) | fromYamlArray -}}
 imagePullSecrets:
   {{- range . }}
   - name: {{ . | quote }}

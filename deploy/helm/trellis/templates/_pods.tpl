@@ -26,7 +26,7 @@
 {{- $_ := set $found "TRELLIS_WATCH_WORKLOADS" (toString .its.watchWorkloads) -}}
 {{- $_ := set $found "TRELLIS_NODE_INSTALLER_IMAGE" (include "trellis.installerImage" .root) -}}
 {{- $_ := set $found "TRELLIS_INSTALLER_PULL_POLICY" $v.installers.image.pullPolicy -}}
-{{- with $v.installers.image.pullSecrets }}{{ $_ := set $found "TRELLIS_INSTALLER_PULL_SECRETS" (join "," .) }}{{ end -}}
+{{- with include "trellis.pullSecretNames" (dict "root" .root "names" $v.installers.image.pullSecrets) | fromYamlArray }}{{ $_ := set $found "TRELLIS_INSTALLER_PULL_SECRETS" (join "," .) }}{{ end -}}
 {{- with $v.kwasmOperator.installerImage }}{{ $_ := set $found "TRELLIS_INSTALLER_IMAGE" . }}{{ end -}}
 {{- end -}}
 {{- else if eq .service "hostManager" -}}
