@@ -42,11 +42,20 @@ def test_a_missing_password_file_is_named(tmp_path: Path) -> None:
         Key(tmp_path / "key", tmp_path / "nowhere").read()
 
 
-def test_a_release_without_a_key_is_not_pushed(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["1.2.3", "--registry", "registry.example"])
-    assert ended.value.code == 2
-    assert "--key" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("arguments", "missing"),
+    [
+        ([], "VERSION"),
+        (["1.2.3", "--registry", "registry.example"], "KEY"),
+        (["1.2.3", "--key", "cosign.key"], "REGISTRY"),
+    ],
+)
+def test_a_missing_variable_of_make_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], missing: str
+) -> None:
+    assert main([*arguments, "--output", str(tmp_path)]) == 1
+    assert f"{missing} is missing" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("is_there", [False, True], ids=["no file", "another password"])

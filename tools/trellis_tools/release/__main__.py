@@ -36,16 +36,15 @@ _SUMS: Final = "SHA256SUMS"
 def main(argv: list[str] | None = None) -> int:
     """Run the command and return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m trellis_tools.release", description=__doc__)
-    parser.add_argument("version", help="version, for example 1.2.3 or 1.2.3-rc.1")
+    parser.add_argument("version", nargs="?", default="", help="version, for example 1.2.3 or 1.2.3-rc.1")
     parser.add_argument("--registry", default="", help="registry to push to; without one nothing is pushed")
     parser.add_argument("--key", type=Path, help="private key of cosign; needed to push")
     parser.add_argument("--password-file", type=Path, help="file with the password of the key")
     parser.add_argument("--output", type=Path, default=Path("build/release"), help="directory of the files")
     parser.add_argument("--builder", default=_BUILDER, help="URI of the build platform, for the provenance")
     arguments = parser.parse_args(argv)
-    if arguments.registry and arguments.key is None:
-        parser.error("--key is missing: a pushed release is signed; `cosign generate-key-pair` creates a key")
     try:
+        _check_variables(arguments)
         release = _release(arguments.version, arguments.registry or DEFAULT_REGISTRY)
         out = arguments.output.resolve() / release.version.text
         with on_stderr() as progress:
@@ -64,6 +63,20 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     sys.stdout.write((out / "release.json").read_text(encoding="utf-8"))
     return 0
+
+
+def _check_variables(arguments: argparse.Namespace) -> None:
+    """Check that the variables of make that belong together are set.
+
+    Raises:
+        ReleaseError: one is missing; names it as in make.
+    """
+    if not arguments.version:
+        raise ReleaseError("VERSION is missing, for example VERSION=1.2.3 or VERSION=1.2.3-rc.1")
+    if arguments.registry and arguments.key is None:
+        raise ReleaseError("KEY is missing: a pushed release is signed; `cosign generate-key-pair` creates a key")
+    if arguments.key is not None and not arguments.registry:
+        raise ReleaseError("REGISTRY is missing: only a pushed release is signed, so KEY would have no effect")
 
 
 def _release(version: str, registry: str) -> Release:
