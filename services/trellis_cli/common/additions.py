@@ -13,7 +13,7 @@ COMMANDS: Final = "trellis.commands"
 """Group of commands: a Typer application, or a function."""
 RUN: Final = "trellis.run"
 """Group of extensions for flags of ``trellis run``."""
-HOW: Final = "pip install trellis-wasm-dev"
+HOW: Final = "`make install` in a clone, or `pip install trellis-wasm-dev`"
 
 
 def addition(group: str, name: str) -> Any | None:  # noqa: ANN401 - defined by the group
