@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 from support.chart.bus_secret import options_of, users_of
-from support.chart.rendered import CHART, SYSTEM, ChartRefusedError, Manifest, helm, hooks, of, rendered
+from support.chart.rendered import CHART, SYSTEM, ChartRefusedError, Manifest, helm, hooks, notes, of, rendered
 from trellis.bus.accounts.accounts import accounts
 
 ISSUED: dict[str, Any] = {"enabled": True, "certManager": {"issuerRef": {"name": "lab"}}}
@@ -236,3 +237,8 @@ def test_a_small_cluster_has_one_process_and_one_server() -> None:
     assert servers(found)["replicas"] == 1
     [deployment] = deployments(found)
     assert deployment["spec"]["replicas"] == 1
+
+
+def test_the_notes_name_a_secret_of_the_user_that_does_not_exist(tmp_path: Path) -> None:
+    assert "Secret seeds-of-mine" in notes(tmp_path, nats={"existingSecret": "seeds-of-mine"})
+    assert "Secret seeds" not in notes(tmp_path)
