@@ -187,7 +187,7 @@ def test_a_definition_of_another_owner_is_not_taken_over(release: Release, clust
     kinds = cluster_api.call("GET", DEFINITIONS.path())[1]["items"]
     if not kinds:
         cluster_api.call("POST", DEFINITIONS.path(), make_definition(KINDS_OF_OURS[0]))
-    with pytest.raises(ChartRefusedError, match=r"crds\.install: .* release trellis: .*crds\.adopt=true"):
+    with pytest.raises(ChartRefusedError, match=r"crds\.install: .* release trellis-system/trellis: .*crds\.adopt=true"):
         release.apply(crds={"install": True})
 
 
