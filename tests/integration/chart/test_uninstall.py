@@ -230,7 +230,7 @@ async def test_killed_at_every_write_it_still_removes_all_finalizers(
                 again = await uninstallation.remove_finalizers()
                 assert again["stopped"] == []
                 assert [kind["removed"] for kind in again["kinds"]] == [[], [], [], [], []]
-                assert all(kind["there"] >= 1 and kind["stays"] for kind in again["kinds"])
+                assert all(kind["managed"] >= 1 and kind["remains"] for kind in again["kinds"])
         uninstallation.delete()
         await eventually(lambda: uninstallation.finalizers() == {}, "all are gone", seconds=PATIENCE)
     records = uninstallation.shim.fleet.writes()
@@ -297,7 +297,7 @@ async def test_a_dry_run_writes_nothing_and_a_service_of_another_owner_is_left_a
     assert (done.returncode, uninstallation.finalizers()) == (0, before), done.stderr
     found = json.loads(done.stdout)
     assert found["stopped"] == []
-    assert all(kind["stays"] for kind in found["kinds"] if kind["removed"]), found
+    assert all(kind["remains"] for kind in found["kinds"] if kind["removed"]), found
     await uninstallation.remove_finalizers("--timeout=60s")
     assert uninstallation.finalizers() == {kind: [] for kind in before} | {
         "Service": [names.WASMCLOUD_OPERATOR_SERVICE]
