@@ -63,7 +63,7 @@ def test_settings_of_kwasms_chart_apply_in_their_new_place(kwasm: Path, cluster_
     place = ("--namespace", namespace)
     # Objects that are one a cluster belong to one installation, so it is another namespace of installers, too.
     ours = (*OURS, "--set", f"installers.namespace={namespace}-installers")
-    with pytest.raises(ChartRefusedError, match=r"has no value and no default.*give helm --reset-then-reuse-values"):
+    with pytest.raises(ChartRefusedError, match=r"no default.*helm --reset-then-reuse-values"):
         helm("upgrade", RELEASE, str(CHART), *place, "--reuse-values", *ours, kubeconfig=kwasm)
     helm("upgrade", RELEASE, str(CHART), *place, "--reset-then-reuse-values", *ours, kubeconfig=kwasm)
     found = environment(cluster_api, namespace)
