@@ -46,6 +46,7 @@ class Watches:
         # Configured namespaces require the CRD; a process for all services may run in a cluster without it.
         optional = not places
         group, pod = on_group(cache, enqueue.group), on_pod(cache, enqueue.group_soon, enqueue.pod)
+        budget = on_budget(cache, enqueue.group_soon)
         workload, operator = on_workload(cache, enqueue.group_soon), on_operator(cache, cache.operators, enqueue.all)
         self._groups: Informers[GroupView] = Informers(
             places,
@@ -59,7 +60,7 @@ class Watches:
         self._budgets: Informers[BudgetView] = Informers(
             places,
             lambda place: Informer(
-                kube, BUDGETS, view_budget, lambda _: None, place, refusable=optional, objects=cache.budgets
+                kube, BUDGETS, view_budget, budget, place, refusable=optional, objects=cache.budgets
             ),
         )
         self._deployments: Informers[WorkloadView] = Informers(
@@ -119,6 +120,24 @@ def on_group(cache: Cache, wake: Wake) -> Callable[[Change[GroupView]], None]:
         if not only_our_finalizer(change):
             cache.invalidate(change.key)
             wake(change.key)
+
+    return handle
+
+
+def on_budget(cache: Cache, wake: Wake) -> Callable[[Change[BudgetView]], None]:
+    """Return the handler of changes of disruption budgets, each of which may select the pods of a host group.
+
+    A budget with the name of a host group concerns only that one, and host_manager created it.
+    """
+
+    def handle(change: Change[BudgetView]) -> None:
+        own = change.key in cache.groups
+        if own and change.old is None:
+            return
+        place = change.key.partition("/")[0]
+        for key in [change.key] if own else [key for key in cache.groups if key.partition("/")[0] == place]:
+            cache.invalidate(key)
+            wake(key)
 
     return handle
 

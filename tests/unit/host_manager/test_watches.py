@@ -7,9 +7,13 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from unittest.mock import Mock
 
+import pytest
+
+from host_manager.domain.views import BudgetView, GroupView
 from host_manager.gather import Cache
-from host_manager.watches import Enqueue, Watches
+from host_manager.watches import Enqueue, Watches, on_budget
 from support.cluster.kube_world import until
+from trellis.kube.changes import Change, ChangeKind
 from trellis.kube.resources import DEPLOYMENTS, NAMESPACES
 from trellis.kube.transport import HttpRequest
 from trellis.telemetry import setup
@@ -77,3 +81,26 @@ async def test_the_whole_cluster_is_known_once_all_of_it_was_seen() -> None:
     assert not watches.knows("any/group")
     async with running(watches):
         await until(lambda: watches.knows("any/group"), "it is seen")
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "woken"),
+    [
+        ("other", False, ["a/first", "a/second"]),
+        ("other", True, ["a/first", "a/second"]),
+        ("first", False, []),
+        ("first", True, ["a/first"]),
+    ],
+)
+def test_a_disruption_budget_requires_full_reads_of_the_groups_that_it_may_select(
+    name: str, before: bool, woken: list[str]
+) -> None:
+    group = GroupView("uid", 1, deleting=False, finalizers=(), wants_latest=False)
+    keys = ("a/first", "a/second", "b/third")
+    cache = Cache(made(), dict.fromkeys(keys, group), {}, 60.0, last_reads=dict.fromkeys(keys, Mock()))
+    found: list[str] = []
+    former, present = BudgetView("a", name, None), BudgetView("a", name, (("app", "web"),))
+    kind, old = (ChangeKind.MODIFIED, former) if before else (ChangeKind.ADDED, None)
+    on_budget(cache, found.append)(Change(kind, f"a/{name}", old, present))
+    assert found == woken
+    assert [key for key in keys if key not in cache.last_reads] == woken
