@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from host_manager.timings import Timings
 from host_manager.v2.gather import V2Cache
@@ -34,18 +34,19 @@ from trellis.v2.snapshot import Part
 from trellis.v2.workloads import TemplateView, view_workload
 
 _log = get_logger(__name__)
-_NO_TEMPLATE: Final = TemplateView()
 Wake = Callable[[], None]
 
 
 def slim_deployment(manifest: Manifest) -> DeploymentView:
     """Return the view of a WorkloadDeployment without its template, which the Workloads have, too."""
-    return replace(view_deployment(manifest), spec=_NO_TEMPLATE)
+    view = view_deployment(manifest)
+    return replace(view, spec=TemplateView(empty=view.spec.empty))
 
 
 def slim_replica_set(manifest: Manifest) -> ReplicaSetView:
     """Return the view of a WorkloadReplicaSet without its template."""
-    return replace(view_replica_set(manifest), spec=_NO_TEMPLATE)
+    view = view_replica_set(manifest)
+    return replace(view, spec=TemplateView(empty=view.spec.empty))
 
 
 def only_numbers(change: Change[HostView]) -> bool:

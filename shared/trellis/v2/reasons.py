@@ -59,7 +59,9 @@ class Reason(StrEnum):
     NOT_A_COMPONENT = "NotAComponent"
     PULL_FAILED = "PullFailed"
 
-    # Number of Workloads.
+    # Contents, and number of Workloads.
+    COMPONENTS_MISSING = "ComponentsMissing"
+    """It has neither components nor a service: a host starts it, and runs nothing."""
     SCALE_FAILED = "ScaleFailed"
     """The API server refuses to create or delete Workloads: admission, or a quota."""
 

@@ -81,6 +81,8 @@ class TemplateView:
     """Its ``service``: a component that runs for as long as the workload."""
     omitted: int = 0
     """Number of components beyond those that are kept."""
+    empty: bool = False
+    """True if there is nothing to run: the API server and hosts accept that. Kept where the template is dropped."""
 
     @property
     def parts(self) -> tuple[PartView, ...]:
@@ -163,15 +165,18 @@ def _deleted(metadata: Json) -> float | None:
 def view_template(spec: Json) -> TemplateView:
     """Return the view of the spec of a Workload."""
     daemon = mapping(spec, "service")
+    components = tuple(_part(item, text(item, "name")) for item in items(spec, "components"))
+    left = omitted(spec, "components")
     return TemplateView(
-        components=tuple(_part(item, text(item, "name")) for item in items(spec, "components")),
+        components=components,
         interfaces=tuple(_interface(item) for item in items(spec, "hostInterfaces")),
         selector=texts(spec, "hostSelector"),
         host_id=text(spec, "hostId"),
         environment=text(spec, "environment"),
         service=service_name(spec),
         daemon=_part(daemon, SERVICE) if daemon else None,
-        omitted=omitted(spec, "components"),
+        omitted=left,
+        empty=not components and not daemon and not left,
     )
 
 

@@ -16,6 +16,7 @@ from host_manager.domain.v2.decide import decide, forget_deleted
 from host_manager.domain.v2.operator_clock import OperatorClock
 from host_manager.domain.v2.published import EVENTS, Published
 from host_manager.domain.v2.trust import Trust
+from host_manager.v2.watches import slim_deployment, slim_replica_set
 from support.v2.recordings import SITUATIONS, recording
 from trellis.events.envelope import EventData
 from trellis.events.subjects import event_subject
@@ -247,6 +248,25 @@ def large(ages: Sequence[float], message: str = "", sync: str = "", deployments:
 def some(ages: Sequence[float], message: str = "", sync: str = "") -> Snapshot:
     """Return a cluster of few WorkloadDeployments, for tests of many states."""
     return large(ages, message, sync, 3)
+
+
+def test_workloads_without_anything_to_run_are_degraded_and_not_failed_by_a_missing_template() -> None:
+    hosts = [a_host(1)]
+    for empty, expected in ((True, {Reason.COMPONENTS_MISSING.value}), (False, set[str]())):
+        found = world(hosts, a_deployment("web", hosts))
+        spec = TemplateView(empty=empty)
+        found = replace(found, workloads=[replace(item, spec=spec) for item in found.workloads])
+        events = Replay().see(found)
+        assert {event.reason for event in events if isinstance(event, WorkloadFailed | WorkloadDeploymentDegraded)} == (
+            expected
+        )
+
+
+@pytest.mark.parametrize(("spec", "empty"), [({}, True), ({"components": [{"name": "web", "image": "web:1"}]}, False)])
+def test_the_watch_drops_a_template_and_keeps_whether_it_is_empty(spec: dict[str, Any], empty: bool) -> None:
+    template = {"metadata": {"name": "web", "namespace": "apps"}, "spec": {"template": {"spec": spec}}}
+    for slim in (slim_deployment, slim_replica_set):
+        assert slim(template).spec == TemplateView(empty=empty)
 
 
 FRESH = [15 * number / 100 for number in range(100)]

@@ -175,7 +175,11 @@ def test_a_headless_service_needs_no_port_with_a_name() -> None:
 
 def test_endpoints_that_the_api_server_refuses_to_update_are_not_healthy() -> None:
     """They are those from before a host with a loopback address ran a Workload of the Service."""
-    spec = {"components": [], "kubernetes": {"service": {"name": "web"}}, "hostInterfaces": [HTTP]}
+    spec = {
+        "components": [{"name": "web", "image": "registry.test/app:1"}],
+        "kubernetes": {"service": {"name": "web"}},
+        "hostInterfaces": [HTTP],
+    }
     for address, expected in (("127.0.0.13", Reason.ADDRESS_NOT_ROUTABLE), ("10.0.0.2", None)):
         snapshot = make_snapshot(
             [make_host(), make_host("h2", hostname=address)],

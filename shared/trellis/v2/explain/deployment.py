@@ -20,7 +20,14 @@ from trellis.v2.deployments import DeploymentView, ReplicaSetView
 from trellis.v2.explain.operator import operator_lines
 from trellis.v2.explain.routing import Routed, routing_lines
 from trellis.v2.explain.text import SUSPENDED, in_seconds, number_of, quoted, unknown
-from trellis.v2.explain.workload import WANTED, healthy, manifest_of, omitted_components, workload_cause
+from trellis.v2.explain.workload import (
+    WANTED,
+    healthy,
+    manifest_of,
+    omitted_components,
+    without_components,
+    workload_cause,
+)
 from trellis.v2.fields import listed
 from trellis.v2.objects import condition
 from trellis.v2.reasons import Reason
@@ -254,6 +261,9 @@ def _without(cluster: Cluster, deployment: DeploymentView, part: Part) -> Iterat
     """Yield the step while the Workloads are not known: only the condition Ready shows the state."""
     ready = deployment.condition("Ready")
     reason = unknown(cluster, part)
+    if ready.true and deployment.spec.empty and deployment.replicas:
+        yield without_components("it is Ready, and has", owned=True)
+        return
     if ready.true:
         yield Line("workloads", f"Ready; details unknown: {reason}", ok=True)
         return

@@ -97,7 +97,19 @@ def step_lines(cluster: Cluster, workload: WorkloadView) -> Iterator[Line]:
             again = in_seconds(cluster.snapshot.timings.replaced)
             yield Line("replacement", f"its WorkloadReplicaSet replaces it, with another name, after {again}")
         return
+    if workload.spec.empty:
+        yield without_components("it is Ready, and has", owned=bool(workload.meta.owner_name))
     yield placed(cluster, workload)
+
+
+def without_components(subject: str, *, owned: bool) -> Line:
+    """Return the step for a workload that is Ready without anything to run; ``owned``: by a WorkloadDeployment.
+
+    Source: the schema requires no components, and ``wash host`` reports such a workload as RUNNING.
+    """
+    text = f"{subject} neither components nor a service in its spec, so hosts run nothing of it"
+    do = "add components to spec.template.spec of its WorkloadDeployment" if owned else "add spec.components"
+    return Line("components", text, False, do, Rank.CAUSE, Reason.COMPONENTS_MISSING)
 
 
 def _unmet(cluster: Cluster, workload: WorkloadView) -> Line:

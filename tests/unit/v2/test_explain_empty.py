@@ -1,0 +1,87 @@
+"""Workloads that are Ready although they have nothing to run: the schema and the hosts of wasmCloud v2 accept them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from support.v2.manifests import (
+    make_deployment,
+    make_host,
+    make_replica_set,
+    make_service,
+    make_slice,
+    make_snapshot,
+    make_workload,
+)
+from trellis.read_model.entities.v2_entities import v2_deployment_entity, workload_entity
+from trellis.read_model.explain.subject import Beside
+from trellis.read_model.health import Health
+from trellis.v2.cluster import Cluster
+from trellis.v2.explain.deployment import explain_deployment
+from trellis.v2.explain.service import explain_routed_service
+from trellis.v2.explain.workload import explain_workload
+from trellis.v2.reasons import Reason
+from trellis.v2.snapshot import Part, Snapshot
+from trellis_cli.v2.row import v2_part
+
+SERVICE = {"kubernetes": {"service": {"name": "web"}}}
+HTTP = {"hostInterfaces": [{"namespace": "wasi", "package": "http", "interfaces": ["incoming-handler"]}]}
+DAEMON = {"service": {"image": "registry.test/job:1"}}
+WEB = {"components": [{"name": "web", "image": "registry.test/app:1"}]}
+EMPTY: dict[str, dict[str, Any]] = {
+    "no field": {},
+    "no component": {"components": []},
+    "interfaces without a component": HTTP,
+    "a Service without a component": {"components": [], **SERVICE, **HTTP},
+}
+WRONG = (Health.DEGRADED, Reason.COMPONENTS_MISSING)
+WELL = (Health.HEALTHY, Reason.HEALTHY)
+
+
+def world(spec: dict[str, Any], replicas: int = 1) -> Snapshot:
+    return make_snapshot(
+        [make_host()],
+        [make_workload(spec=spec)] if replicas else [],
+        replica_set=make_replica_set(replicas, spec=spec),
+        deployment=make_deployment(replicas, template={"spec": spec}),
+        services=[make_service()],
+        slices=[make_slice("web", "10.0.0.1")],
+    )
+
+
+@pytest.mark.parametrize(("spec", "expected"), [*((it, WRONG) for it in EMPTY.values()), (WEB, WELL), (DAEMON, WELL)])
+def test_all_pages_agree_that_nothing_runs(spec: dict[str, Any], expected: tuple[Health, Reason]) -> None:
+    snapshot = world(spec)
+    cluster, [workload], [deployment] = Cluster(snapshot), snapshot.workloads, snapshot.deployments
+    for page in (
+        explain_workload(snapshot, workload, Beside()),
+        explain_deployment(snapshot, deployment, Beside()),
+    ):
+        assert (page.verdict.health, page.verdict.reason) == expected
+        assert (page.cause is not None) is (expected is WRONG)
+    for entity in (workload_entity(cluster, workload, "web"), v2_deployment_entity(cluster, deployment)):
+        assert (entity["health"], entity["reason"]) == expected
+    assert bool(v2_part(snapshot).problem) is (expected is WRONG)
+
+
+def test_a_service_of_nothing_is_not_healthy() -> None:
+    for spec, expected in (({**SERVICE, **HTTP}, WRONG), ({**SERVICE, **HTTP, **WEB}, WELL)):
+        snapshot = world(spec)
+        [service] = snapshot.services
+        verdict = explain_routed_service(snapshot, service, Beside()).verdict
+        assert (verdict.health, verdict.reason) == expected
+
+
+def test_a_template_without_components_is_known_if_its_workloads_are_not() -> None:
+    snapshot = replace(world({}), workloads=(), unread={Part.WORKLOADS: "this account cannot list workloads"})
+    verdict = explain_deployment(snapshot, snapshot.deployments[0], Beside()).verdict
+    assert (verdict.health, verdict.reason) == WRONG
+
+
+def test_a_template_without_components_and_replicas_is_suspended() -> None:
+    snapshot = world({}, replicas=0)
+    verdict = explain_deployment(snapshot, snapshot.deployments[0], Beside()).verdict
+    assert (verdict.health, verdict.reason) == (Health.SUSPENDED, Reason.SCALED_TO_ZERO)
