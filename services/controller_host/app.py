@@ -165,7 +165,9 @@ def compose(
     hosting = Hosting(
         parts=parts,
         calling=calling,
-        preparing=Preparing(tenants.acting_as, sources, disk.guests, disk.progress, disk.compiling),
+        preparing=Preparing(
+            tenants.acting_as, sources, disk.guests, disk.progress, disk.compiling, settings.sources_interval / 2
+        ),
         selection=DeliverySelection(watches, timings.turns),
         outcomes=Outcomes(
             Callbacks(reporting.changed, reporting.faulted, reporting.removed),

@@ -29,6 +29,8 @@ class Question:
     refetch: bool
     wanted: Wanted = field(compare=False)
     """Parsed spec."""
+    repeated: bool = field(compare=False)
+    """True if the source is checked for changes after a preparation with the same spec."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ class Preparations:
         if answer is None:
             if self._closed:
                 return None
-            known = None if question.refetch else self.preparing.at_once(question.view, question.wanted, question.user)
+            known = None if question.refetch else self._at_once(question)
             if known is None:
                 self._begin(key, question)
             return known
@@ -72,6 +74,9 @@ class Preparations:
             return None
         del self._answers[key]
         return None if answer.task.cancelled() else answer.task.result()
+
+    def _at_once(self, question: Question) -> Found | None:
+        return self.preparing.at_once(question.view, question.wanted, question.user, repeated=question.repeated)
 
     def drop(self, key: str) -> None:
         """Cancel the preparation of a controller, if there is one."""

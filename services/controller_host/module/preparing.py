@@ -8,6 +8,7 @@ and run only for users that its source permits to read it; messages do not conta
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractAsyncContextManager
@@ -73,20 +74,34 @@ class Sources(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Preparing:
-    """Preparation of controllers. ``pool``: threads for slow work."""
+    """Preparation of controllers. ``pool``: threads for slow work.
+
+    ``shared``: seconds for which the result of a repeated check of a source is used for all controllers with the same
+    source and user: a thousand controllers may have one module.
+    """
 
     acting_as: Callable[[str], Kube]
     sources: Sources
     guests: Guests
     progress: Progress
     pool: Executor
+    shared: float
+    _checked: dict[str, tuple[float, KnownModule]] = field(default_factory=dict)
     _single_flight: SingleFlight[tuple[str, bool], KnownModule] = field(default_factory=SingleFlight)
     _compiling: FairShare = field(default_factory=lambda: FairShare(COMPILING, 1))
     _references: FairShare = field(default_factory=lambda: FairShare(*_REFERENCES))
 
-    def at_once(self, view: ControllerView, wanted: Wanted, user: str) -> tuple[Prepared, KnownModule] | None:
-        """Return the prepared controller if no request is required, None otherwise."""
-        if any(wanted.refs) or (module := self._known(view, wanted, user)) is None:
+    def at_once(
+        self, view: ControllerView, wanted: Wanted, user: str, *, repeated: bool
+    ) -> tuple[Prepared, KnownModule] | None:
+        """Return the prepared controller if no request is required, None otherwise.
+
+        ``repeated``: it has been prepared with this spec, and its source is checked for changes.
+        """
+        if any(wanted.refs):
+            return None
+        module = self._known(view, wanted, user) or (self._just_checked(wanted, user) if repeated else None)
+        if module is None:
             return None
         return _prepared(wanted, module, init_request((view.namespace, view.name), wanted.config, ({}, {})))
 
@@ -109,6 +124,8 @@ class Preparing:
             )
             if wanted.is_fixed:
                 self.progress.show(view.uid, claim)
+            else:
+                self._note(claim, module)
         return _prepared(wanted, module, await self._init(view, wanted, user))
 
     def _known(self, view: ControllerView, wanted: Wanted, user: str) -> KnownModule | None:
@@ -116,6 +133,10 @@ class Preparing:
         if not wanted.is_fixed or not self.progress.has_shown(view.uid, claim_of(wanted, user)):
             return None
         return self.progress.known(wanted.source)
+
+    def _just_checked(self, wanted: Wanted, user: str) -> KnownModule | None:
+        at, module = self._checked.get(claim_of(wanted, user), (0.0, None))
+        return module if time.monotonic() - at < self.shared else None
 
     async def _fetched(self, request: ModuleRequest, wanted: Wanted, *, refetch: bool) -> KnownModule:
         """Fetch a module; for a known module, only check that the source permits the user to read it."""
@@ -138,6 +159,14 @@ class Preparing:
         if wanted.is_fixed:
             self.progress.learn(wanted.source, known)
         return known
+
+    def _note(self, claim: str, module: KnownModule) -> None:
+        """Keep the result of a check for ``shared`` seconds."""
+        now = time.monotonic()
+        while self._checked and now - next(iter(self._checked.values()))[0] >= self.shared:
+            del self._checked[next(iter(self._checked))]
+        self._checked.pop(claim, None)  # the order is that of the checks
+        self._checked[claim] = now, module
 
     async def _init(self, view: ControllerView, wanted: Wanted, user: str) -> bytes:
         config_maps: dict[str, Any] = {}

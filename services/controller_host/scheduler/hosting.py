@@ -243,7 +243,8 @@ class Hosting:
         due = hosted.look_at is not None and now >= hosted.look_at
         if not hosted.ready or due:
             since, hosted.fetching = hosted.fetching, None
-            found = self.fetching.take(hosted.key, Question(hosted.view, hosted.account.user, hosted.fetch, wanted))
+            question = Question(hosted.view, hosted.account.user, hosted.fetch, wanted, repeated=hosted.ready)
+            found = self.fetching.take(hosted.key, question)
             if found is None:
                 hosted.fetching = now if since is None else since
                 return hosted.ready

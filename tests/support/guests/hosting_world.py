@@ -60,6 +60,7 @@ class World:
         self.budget = 0
         self.threads = 8
         self.sources_interval = 0.05
+        self.shared = 0.0
         self.maximum_limits = MaximumLimits()
         self.timings = Timings()
 
@@ -93,7 +94,7 @@ class World:
         self.hosting = Hosting(
             parts=Parts(self.guests, progress, self.telemetry, DiskSpace(timings=self.timings.disk), self.timings),
             calling=calling,
-            preparing=Preparing(lambda _: self.kube, self.sources, self.guests, progress, pool),
+            preparing=Preparing(lambda _: self.kube, self.sources, self.guests, progress, pool, self.shared),
             selection=DeliverySelection(self.watches, self.timings.turns),
             outcomes=Outcomes(
                 Callbacks(lambda item: self.changed.append(item.key), lambda _: None, lambda _: None),

@@ -60,6 +60,35 @@ async def test_requests_of_one_user_for_one_source_share_a_fetch(world: World, r
     assert world.sources.fetched == 1
 
 
+@pytest.mark.parametrize("shared", [0.0, 3600.0])
+async def test_a_repeated_check_of_a_source_is_shared(world: World, recorder: Recorder, shared: float) -> None:
+    world.shared = shared
+    for number in range(20):
+        world.add("recorder", f"one-{number}")
+    world.watches.put("a")
+    async with world.running():
+        await world.until(lambda: len(recorder.requests) == 20, "all are told")
+        await world.until(lambda: not len(world.hosting.fetching), "none is left")
+        fetched, turns = world.sources.fetched, world.turns
+        await world.until(lambda: world.turns > turns + 100, "all were checked again")
+        assert (world.sources.fetched == fetched) is bool(shared)
+
+
+async def test_a_shared_check_is_used_for_its_user_and_source_only(world: World, recorder: Recorder) -> None:
+    world.shared = 3600.0
+    world.add("recorder")
+    world.watches.put("a")
+    world.sources.denied = {f"{USER}other"}
+    async with world.running():
+        await world.until(lambda: len(recorder.requests) == 1, "told")
+        second = world.add("recorder", "second", serviceAccountName="other")
+        await world.until(lambda: second in world.hosting.hosted and world.one(second).refused is not None, "refused")
+        third = world.add("other", "third")
+        await world.until(lambda: len(recorder.requests) == 2, "told")
+        assert world.one(third).module is not None
+    assert world.sources.fetched >= 3
+
+
 async def test_a_new_spec_ends_the_fetch_for_the_former(world: World, recorder: Recorder) -> None:
     world.add("slow")
     world.watches.put("a")
