@@ -199,8 +199,10 @@ class Forwarder:
 
     async def _warn(self) -> None:
         """Log one warning for waiting events before they are lost."""
+        longest = 0.0
         while True:
-            await asyncio.sleep(self.timings.look)
+            # No event can be late sooner; then until none is.
+            await asyncio.sleep(self.timings.look if self.late else self.timings.late - longest)
             longest = max(lag.seconds() for lag in self.lags.values())
             if longest > self.timings.late and not self.late:
                 _log.warning(
