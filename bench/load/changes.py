@@ -15,7 +15,7 @@ from load import objects, sizes
 from load.seen import until
 from load.world import World, by_wash
 from trellis import names
-from trellis.kube.resources import APPLICATIONS, CONFIGMAPS
+from trellis.kube.resources import APPLICATIONS, CONFIGMAPS, LEASES
 
 PAUSE: Final = 0.1
 """Between two changes: what follows the last one is over, mostly."""
@@ -80,6 +80,15 @@ async def object_changed(world: World, number: int, nonce: int) -> float:
     return world.seen.copies[wanted] - began
 
 
+async def _requested(world: World, nonce: int) -> float:
+    """From a patch to its event in a watch, without any service: the part of the API server in all other durations."""
+    began = time.monotonic()
+    path = LEASES.path(sizes.REQUESTS_NAMESPACE, sizes.REQUEST)
+    await _patch(world, path, {"spec": {"holderIdentity": str(nonce)}})
+    await _until(lambda: str(nonce) in world.seen.requests, f"{sizes.REQUEST} has {nonce}")
+    return world.seen.requests[str(nonce)] - began
+
+
 CHANGES: Final[dict[str, Change]] = {
     "node": node_opted_in,
     "host": host_started,
@@ -90,14 +99,15 @@ OF: Final = {"node": "nodes", "host": "lattices", "application": "applications",
 """Objects of a size that a kind of change requires."""
 
 
-async def one_after_another(world: World, change: Change, count: int) -> list[float]:
-    """Make so many changes; return what each took."""
+async def one_after_another(world: World, change: Change, count: int) -> tuple[list[float], list[float]]:
+    """Make so many changes, each followed by a request without a service; return the durations of both."""
     first = time.time_ns() // 10**6
-    took = []
+    took, requests = [], []
     for number in range(count):
         took.append(await change(world, number, first + number))
         await asyncio.sleep(PAUSE)
-    return took
+        requests.append(await _requested(world, first + number))
+    return took, requests
 
 
 async def _patch(world: World, path: str, body: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from load import sizes
 from trellis import names
-from trellis.kube.resources import APPLICATIONS, CONFIGMAPS, HOST_CONFIGS, NAMESPACES, PODS, WASM_CONTROLLERS
+from trellis.kube.resources import APPLICATIONS, CONFIGMAPS, HOST_CONFIGS, LEASES, NAMESPACES, PODS, WASM_CONTROLLERS
 from trellis_dev.localcluster.nodes import node_manifest
 
 Manifest = dict[str, Any]
@@ -103,6 +103,11 @@ def model(name: str) -> Manifest:
     metadata = {"name": name, "annotations": {"version": "v1"}}
     kind = {"apiVersion": "core.oam.dev/v1beta1", "kind": "Application"}
     return kind | {"metadata": metadata, "spec": application_spec("1")}
+
+
+def request() -> Made:
+    """Return the Lease that only the benchmark uses."""
+    return LEASES.path(sizes.REQUESTS_NAMESPACE), {"metadata": {"name": sizes.REQUEST}, "spec": {}}
 
 
 def controllers_rbac() -> list[Made]:

@@ -24,7 +24,7 @@ from load import results, tables
 from load.results import Result
 
 MARK: Final = "<!-- from here on by `make generate`, from bench/load/results.jsonl -->\n"
-_COLOURS: Final = ("#3366cc", "#dc3912", "#109618", "#990099")
+_COLOURS: Final = ("#3366cc", "#dc3912", "#109618", "#990099", "#666666")
 mpl.rcParams.update({"svg.hashsalt": "trellis", "svg.fonttype": "none", "font.size": 9, "path.simplify": True})
 
 Series = dict[str, list[float]]
@@ -39,11 +39,11 @@ def page(text: str, found: Sequence[Result]) -> str:
 def graphs(found: Sequence[Result]) -> dict[str, bytes]:
     """Return the graphs by name of file."""
     shown = tables.shown(found)
-    kinds = tables.KINDS
+    kinds = (*tables.KINDS, tables.REQUEST)
     latency = {f"{kind}, p50": [item.changes[kind].p50 * 1000 for item in shown] for kind in kinds}
     latency |= {f"{kind}, p99": [item.changes[kind].p99 * 1000 for item in shown] for kind in kinds}
     memory = {name: [item.memory[key] for item in shown] for name, key in (("at rest", "steady"), ("peak", "peak"))}
-    writes = {kind: [item.changes[kind].writes for item in shown] for kind in kinds}
+    writes = {kind: [item.changes[kind].writes for item in shown] for kind in tables.KINDS}
     sizes = [item.size.nodes for item in shown]
     drawn = (
         (latency, "ms, one change"),

@@ -25,7 +25,7 @@ from typing import Final
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from load import results, sizes
+from load import results, sizes, tables
 from load.bundle import Bundle, Count, running, until_ready
 from load.changes import CHANGES, OF, one_after_another
 from load.results import Changed, Result, append, commit
@@ -37,7 +37,8 @@ from trellis.lattice.timings import LatticeTimings
 from trellis_dev.localcluster import lattice_servers
 
 COUNT: Final = 60
-IDLE_SECONDS: Final = 30.0
+IDLE_SECONDS: Final = 60.0
+"""The longest interval of what Trellis does without a change, except comparisons that are minutes apart."""
 _STILL: Final = 4
 """Looks, half a second apart, at queues in which nothing waits: then a start is over."""
 _START_SECONDS: Final = 300.0
@@ -88,12 +89,13 @@ async def quiet(bundle: Bundle) -> float:
 
 async def measured(made: World, bundle: Bundle, idle: Count) -> dict[str, Changed]:
     """Make changes of each kind; what goes on anyway is taken off."""
-    found = {}
+    found, alone = {}, []
     for kind, change in CHANGES.items():
         if not getattr(made.size, OF[kind]):
             continue
         former = await asyncio.to_thread(bundle.count)
-        took = await one_after_another(made, change, COUNT)
+        took, requests = await one_after_another(made, change, COUNT)
+        alone += requests
         opted_in = [name for name in made.spares if name in made.seen.jobs]
         await until(lambda: made.seen.labelled.issuperset(opted_in), lambda: "all opted-in nodes are labelled")  # noqa: B023
         await asyncio.sleep(_FOLLOWS_SECONDS.get(kind, _SOON_SECONDS))
@@ -103,6 +105,9 @@ async def measured(made: World, bundle: Bundle, idle: Count) -> dict[str, Change
         processor, messages = done.processor - idle.processor * share, done.messages - idle.messages * share
         found[kind] = Changed.of(took, max(0.0, processor), dict(done.writes), max(0.0, messages))
         log(f"{kind}: {found[kind]}")
+    if alone:
+        found[tables.REQUEST] = Changed.of(alone, 0.0, {}, 0.0)
+        log(f"{tables.REQUEST}: {found[tables.REQUEST]}")
     return found
 
 

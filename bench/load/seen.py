@@ -24,7 +24,7 @@ from trellis import names
 from trellis.kube.access import Access
 from trellis.kube.client import Kube
 from trellis.kube.informer import Change, Informer
-from trellis.kube.resources import APPLICATIONS, CONFIGMAPS, ENDPOINT_SLICES, JOBS, NODES, WASM_CONTROLLERS
+from trellis.kube.resources import APPLICATIONS, CONFIGMAPS, ENDPOINT_SLICES, JOBS, LEASES, NODES, WASM_CONTROLLERS
 from trellis.telemetry import setup
 from trellis.telemetry.health import Health
 from trellis_dev.localcluster import ClusterInfo
@@ -37,8 +37,9 @@ _STORED: Final = "$KV.wadm_manifests."
 class Seen:
     """Present objects by name. ``ready`` and ``labelled`` are nodes; ``slices`` addresses by application.
 
-    ``bases``: state of both sides in an application's object; ``jobs``, ``moved``, ``copies`` and ``deployed``:
-    when a node's Job, a slice's content, a nonce in a copy and a version in wadm's storage came.
+    ``bases``: state of both sides in an application's object; ``jobs``, ``moved``, ``copies``, ``requests`` and
+    ``deployed``: when a node's Job, a slice's content, a nonce in a copy and in a Lease of this benchmark, and a version
+    in wadm's storage came.
     """
 
     ready: set[str] = field(default_factory=set)
@@ -50,6 +51,7 @@ class Seen:
     controllers: set[str] = field(default_factory=set)
     copies: dict[tuple[str, str], float] = field(default_factory=dict)
     deployed: dict[str, tuple[str, float]] = field(default_factory=dict)
+    requests: dict[str, float] = field(default_factory=dict)
 
     def node(self, change: Change[tuple[bool, bool]]) -> None:
         """Note whether a node is ready, and whether it is provisioned."""
@@ -80,6 +82,11 @@ class Seen:
         """Note when a nonce came into a copy."""
         if change.new:
             self.copies.setdefault((change.key.partition("/")[2], change.new), time.monotonic())
+
+    def request(self, change: Change[str]) -> None:
+        """Note when a nonce came into the Lease."""
+        if change.new:
+            self.requests.setdefault(change.new, time.monotonic())
 
     async def stored(self, message: Msg) -> None:
         """Note when wadm deployed a version: its storage is written by messages to these subjects."""
@@ -118,6 +125,7 @@ async def looking(info: ClusterInfo, lattices: str) -> AsyncIterator[tuple[Seen,
         Informer(kube, APPLICATIONS, _base, seen.application),
         Informer(kube, WASM_CONTROLLERS, _ready, seen.controller),
         Informer(kube, CONFIGMAPS, _nonce, seen.copy, inside),
+        Informer(kube, LEASES, _holder, seen.request, sizes.REQUESTS_NAMESPACE),
     ]
     tasks = [asyncio.create_task(informer.run()) for informer in informers]
     try:
@@ -158,3 +166,7 @@ def _base(manifest: Manifest) -> str:
 
 def _nonce(manifest: Manifest) -> str:
     return str((manifest.get("data") or {}).get("nonce", ""))
+
+
+def _holder(manifest: Manifest) -> str:
+    return str((manifest.get("spec") or {}).get("holderIdentity", ""))

@@ -12,6 +12,9 @@ from fractions import Fraction
 from typing import Final
 
 CONTROLLERS_NAMESPACE: Final = "load-controllers"
+REQUESTS_NAMESPACE: Final = "default"
+REQUEST: Final = "load-request"
+"""Name of the Lease that only this benchmark writes and watches: it measures the API server alone."""
 SHARES: Final = tuple(Fraction(1, number) for number in (8, 4, 2, 1))
 
 

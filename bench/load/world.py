@@ -82,6 +82,7 @@ class World:
     def _objects(self, size: Size, spares: set[str]) -> Iterable[Made]:
         former = self.size
         if former == EMPTY:
+            yield objects.request()
             yield from objects.controllers_rbac()
         for number in range(former.lattices, size.lattices):
             lattice = sizes.lattice(number)

@@ -33,7 +33,7 @@ def a_result(size: Size, **changed: object) -> Result:
         memory={"steady": 100.0, "worked": 110.0, "peak": size.nodes / 10},
         work={"processor": 1.0, "writes": 10, "messages": 10},
         idle={"processor": 0.01, "writes": 0.0, "messages": 2.0},
-        changes=dict.fromkeys(tables.KINDS, item),
+        changes=dict.fromkeys((*tables.KINDS, tables.REQUEST), item),
     )
     return dataclasses.replace(base, **changed)  # type: ignore[arg-type]
 
