@@ -38,8 +38,8 @@ class Seen:
     """Present objects by name. ``ready`` and ``labelled`` are nodes; ``slices`` addresses by application.
 
     ``bases``: state of both sides in an application's object; ``jobs``, ``moved``, ``copies``, ``requests`` and
-    ``deployed``: when a node's Job, a slice's content, a nonce in a copy and in a Lease of this benchmark, and a version
-    in wadm's storage came.
+    ``deployed``: when a node's Job, a slice's content, a nonce in a copy and in the Lease of this benchmark, and a
+    version in wadm's storage came.
     """
 
     ready: set[str] = field(default_factory=set)
