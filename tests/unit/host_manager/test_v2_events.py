@@ -262,6 +262,17 @@ def test_workloads_without_anything_to_run_are_degraded_and_not_failed_by_a_miss
         )
 
 
+def test_a_start_without_an_effect_on_a_failure_repeats_it_at_once() -> None:
+    """A start ends the failures of a WorkloadReplicaSet that nothing owns; without components, it fails again."""
+    hosts, replay = [a_host(1), a_host(2)], Replay()
+    for replicas, names in ((1, ["started", "failed"]), (2, ["started", "failed"]), (1, ["gone"]), (1, [])):
+        found = world(hosts, a_deployment("web", hosts[:replicas]))
+        empty = [replace(item, spec=TemplateView(empty=True)) for item in found.workloads]
+        free = [replace(item, meta=replace(item.meta, owner="", owner_name="")) for item in found.replica_sets]
+        events = replay.see(replace(found, deployments=[], replica_sets=free, workloads=empty))
+        assert [event.event_name for event in events if event.noun == "workload"] == names
+
+
 @pytest.mark.parametrize(("spec", "empty"), [({}, True), ({"components": [{"name": "web", "image": "web:1"}]}, False)])
 def test_the_watch_drops_a_template_and_keeps_whether_it_is_empty(spec: dict[str, Any], empty: bool) -> None:
     template = {"metadata": {"name": "web", "namespace": "apps"}, "spec": {"template": {"spec": spec}}}

@@ -16,6 +16,7 @@ from host_manager.domain.v2.published import Published, object_of
 from host_manager.domain.v2.trust import Evidence, Trust
 from host_manager.domain.v2.workloads import Owners, failure_events, failures, lifecycle_events
 from trellis.events.envelope import EventData
+from trellis.events.wasmcloud_v2 import WorkloadStarted
 from trellis.v2.cluster import Cluster
 from trellis.v2.snapshot import Part
 
@@ -64,6 +65,8 @@ def _events(cluster: Cluster, published: Published, trust: Trust) -> Iterator[Ev
     failing = failures(cluster, evidence, owners)
     yield from artifact_events(cluster, published)
     yield from host_events(cluster, published, evidence)
-    yield from lifecycle_events(cluster, published, owners)
-    yield from failure_events(cluster, failing, published)
+    lifecycle = [*lifecycle_events(cluster, published, owners)]
+    yield from lifecycle
+    started = [event for event in lifecycle if isinstance(event, WorkloadStarted) and not event.deployment]
+    yield from failure_events(cluster, failing, published, started)
     yield from deployment_events(cluster, published, failing)

@@ -172,14 +172,15 @@ class Published:
                 self.outages.pop(_key(event), None)
 
     def _recovered(self, event: WorkloadStarted) -> None:
-        """Drop the failures of an owner without an event of its own."""
-        if event.deployment:
-            return
-        kind: OwnerKind = "WorkloadReplicaSet" if event.replica_set else "Workload"
-        name = event.replica_set or event.name
-        for owner in [item for item in self.failures if (item.namespace, item.kind) == (event.namespace, kind)]:
-            if owner.name == name:
-                del self.failures[owner]
+        for owner in [item for item in self.failures if ends_failures(event, item)]:
+            del self.failures[owner]
+
+
+def ends_failures(event: WorkloadStarted, owner: Owner) -> bool:
+    """Return whether a start ends the failures of an owner: of one without an event of its own."""
+    kind = "WorkloadReplicaSet" if event.replica_set else "Workload"
+    started = (event.namespace, kind, event.replica_set or event.name)
+    return not event.deployment and (owner.namespace, owner.kind, owner.name) == started
 
 
 def _key(event: EventData) -> str:

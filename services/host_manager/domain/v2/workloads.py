@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from host_manager.domain.v2.published import Owner, Published
+from host_manager.domain.v2.published import Owner, Published, ends_failures
 from host_manager.domain.v2.trust import Evidence
 from trellis.events.wasmcloud_v2 import WorkloadFailed, WorkloadGone, WorkloadStarted
 from trellis.read_model.explain.page import Line
@@ -113,12 +113,16 @@ def failures(cluster: Cluster, evidence: Evidence, owners: Owners) -> dict[Faili
 
 
 def failure_events(
-    cluster: Cluster, found: Mapping[Failing, Sequence[tuple[WorkloadView, Line]]], published: Published
+    cluster: Cluster,
+    found: Mapping[Failing, Sequence[tuple[WorkloadView, Line]]],
+    published: Published,
+    started: Sequence[WorkloadStarted],
 ) -> Iterator[WorkloadFailed]:
-    """Yield an event for each owner and reason that is not published yet."""
+    """Yield an event for each owner and reason that is not published, or that ``started`` end, published first."""
     for failing, failed in found.items():
         owner = failing.owner
-        if (failing.replica_set, failing.reason) in published.failures.get(owner, ()):
+        known = (failing.replica_set, failing.reason) in published.failures.get(owner, ())
+        if known and not any(ends_failures(event, owner) for event in started):
             continue
         workload, line = failed[0]
         yield WorkloadFailed(
