@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from support.v2.manifests import (
+    Manifest,
+    condition,
     make_deployment,
     make_host,
     make_replica_set,
@@ -25,6 +27,7 @@ from trellis.v2.explain.service import explain_routed_service
 from trellis.v2.explain.workload import explain_workload
 from trellis.v2.reasons import Reason
 from trellis.v2.snapshot import Part, Snapshot
+from trellis.v2.workloads import STEPS
 from trellis_cli.v2.row import v2_part
 
 SERVICE = {"kubernetes": {"service": {"name": "web"}}}
@@ -39,6 +42,33 @@ EMPTY: dict[str, dict[str, Any]] = {
 }
 WRONG = (Health.DEGRADED, Reason.COMPONENTS_MISSING)
 WELL = (Health.HEALTHY, Reason.HEALTHY)
+
+
+STARTED = [condition(kind) for kind in STEPS]
+FAILED = [*STARTED[:2], condition("Placement", status="False", message="failed to pull image")]
+
+
+def owned(name: str, replica_set: str, spec: dict[str, Any], conditions: list[Manifest]) -> Manifest:
+    found = make_workload(name, conditions, spec=spec)
+    found["metadata"]["ownerReferences"] = [{"controller": True, "name": replica_set, "uid": f"uid-{replica_set}"}]
+    return found
+
+
+def rollout(former: dict[str, Any], current: dict[str, Any], conditions: list[Manifest]) -> Snapshot:
+    """Return a rollout: a Workload of each template is there, and that of the current one has ``conditions``."""
+    deployment = make_deployment(template={"spec": current})
+    deployment["status"] |= {"previousReplicaSet": {"name": "rs1"}, "currentReplicaSet": {"name": "rs2"}}
+    snapshot = make_snapshot(
+        [make_host()],
+        [owned("former", "rs1", former, STARTED), owned("current", "rs2", current, conditions)],
+        deployment=deployment,
+        services=[make_service()],
+        slices=[make_slice("web", "10.0.0.1")],
+    )
+    [replica_set] = snapshot.replica_sets
+    names = ("rs1", "rs2")
+    sets = [replace(replica_set, meta=replace(replica_set.meta, name=name, uid=f"uid-{name}")) for name in names]
+    return replace(snapshot, replica_sets=sets)
 
 
 def world(spec: dict[str, Any], replicas: int = 1) -> Snapshot:
@@ -85,3 +115,33 @@ def test_a_template_without_components_and_replicas_is_suspended() -> None:
     snapshot = world({}, replicas=0)
     verdict = explain_deployment(snapshot, snapshot.deployments[0], Beside()).verdict
     assert (verdict.health, verdict.reason) == (Health.SUSPENDED, Reason.SCALED_TO_ZERO)
+
+
+def test_a_former_template_without_components_does_not_serve() -> None:
+    for former, serves in (({**SERVICE, **HTTP}, False), ({**SERVICE, **HTTP, **WEB}, True)):
+        snapshot = rollout(former, {**SERVICE, **HTTP, **WEB}, FAILED)
+        page = explain_deployment(snapshot, snapshot.deployments[0], Beside())
+        assert page.verdict.reason == Reason.START_FAILED
+        assert any(line.reason == Reason.ROLLING_OUT for line in page.lines) is serves
+
+
+def test_a_service_has_the_cause_of_workloads_with_components_if_there_are_any() -> None:
+    full = {**SERVICE, **HTTP, **WEB}
+    for former, current, conditions, expected in (
+        ({**SERVICE, **HTTP}, full, FAILED, Reason.NOT_READY),
+        ({**SERVICE, **HTTP}, full, STARTED, Reason.HEALTHY),
+        (full, {**SERVICE, **HTTP}, STARTED, Reason.HEALTHY),
+        ({**SERVICE, **HTTP}, {**SERVICE, **HTTP}, STARTED, Reason.COMPONENTS_MISSING),
+    ):
+        snapshot = rollout(former, current, conditions)
+        assert explain_routed_service(snapshot, snapshot.services[0], Beside()).verdict.reason == expected
+
+
+def test_a_workload_without_an_owner_is_to_be_created_again() -> None:
+    """The operator sends a Workload to its host once, so a changed spec would look healthy and run nothing."""
+    workload = make_workload(spec={})
+    del workload["metadata"]["ownerReferences"]
+    snapshot = make_snapshot([make_host()], [workload])
+    cause = explain_workload(snapshot, snapshot.workloads[0], Beside()).cause
+    assert cause is not None
+    assert "delete" in cause.do

@@ -113,7 +113,8 @@ def _serving_before(
     former = cluster.replica_set(deployment, deployment.previous)
     if former is None or (current is not None and former.meta.name == current.meta.name):
         return None
-    return former if any(item.ready for item in cluster.workloads_of(former)) else None
+    serves = any(item.ready and not item.spec.empty for item in cluster.workloads_of(former))
+    return former if serves else None
 
 
 def _artifacts(cluster: Cluster, deployment: DeploymentView) -> Iterator[Line]:

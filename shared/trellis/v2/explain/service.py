@@ -89,15 +89,18 @@ def _chain(cluster: Cluster, service: RoutedService) -> Iterator[Line]:
         return
     yield from operator_lines(cluster)
     workloads = cluster.workloads_behind(service)
-    ready = [item for item in workloads if item.ready and not item.meta.deleting]
+    kept = [item for item in workloads if not item.meta.deleting]
+    full = [item for item in kept if not item.spec.empty]
+    ready = [item for item in full or kept if item.ready]
     if ready:
         hosts = [placed(cluster, item) for item in ready]
         if all(line.trouble for line in hosts):
             yield hosts[0]
-        if all(item.spec.empty for item in ready):
+        if not full:
             text = f"Workload {ready[0].meta.key} is Ready, and has"
             yield without_components(text, owned=bool(ready[0].meta.owner_name))
-        yield from service_lines(cluster, Routed(meta.namespace, ready[0].spec, meta.name, ready))
+        routed = [item for item in kept if item.ready]  # their hosts are endpoints, also without components
+        yield from service_lines(cluster, Routed(meta.namespace, ready[0].spec, meta.name, routed))
     elif not _scaled_to_zero(cluster, service):
         without = _none_ready(cluster, service, workloads)
         yield without

@@ -108,7 +108,11 @@ def without_components(subject: str, *, owned: bool) -> Line:
     Source: the schema requires no components, and ``wash host`` reports such a workload as RUNNING.
     """
     text = f"{subject} neither components nor a service in its spec, so hosts run nothing of it"
-    do = "add components to spec.template.spec of its WorkloadDeployment" if owned else "add spec.components"
+    do = (
+        "add components to spec.template.spec of its WorkloadDeployment"
+        if owned
+        else "delete it and create it with components: the operator sends no changed spec to a host"
+    )
     return Line("components", text, False, do, Rank.CAUSE, Reason.COMPONENTS_MISSING)
 
 
