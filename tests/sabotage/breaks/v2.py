@@ -282,8 +282,8 @@ EVENTS: Final = (
         "ADR 111, rule 3: a failure has its owner and reason as identity",
         "host_manager",
         "failure_events",
-        "if (failing.replica_set, failing.reason) in published.failures.get(owner, ()):",
-        "if failing in published.failures:",
+        "known = (failing.replica_set, failing.reason) in published.failures.get(owner, ())",
+        "known = failing in published.failures",
         "tests/unit/host_manager/test_v2_events.py::"
         "test_replacements_of_a_failed_workload_are_one_event_until_it_is_ready",
     ),
