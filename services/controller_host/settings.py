@@ -130,5 +130,5 @@ class Settings(ServiceSettings):
     sources_interval: Annotated[Seconds, Field(gt=0)] = Field(
         default=60.0,
         description="Interval of the checks for changes of the ConfigMaps and Secrets that controllers refer to, and "
-        "of modules without a checksum.",
+        "of modules without a checksum. Controllers share a check of a module for half of this time.",
     )
