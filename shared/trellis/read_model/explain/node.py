@@ -104,8 +104,11 @@ def explain_node(snapshot: NodeSnapshot) -> Explanation:
 
 def _verdict(chain: Sequence[Line], row: NodeRow) -> Verdict:
     """Return the health of the row, unless that depends on objects that could not be read."""
-    cause = cause_of(chain) if any(line.reason == READ_INCOMPLETE for line in chain) else None
-    return row.verdict if cause is None else cause.verdict
+    unknown = next((line for line in chain if line.reason == READ_INCOMPLETE), None)
+    if unknown is None:
+        return row.verdict
+    cause = cause_of(chain)
+    return cause.verdict if cause is not None and cause.rank is Rank.CAUSE else unknown.verdict
 
 
 def _chain(snapshot: NodeSnapshot, view: NodeView, jobs: tuple[JobView, ...], row: NodeRow) -> Iterator[Line]:
