@@ -81,6 +81,11 @@ async def test_a_shared_check_is_used_for_its_user_and_source_only(world: World,
     world.sources.denied = {f"{USER}other"}
     async with world.running():
         await world.until(lambda: len(recorder.requests) == 1, "told")
+        first, at_once = world.one(), world.hosting.preparing.at_once
+        assert first.wanted is not None
+        assert at_once(first.view, first.wanted, first.account.user, repeated=True) is not None
+        assert at_once(first.view, first.wanted, first.account.user, repeated=False) is None
+        assert at_once(first.view, first.wanted, f"{USER}other", repeated=True) is None
         second = world.add("recorder", "second", serviceAccountName="other")
         await world.until(lambda: second in world.hosting.hosted and world.one(second).refused is not None, "refused")
         third = world.add("other", "third")
