@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sabotage.breaking import SOURCES, Break, MisplacedError, copy_broken, misplaced
+from sabotage.breaking import CHART, SOURCES, Break, MisplacedError, copy_broken, misplaced
 from sabotage.breaks import BREAKS
 from sabotage.page import page
 
@@ -23,6 +23,17 @@ def free(used, limit):
 class Others:
     def free(self, used, limit):
         return used < limit
+"""
+
+
+TEMPLATES = """
+{{- define "trellis.free" -}}
+{{- if lt .used .limit }}free{{ end -}}
+{{- end -}}
+
+{{- define "trellis.others" -}}
+{{- if lt .used .limit }}free{{ end -}}
+{{- end -}}
 """
 
 
@@ -74,6 +85,21 @@ def test_a_break_changes_its_function_and_leaves_all_else_as_it_is(
     assert (place / "shared/trellis/other.py").is_symlink()
     assert (place / "services").is_symlink()
     assert (sources / "shared/trellis/slots.py").read_text() == SOURCE
+
+
+@pytest.mark.parametrize("function", ["trellis.free", "other.yaml"])
+def test_a_break_changes_a_template_of_the_chart_or_a_file_without_one(
+    sources: Path, tmp_path_factory: pytest.TempPathFactory, function: str
+) -> None:
+    place, folder = tmp_path_factory.mktemp("broken"), Path("deploy/helm/trellis/templates")
+    texts = {"_slots.tpl": TEMPLATES, "other.yaml": "{{ if lt .used .limit }}x: y{{ end }}"}
+    (sources / folder).mkdir(parents=True)
+    for name, text in texts.items():
+        (sources / folder / name).write_text(text)
+    copy_broken(Break("x", "", CHART, function, "lt .used .limit", "true", ""), sources, place)
+    changed = {name: (place / folder / name).read_text() for name in texts}
+    name = "other.yaml" if function == "other.yaml" else "_slots.tpl"
+    assert changed == {**texts, name: texts[name].replace("lt .used .limit", "true", 1)}
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""One-line breaks of the product: where each goes, found by the name of a function and not by file or line.
+"""One-line breaks of the product: where each goes, found by the name of a function or template and not by file or line.
 
 In: a break and the sources. Out: the file with that line changed. Raises: MisplacedError if the sources have the line
 not exactly once; then the product was changed and the break has to follow.
@@ -7,11 +7,18 @@ not exactly once; then the product was changed and the break has to follow.
 from __future__ import annotations
 
 import ast
+import itertools
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 SOURCES = ("services", "shared")
+CHART: Final = "chart"
+"""The package of a break of the Helm chart."""
+_TEMPLATES: Final = "deploy/helm/trellis/templates"
+_DEFINED: Final = re.compile(r'^\{\{-? define "(.+?)"', re.MULTILINE)
 
 
 class MisplacedError(Exception):
@@ -24,7 +31,8 @@ class Break:
 
     ``promise`` is what it breaks: an invariant, a decision record, a rule of the security model. ``test`` is the test
     of `make test` that fails then, as a node id of pytest. ``package`` tells functions of one name apart: the first
-    part of their module's name.
+    part of their module's name. ``function`` can be a class; in the chart it is a template, or a file that defines
+    none.
     """
 
     name: str
@@ -41,7 +49,7 @@ def broken_file(broken: Break, root: Path) -> tuple[Path, str]:
     found = [
         (file, text, body)
         for file, text in _files_with(broken, root)
-        for name, body in _functions(text)
+        for name, body in (_templates(file, text) if broken.package == CHART else _functions(text))
         if name == broken.function and broken.old in body
     ]
     if len(found) != 1:
@@ -84,24 +92,37 @@ def copy_broken(broken: Break, root: Path, place: Path) -> None:
 
 
 def _files_with(broken: Break, root: Path) -> Iterator[tuple[Path, str]]:
-    for folder in SOURCES:
-        for file in sorted((root / folder / broken.package).rglob("*.py")):
+    if broken.package == CHART:
+        folders, pattern = [root / _TEMPLATES], "*.*"
+    else:
+        folders, pattern = [root / folder / broken.package for folder in SOURCES], "*.py"
+    for folder in folders:
+        for file in sorted(folder.rglob(pattern)):
             text = file.read_text(encoding="utf-8")
             if broken.old in text:
                 yield file, text
 
 
+def _templates(file: Path, text: str) -> Iterator[tuple[str, str]]:
+    """Yield name and source of each template that a file of the chart defines, or of the file if it defines none."""
+    starts = [*_DEFINED.finditer(text)]
+    if not starts:
+        yield file.name, text
+    for start, following in itertools.pairwise([*starts, None]):
+        assert start is not None
+        yield start[1], text[start.start() : following.start() if following is not None else None]
+
+
 def _functions(text: str) -> Iterator[tuple[str, str]]:
-    """Yield qualified name and source of each function of a file."""
+    """Yield qualified name and source of each function and class of a file."""
     lines = text.splitlines(keepends=True)
     for name, node in _named(ast.parse(text), ""):
         first = min([node.lineno, *(item.lineno for item in node.decorator_list)])
         yield name, "".join(lines[first - 1 : node.end_lineno])
 
 
-def _named(node: ast.AST, prefix: str) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+def _named(node: ast.AST, prefix: str) -> Iterator[tuple[str, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]]:
     for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield prefix + child.name, child
         if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield prefix + child.name, child
             yield from _named(child, f"{prefix}{child.name}.")

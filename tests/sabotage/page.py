@@ -26,10 +26,11 @@ make sabotage ARGS="Lease"          # those with this text in their name
 make sabotage ARGS=--check          # only check that each mutation applies to the sources
 ```
 
-A mutation names a function and the text that it changes, so that the file can be moved. If the text changes, update
-the mutation in `tests/sabotage/breaks`. `python tests/sabotage/run.py --page` writes this page.
+A mutation names a function, a class or a template of the chart, and the text that it changes, so that the file can be
+moved. If the text changes, update the mutation in `tests/sabotage/breaks`. `python tests/sabotage/run.py --page` writes
+this page.
 """
-_SOURCE: Final = re.compile(r"ADR (\d+)|[a-z]+")
+_SOURCE: Final = re.compile(r"ADR (\d+)|[a-z][a-z0-9]*")
 
 
 def page(root: Path) -> str:

@@ -9,8 +9,10 @@ from sabotage.breaking import Break
 from sabotage.breaks import (
     applications,
     bus,
+    chart,
     console,
     controllers,
+    explanations,
     installer,
     kubernetes,
     lattices,
@@ -63,6 +65,9 @@ AREAS: Final[Mapping[str, tuple[Break, ...]]] = {
     "Sources of wasmCloud v2": v2.SOURCES,
     "Display of wasmCloud v2": v2.DISPLAY,
     "Events of wasmCloud v2": v2.EVENTS,
+    "Pages of nodes and Shims": explanations.UNREAD,
+    "Values of the chart": chart.VALUES,
+    "Upgrades of the chart": chart.UPGRADES,
     "Causes of Wasm pods": wasm_pods.CAUSES,
     "Reports about workloads of Wasm pods": wasm_pods.REPORTS,
 }

@@ -62,6 +62,24 @@ CONFINEMENT: Final = (
         'if "\\0" in path:',
         "tests/unit/controller_host/test_files.py::test_links_and_paths_that_lead_out_are_refused",
     ),
+    Break(
+        "the first check of a source is that of another controller",
+        "ADR 56: each controller needs access to its module",
+        "controller_host",
+        "Preparing.at_once",
+        "(self._just_checked(wanted, user) if repeated else None)",
+        "self._just_checked(wanted, user)",
+        "tests/unit/controller_host/test_fetching.py::test_a_shared_check_is_used_for_its_user_and_source_only",
+    ),
+    Break(
+        "a check of a source is shared by all users",
+        "ADR 56: each controller needs access to its module",
+        "controller_host",
+        "claim_of",
+        "digest(wanted.source.encode(), user.encode())",
+        "digest(wanted.source.encode())",
+        "tests/unit/controller_host/test_fetching.py::test_a_shared_check_is_used_for_its_user_and_source_only",
+    ),
 )
 
 COSTS: Final = (
@@ -119,6 +137,24 @@ COSTS: Final = (
         "self._held.get(owner, 0) < self._free",
         "self._free > 0",
         "tests/unit/controller_host/test_turns.py::test_an_owner_holds_no_more_places_than_are_free_beside",
+    ),
+    Break(
+        "the result of a check of a source is used permanently",
+        "controllers: a ConfigMap without sha256 is checked for changes every minute",
+        "controller_host",
+        "Preparing._just_checked",
+        "if time.monotonic() - at < self.shared else None",
+        "if at else None",
+        "tests/unit/controller_host/test_fetching.py::test_a_repeated_check_of_a_source_is_shared",
+    ),
+    Break(
+        "each controller checks its source although another one just did",
+        "ADR 59: the resources of a controller have a bound",
+        "controller_host",
+        "Preparing.prepare",
+        "self._note(claim, module)",
+        "self._note(view.uid, module)",
+        "tests/unit/controller_host/test_fetching.py::test_a_repeated_check_of_a_source_is_shared",
     ),
 )
 

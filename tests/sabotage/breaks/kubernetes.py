@@ -121,6 +121,25 @@ INFORMERS: Final = (
         "::test_a_list_that_is_older_than_the_result_of_a_write_removes_and_reverts_nothing",
     ),
     Break(
+        "a list reverts an object to its state before a write during the list",
+        "architecture: Kubernetes is the source of truth",
+        "trellis",
+        "Informer._list",
+        'if not self._outdated(key, manifest["metadata"]["resourceVersion"]):',
+        "if key:",
+        "tests/unit/kube/test_informer.py"
+        "::test_a_list_that_is_older_than_the_result_of_a_write_removes_and_reverts_nothing",
+    ),
+    Break(
+        "the result of a write is cached although the watch reported a deletion since",
+        "architecture: Kubernetes is the source of truth",
+        "trellis",
+        "Informer.wrote",
+        "if not reported and",
+        "if",
+        "tests/unit/kube/test_informer.py::test_an_object_deleted_before_its_write_is_answered_is_not_cached",
+    ),
+    Break(
         "a delayed event reverts an object to its state before a write",
         "architecture: Kubernetes is the source of truth",
         "trellis",

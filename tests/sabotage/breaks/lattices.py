@@ -62,6 +62,24 @@ HOST_GROUPS: Final = (
         "if latest_requested or workload is None or read_template_label(workload) is None:",
         "tests/unit/host_manager/test_decide.py::test_children_of_the_former_owner_are_taken_over_with_their_template",
     ),
+    Break(
+        "a list of wadm reverts a deployment that was published after its query",
+        "ADR 97: events change the applications without a list",
+        "trellis",
+        "ModelList.listed",
+        "if name not in known or known[name].deployed != version:",
+        "if name in known and known[name].deployed == version:",
+        "tests/unit/lattice/test_model_list.py::test_a_list_that_is_older_than_a_deployment_does_not_revert_it",
+    ),
+    Break(
+        "an application that was deleted during a list is deployed after it",
+        "ADR 97: events change the applications without a list",
+        "trellis",
+        "ModelList.undeployed",
+        "self._meanwhile.pop(name, None)",
+        "self._meanwhile.get(name)",
+        "tests/unit/lattice/test_model_list.py::test_a_list_that_is_older_than_a_deployment_does_not_revert_it",
+    ),
 )
 
 HOSTS: Final = (

@@ -6,6 +6,8 @@ from typing import Final
 
 from sabotage.breaking import Break
 
+_NOTHING: Final = "v2: a Workload that is Ready with nothing to run has the reason ComponentsMissing"
+
 CAUSES: Final = (
     Break(
         "a host that cannot be read counts as missing",
@@ -98,6 +100,60 @@ CAUSES: Final = (
         "for workload in (*self.snapshot.workloads, *self.snapshot.former):",
         "for workload in self.snapshot.workloads:",
         "tests/unit/v2/test_explain_changes.py::test_workloads_of_the_time_before_listening_are_no_unknown_workloads",
+    ),
+    Break(
+        "a Workload with nothing to run is healthy",
+        _NOTHING,
+        "trellis",
+        "step_lines",
+        "if workload.spec.empty:",
+        "if workload.spec.empty and not workload.ready:",
+        "tests/unit/v2/test_explain_empty.py::test_all_pages_agree_that_nothing_runs",
+    ),
+    Break(
+        "a service that is the only thing to run counts as nothing",
+        _NOTHING,
+        "trellis",
+        "view_template",
+        "empty=not components and not daemon and not left",
+        "empty=not components and not left",
+        "tests/unit/v2/test_explain_empty.py::test_all_pages_agree_that_nothing_runs",
+    ),
+    Break(
+        "a Service of Workloads with nothing to run is healthy",
+        _NOTHING,
+        "trellis",
+        "_chain",
+        "if all(item.spec.empty for item in ready):",
+        "if not ready:",
+        "tests/unit/v2/test_explain_empty.py::test_a_service_of_nothing_is_not_healthy",
+    ),
+    Break(
+        "a WorkloadDeployment with nothing to run is healthy while its Workloads are unknown",
+        _NOTHING,
+        "trellis",
+        "_without",
+        "if ready.true and deployment.spec.empty and deployment.replicas:",
+        "if ready.true and deployment.spec.empty and not deployment.replicas:",
+        "tests/unit/v2/test_explain_empty.py::test_a_template_without_components_is_known_if_its_workloads_are_not",
+    ),
+    Break(
+        "the watch of WorkloadDeployments drops that there is nothing to run",
+        _NOTHING,
+        "host_manager",
+        "slim_deployment",
+        "TemplateView(empty=view.spec.empty)",
+        "TemplateView()",
+        "tests/unit/host_manager/test_v2_events.py::test_the_watch_drops_a_template_and_keeps_whether_it_is_empty",
+    ),
+    Break(
+        "the watch of WorkloadReplicaSets drops that there is nothing to run",
+        _NOTHING,
+        "host_manager",
+        "slim_replica_set",
+        "TemplateView(empty=view.spec.empty)",
+        "TemplateView()",
+        "tests/unit/host_manager/test_v2_events.py::test_the_watch_drops_a_template_and_keeps_whether_it_is_empty",
     ),
 )
 
