@@ -76,7 +76,7 @@ def test_an_object_of_the_whole_cluster_that_another_release_has_is_refused(
 ) -> None:
     own: list[Manifest] = [item for item in installed(**values) if item["kind"] == kind]
     assert own
-    with pytest.raises(ChartRefusedError, match=f"{value}: .* not managed by release trellis-system/trellis: "):
+    with pytest.raises(ChartRefusedError, match=f"{value}: "):
         upgraded(tmp_path, [annotated(item, owner) for item in own], **values)
     adopted = {**values, "crds": {**values.get("crds", {}), "adopt": True}}
     assert upgraded(tmp_path, [annotated(item, owner) for item in own], **adopted)
