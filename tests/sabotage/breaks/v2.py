@@ -124,7 +124,7 @@ CAUSES: Final = (
         _NOTHING,
         "trellis",
         "_chain",
-        "if all(item.spec.empty for item in ready):",
+        "if not full:",
         "if not ready:",
         "tests/unit/v2/test_explain_empty.py::test_a_service_of_nothing_is_not_healthy",
     ),
