@@ -256,6 +256,8 @@ class Hosting:
             hosted.ready = True
             self.outcomes.engine_found(hosted)
             if hosted.module.sha256 != hosted.unfit:
+                if hosted.refused is not None and question.repeated:
+                    hosted.failures = 0  # only its source failed, not the guest
                 hosted.refused = None
             hosted.look_at = now + self.sources_interval if any(wanted.refs) or not wanted.is_fixed else None
         return True

@@ -94,6 +94,17 @@ async def test_a_shared_check_is_used_for_its_user_and_source_only(world: World,
     assert world.sources.fetched >= 3
 
 
+async def test_a_refusal_that_is_over_does_not_delay_a_later_retry(world: World) -> None:
+    world.add("recorder")
+    async with world.running():
+        await world.until(lambda: KEY in world.hosting.hosted and world.one().ready, "prepared")
+        world.sources.denied = {f"{USER}mirror"}
+        await world.until(lambda: world.one().failures > 3, "refused again and again")
+        world.sources.denied = set()
+        await world.until(lambda: world.one().refused is None, "accepted")
+        assert world.one().failures == 0
+
+
 async def test_a_new_spec_ends_the_fetch_for_the_former(world: World, recorder: Recorder) -> None:
     world.add("slow")
     world.watches.put("a")
