@@ -362,4 +362,4 @@ async def test_a_cluster_without_the_crd_gets_the_command_to_install_it(kind: Ap
     assert hidden.returncode == 1
     assert "`trellis migrate wasmcloud-operator`" in hidden.stderr
     status = await world.run("-o", "json", "--nats-url", world.nats_url, command="status")
-    assert "`trellis migrate wasmcloud-operator` removes that" in json.loads(status.stdout)["applications"]["problem"]
+    assert "`trellis migrate wasmcloud-operator`" in json.loads(status.stdout)["applications"]["problem"]
