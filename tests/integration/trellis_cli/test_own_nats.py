@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from support.suite.typed import typed
+from trellis.bus.connection.connection import REFUSED
 from trellis_dev.localcluster import ClusterInfo
 from trellis_dev.localcluster.ports import free_ports
 from trellis_dev.localcluster.processes import ProcessRecord, alive, end, record_of
@@ -143,7 +144,7 @@ def test_clients_without_the_password_are_refused(standalone: Standalone) -> Non
     url = f"nats://127.0.0.1:{standalone.server_port}"
     stranger = typed(standalone.environment | {"TRELLIS_NATS_URL": url}, "events", "replay")
     assert stranger.returncode != 0
-    assert "refused" in stranger.stderr
+    assert REFUSED in stranger.stderr
     process.send_signal(signal.SIGTERM)
     password = (standalone.directory / "nats-server.conf").read_text().split("password: ")[1].split('"')[1]
     assert process.wait(30) == 0
