@@ -25,5 +25,6 @@ class Settings(ServiceSettings):
     )
     remove_finalizers: bool = Field(
         default=False,
-        description="Only remove the finalizers from all reflected Services, before the service is uninstalled.",
+        description="Only set the reflected Services as owners of all their EndpointSlices, and remove finalizers of "
+        "former versions, before the service is uninstalled.",
     )
