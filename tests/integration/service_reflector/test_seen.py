@@ -66,8 +66,8 @@ async def test_it_is_explained_why_a_service_leads_nowhere(world: ReflectedWorld
         await explained(
             world, "why", ("host", True, address), ("endpoints", True, "1 of 1"), ("service-reflector", True, "")
         )
-        await explained(world, "loop", ("service", False, "Service loop"), ("event", False, "LoopbackAddress"))
-        await explained(world, "never", ("service", False, "Service never"), ("hint", None, ""))
+        await explained(world, "loop", ("service", False, '"loop"'), ("event", False, "LoopbackAddress"))
+        await explained(world, "never", ("service", False, '"never"'), ("hint", None, ""))
 
 
 def measured(service: LedService, name: str, lattice: str) -> float | None:
