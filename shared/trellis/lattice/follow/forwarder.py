@@ -201,7 +201,7 @@ class Forwarder:
         """Log one warning for waiting events before they are lost."""
         longest = 0.0
         while True:
-            # No event can be late sooner; then until none is.
+            # No event can be late before that. While one is, only its end is checked.
             await asyncio.sleep(self.timings.look if self.late else self.timings.late - longest)
             longest = max(lag.seconds() for lag in self.lags.values())
             if longest > self.timings.late and not self.late:
