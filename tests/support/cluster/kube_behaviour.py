@@ -273,7 +273,7 @@ class EventBehaviour:
         uid = f"uid-{namespace}"
         await EventRecorder(kube, component="trellis-x").record(
             regarding=ObjectRef("v1", "Node", "node-1.example", uid),
-            type="Normal",
+            type="Warning",  # written before record() returns
             reason="Ready",
             message="Wasm",
         )
@@ -284,7 +284,7 @@ class EventBehaviour:
     async def test_an_event_that_cannot_be_recorded_is_only_logged(self, kube: Kube) -> None:
         await EventRecorder(kube, component="trellis-x").record(
             regarding=ObjectRef("v1", "Pod", "p", "u", "no-such-namespace"),
-            type="Normal",
+            type="Warning",
             reason="R",
             message="m",
         )
