@@ -23,6 +23,7 @@ import yaml
 from aiohttp import web
 
 from trellis_dev.localcluster.certs import write_pki
+from trellis_dev.localcluster.ports import free_ports
 
 _QUIET = logging.getLogger(__name__)
 """What it is told of connections that tests cut is nobody's concern."""
@@ -64,7 +65,7 @@ class ApiProxy:
         self.trouble: Trouble | None = None
         self.late = 0.0
         self.withheld = self.broken = ""
-        self.port = 0
+        (self.port,) = free_ports(1)
         self.authorities: list[bytes] = []
 
     async def __aenter__(self) -> Self:
@@ -96,7 +97,6 @@ class ApiProxy:
         )
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", self.port, ssl_context=tls).start()
-        self.port = int(self._runner.addresses[0][1])
 
     async def __aexit__(self, *_: object) -> None:
         self.cut_watches()

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import os
-import socket
 import sys
 import urllib.error
 import urllib.request
@@ -17,11 +16,13 @@ from typing import Any
 
 from support.suite.forkserver import Child
 from support.suite.typed import started
+from trellis_dev.localcluster.ports import free_ports
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
+    """Return a port that stays reserved for this process: it may give it to a server later, or to none."""
+    (port,) = free_ports(1)
+    return port
 
 
 def get(port: int, path: str) -> tuple[int, str]:

@@ -9,6 +9,8 @@ from typing import Any, Self
 
 import yaml
 
+from trellis_dev.localcluster.ports import free_ports
+
 
 def kubeconfig_through(port: int, kubeconfig: Path, directory: Path) -> Path:
     """Write a copy of a kubeconfig that takes the way through a proxy of this machine."""
@@ -36,7 +38,8 @@ class TcpProxy:
         self._held: list[tuple[asyncio.StreamWriter, bytes]] | None = None
         self.late = 0.0
         """Seconds that whatever goes through is late."""
-        self.port = 0
+        # Not one that the system chooses: while the proxy refuses, it would be free for any connection to leave by.
+        (self.port,) = free_ports(1)
         self.accepted = 0
 
     async def __aenter__(self) -> Self:
@@ -54,7 +57,6 @@ class TcpProxy:
     async def open(self) -> None:
         """Accept connections, on the same port as before."""
         self._server = await asyncio.start_server(self._accept, self._listen, self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
 
     async def refuse(self) -> None:
         """Cut all connections and refuse new ones."""
