@@ -6,6 +6,7 @@ import asyncio
 import secrets
 import shutil
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -14,7 +15,7 @@ import structlog
 from nats.js import JetStreamContext
 from nats.js.errors import NotFoundError
 
-from support.nats.buses import Buses, Listener, eventually, eventually_async, opted_out
+from support.nats.buses import DEADLINE_SECONDS, Buses, Listener, eventually, eventually_async, opted_out
 from support.nats.reconnecting import left, reconnecting
 from trellis.bus.accounts.claim import Claim
 from trellis.bus.accounts.naming import CLAIM_STREAM, claim_subject
@@ -26,8 +27,9 @@ from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = pytest.mark.nats
 
-BRIEF = BusTimings(check=0.2, ack_wait=1.0, publish_budget=1.0, claim=2.0)
-LASTING = BusTimings(check=0.2, ack_wait=1.0, publish_budget=1.0)
+BRIEF = BusTimings(check=0.2, ack_wait=5.0, claim=4.0)
+LASTING = BusTimings(check=0.2, ack_wait=5.0)
+REFUSED = replace(LASTING, publish_budget=1.0)
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +71,7 @@ async def entry(jetstream: JetStreamContext, cluster: str) -> tuple[str, int]:
 
 
 async def refused(
-    buses: Buses, *, timings: BusTimings = LASTING, listener: Any = None
+    buses: Buses, *, timings: BusTimings = REFUSED, listener: Any = None
 ) -> tuple[Bus, asyncio.Task[None]]:
     """A bus of a second cluster, once it was refused."""
     bus = buses.new(cluster_uid="uid-second", timings=timings)
@@ -157,6 +159,7 @@ async def test_of_many_clusters_at_once_one_gets_the_name(buses: Buses) -> None:
     made = [buses.new(cluster_uid=f"uid-{number}", timings=LASTING) for number in range(8)]
     connecting = [asyncio.create_task(bus.connect()) for bus in made]
     await eventually(lambda: sum("TRELLIS_CLUSTER" in not_ready_reason(buses, number) for number in range(8)) == 7)
+    await eventually(lambda: any(task.done() for task in connecting))
     assert [task.done() for task in connecting].count(True) == 1, "none of the others was let in, not even for a moment"
     for task in connecting:
         task.cancel()
@@ -241,7 +244,7 @@ async def test_a_refused_cluster_retries_soon_regardless_of_the_normal_interval(
     _, connecting = await refused(buses, timings=BusTimings(check=3600, again=0.1))
     await first.close()
     await jetstream.purge_stream(CLAIM_STREAM, subject=claim_subject(buses.cluster))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(DEADLINE_SECONDS):
         await connecting
 
 

@@ -33,7 +33,7 @@ async def test_one_that_is_not_waited_for_ends_by_itself(buses: Buses, nats_serv
         await successor.publish(opted_out("a"), dedup=f"{buses.cluster}/1")
     assert health.readiness().ok
     assert not [line for line in logs if line["log_level"] == "warning"]
-    assert not [task.get_name() for task in asyncio.all_tasks() if task.get_name().endswith("-closes")]
+    await eventually(lambda: not [task for task in asyncio.all_tasks() if task.get_name().endswith("-closes")])
 
 
 async def test_a_closed_connection_does_not_change_the_readiness_of_its_successor(buses: Buses) -> None:

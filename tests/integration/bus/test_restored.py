@@ -121,7 +121,7 @@ async def test_everything_is_listed_and_received_again_after_a_restore(world: Re
     first = await publish_all(watcher, 1)
     await eventually(lambda: first[0] in world.listener.names)
     await eventually_async(lambda: acknowledged(world))
-    assert all(health.readiness().ok for health in world.buses.healths)
+    await eventually(lambda: all(health.readiness().ok for health in world.buses.healths))
 
 
 @pytest.mark.thorough

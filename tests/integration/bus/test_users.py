@@ -343,18 +343,20 @@ async def test_no_other_user_reads_changes_removes_or_acknowledges_a_durable(wor
             name=name, durable_name=name, ack_policy=AckPolicy.EXPLICIT, filter_subject="trellis.evt.>"
         )
         for attempt in (
-            client.request(f"$JS.API.CONSUMER.MSG.NEXT.{STREAM_EVENTS}.{name}", b'{"batch":9,"no_wait":true}'),
+            client.request(
+                f"$JS.API.CONSUMER.MSG.NEXT.{STREAM_EVENTS}.{name}", b'{"batch":9,"no_wait":true}', timeout=20
+            ),
             client.jetstream().add_consumer(STREAM_EVENTS, config),
             client.jetstream().delete_consumer(STREAM_EVENTS, name),
-            client.request(f"$JS.API.CONSUMER.DURABLE.CREATE.{STREAM_EVENTS}.{name}", b"{}"),
-            client.request(f"$JS.API.CONSUMER.RESET.{STREAM_EVENTS}.{name}", b""),
-            client.request(f"$JS.API.CONSUMER.PAUSE.{STREAM_EVENTS}.{name}", b""),
+            client.request(f"$JS.API.CONSUMER.DURABLE.CREATE.{STREAM_EVENTS}.{name}", b"{}", timeout=20),
+            client.request(f"$JS.API.CONSUMER.RESET.{STREAM_EVENTS}.{name}", b"", timeout=20),
+            client.request(f"$JS.API.CONSUMER.PAUSE.{STREAM_EVENTS}.{name}", b"", timeout=20),
         ):
             with pytest.raises(PermissionDenied):
                 await attempt
     (received,) = [each for each in listener.received if each.data.name == node]
     with pytest.raises(PermissionDenied):
-        await client.request(received.ack._reply, b"")
+        await client.request(received.ack._reply, b"", timeout=20)
     await client.close()
     cli_user = await world.client(CLI, CLI_INBOX)
 
@@ -403,9 +405,9 @@ async def test_subscribers_from_outside_read_events_live_and_old_and_change_noth
     (message,) = await durable.fetch(1, timeout=20)
     await message.ack_sync()
     for attempt in (
-        client.request(subject, b"{}"),
+        client.request(subject, b"{}", timeout=20),
         jetstream.stream_info(STREAM_DEAD),
-        client.request(f"$KV.TRELLIS_CLUSTERS.{'c1'}", b"{}"),
+        client.request(f"$KV.TRELLIS_CLUSTERS.{'c1'}", b"{}", timeout=20),
         jetstream.add_stream(name="MINE", subjects=["mine.>"]),
     ):
         with pytest.raises(PermissionDenied):

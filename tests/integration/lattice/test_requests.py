@@ -61,7 +61,7 @@ async def test_one_of_a_queue_group_is_asked_with_headers_and_its_answer_arrives
         Responder(nats_server.url, subject, "b").running() as b,
     ):
         answers = {
-            (await client.request(f"{subject}.x", b"?", timeout=5, headers={"Who": "me"})).data for _ in range(50)
+            (await client.request(f"{subject}.x", b"?", timeout=20, headers={"Who": "me"})).data for _ in range(50)
         }
         assert answers == {b"a", b"b"}
         assert len(a.requests) + len(b.requests) == 50
@@ -77,7 +77,7 @@ async def test_questions_are_taken_again_after_an_outage(tmp_path: Path, subject
             server.start()
             await eventually(lambda: responder.link.since is not None)
             client = await nats.connect(server.url)
-            assert (await client.request(f"{subject}.x", timeout=5)).data == b"a"
+            assert (await client.request(f"{subject}.x", timeout=20)).data == b"a"
             await client.close()
 
 
@@ -93,7 +93,7 @@ async def test_after_the_end_no_question_is_taken_and_those_before_were(nats_ser
         for _ in range(20):
             assert (await inbox.next_msg(5)).data == b"a"
         with pytest.raises(nats.errors.NoRespondersError):
-            await client.request(f"{subject}.x", timeout=5)
+            await client.request(f"{subject}.x", timeout=20)
     await client.close()
 
 
@@ -115,7 +115,7 @@ async def test_messages_without_headers_do_not_end_the_subscription(
     client = await nats.connect(nats_server.url)
     async with Responder(nats_server.url, subject, "a").running() as responder:
         await asyncio.to_thread(raw_publish, nats_server.port, f"{subject}.odd".encode(), b"?", headers[1])
-        assert (await client.request(f"{subject}.x", timeout=5)).data == b"a"
+        assert (await client.request(f"{subject}.x", timeout=20)).data == b"a"
         assert [incoming.payload for incoming in responder.requests] == [b"?", b""]
     await client.close()
 
@@ -123,7 +123,7 @@ async def test_messages_without_headers_do_not_end_the_subscription(
 async def test_an_answer_refused_by_nats_is_reported(nats_server: NatsServer, subject: str) -> None:
     client = await nats.connect(nats_server.url)
     async with Responder(nats_server.url, subject, "a").running() as responder:
-        await client.request(f"{subject}.x", timeout=5)
+        await client.request(f"{subject}.x", timeout=20)
         with pytest.raises(TooLargeError, match="1,048,576"):
             await responder.requests[0].answer(b"x" * (2**20 - 5), {"with": "headers"})
         assert responder.link.since is not None
