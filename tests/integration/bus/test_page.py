@@ -211,13 +211,15 @@ async def test_each_filter_receives_the_events_that_the_page_lists(buses: Buses,
     token = "ip-10-0-0-1=2Eec2=2Einternal"
     kinds = [f"node.opted_out.{token}", f"provision.removed.{token}", "rollout.resumed.d", f"node.ready.{token}"]
     every = [f"{place.cluster}.{kind}" for place in elsewhere for kind in kinds]
-    await eventually(lambda: len(received["trellis.evt.>"]) == len(every))
-    assert received == {
+    expected = {
         "trellis.evt.>": every,
         f"trellis.evt.{cluster}.>": every[:4],
         "trellis.evt.*.provision.>": [every[1], every[5]],
         "trellis.evt.*.node.ready.*": [every[3], every[7]],
         f"trellis.evt.*.*.*.{token}": [subject for subject in every if subject.endswith(token)],
     }
+    # Each subscription has a task of its own, so one can be behind the others.
+    await eventually(lambda: sum(map(len, received.values())) >= sum(map(len, expected.values())))
+    assert received == expected
     for place in elsewhere:
         await place.close()

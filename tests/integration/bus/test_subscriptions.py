@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Iterable, MutableMapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -58,7 +59,8 @@ async def swallow(*_: object) -> list[Msg]:
 
 async def test_a_consume_loop_that_ended_is_restarted_and_receives_the_events_of_the_gap(buses: Buses) -> None:
     listener, lists = Listener(), list[bool]()
-    bus = await buses.consuming(listener, timings=TIMING)
+    # It is restarted after a third of the time: by then the event is stored.
+    bus = await buses.consuming(listener, timings=replace(TIMING, stalled_after=3 * STALLED_AFTER))
     bus.on_new_stream.append(lambda: lists.append(True))
     (subscription,) = bus._supervisor.subscriptions
     subscriber = subscription._subscriber
@@ -169,14 +171,14 @@ async def test_a_consumer_that_a_user_pauses_is_named_asks_for_no_restart_and_go
 ) -> None:
     listener, stalled_after = Listener(), 2.0
     bus = await buses.consuming(
-        listener, timings=BusTimings(check=0.2, ack_wait=1.0, publish_budget=10.0, stalled_after=stalled_after)
+        listener, timings=BusTimings(check=0.2, ack_wait=5.0, publish_budget=10.0, stalled_after=stalled_after)
     )
     [name] = [item.name for item in await jetstream.consumers_info(STREAM_EVENTS) if buses.cluster in item.name]
     [health] = buses.healths
 
     async def pause(until: datetime) -> None:
         body = json.dumps({"pause_until": until.isoformat().replace("+00:00", "Z")}).encode()
-        answer = await client.request(f"$JS.API.CONSUMER.PAUSE.{STREAM_EVENTS}.{name}", body, timeout=5)
+        answer = await client.request(f"$JS.API.CONSUMER.PAUSE.{STREAM_EVENTS}.{name}", body, timeout=20)
         assert "error" not in json.loads(answer.data), answer.data
 
     await pause(datetime.now(UTC) + timedelta(hours=1))
