@@ -12,7 +12,7 @@ import pytest
 
 from support.chart.installed import process
 from support.chart.rendered import Manifest, rendered
-from support.cluster.grants import SYSTEM, granted
+from support.cluster.grants import SYSTEM, granted, until_bound
 from trellis import names
 from trellis.kube.resources import (
     CLUSTER_ROLE_BINDINGS,
@@ -54,6 +54,9 @@ def applied(cluster: ClusterInfo, cluster_api: Api) -> Iterator[list[Manifest]]:
     for item in found:
         status, answer = cluster_api.call("POST", KINDS[item["kind"]].path(SYSTEM), item)
         assert status == http.HTTPStatus.CREATED, answer
+    for item in found:
+        if "roleRef" in item:
+            until_bound(cluster_api, item)
     yield found
     for item in found:
         cluster_api.call("DELETE", KINDS[item["kind"]].path(SYSTEM, item["metadata"]["name"]))

@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 
 from console.timings import Timings
-from support.cluster.grants import granted, manifests, until_given
+from support.cluster.grants import granted, manifests, until_bound
 from support.console import seen_objects as objects
 from support.console.viewing import READ_ALL, Accounts, rule, run_console, tab
 from support.guests.controllers_world import define
@@ -151,25 +151,21 @@ async def test_behind_a_proxy_the_consoles_account_may_impersonate_and_nothing_m
 ) -> None:
     secret = tmp_path / "secret"
     secret.write_text("s" * 40)
-    accounts.api.call(
-        "POST",
-        "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
-        {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "ClusterRoleBinding",
-            "metadata": {"name": f"viewing-{accounts.namespace}"},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
-            "subjects": [{"kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": accounts.namespace}],
-        },
-    )
+    viewing = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": f"viewing-{accounts.namespace}"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": accounts.namespace}],
+    }
+    accounts.api.call("POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", viewing)
+    until_bound(accounts.api, viewing)
     accounts.made.append(f"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/viewing-{accounts.namespace}")
     settings = {"console_auth": "proxy", "console_proxy_secret_file": secret}
     jane = {"X-Forwarded-User": "jane", "X-Trellis-Proxy-Secret": "s" * 40}
     group = {"X-Forwarded-Groups": f"dev, {accounts.namespace}"}
     with granted(cluster, cluster_api, "trellis-console", tmp_path) as account:
         account.apply(manifests("console.yaml") + manifests("console-proxy.yaml"))
-        for manifest in manifests("console-proxy.yaml"):
-            until_given(cluster_api, account.user, manifest)
         settings |= {"kubeconfig": account.kubeconfig}
         async with run_console(cluster, **settings) as console, aiohttp.ClientSession(base_url=console.url) as browser:
             async with browser.get(f"/api/explain/node/{node}", headers=jane) as answer:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from support.cluster.grants import Granted, granted, manifests, until_given
+from support.cluster.grants import Granted, granted, manifests
 from support.cluster.kube_world import until
 from support.suite.suite_permissions import FILES
 from trellis.kube.client import Kube
@@ -38,8 +38,6 @@ def account(service: str, cluster: ClusterInfo, cluster_api: Api, tmp_path: Path
     ]
     with granted(cluster, cluster_api, f"trellis-{service}", tmp_path) as made:
         made.apply(found)
-        for item in found:
-            until_given(cluster_api, made.user, item)
         yield made
 
 

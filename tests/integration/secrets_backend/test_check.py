@@ -14,7 +14,7 @@ import yaml
 
 from secrets_backend.domain.refusals import ErrorName
 from support.cluster.definitions import OURS, ensure_served
-from support.cluster.grants import Granted, granted
+from support.cluster.grants import Granted, granted, until_bound
 from support.secrets.secrets_command import SecretsCommand
 from support.secrets.secrets_world import define_grants
 from support.suite import planted
@@ -193,13 +193,15 @@ async def test_clients_without_read_permission_cannot_detect_whether_a_secret_ex
     kind = {"apiGroup": ROLES.group, "kind": "ClusterRole", "name": f"person-{world.shop}"}
     subject = {"kind": "ServiceAccount", "name": "person", "namespace": world.shop}
     base = "/apis/rbac.authorization.k8s.io/v1"
+    binding = {"metadata": {"name": kind["name"]}, "roleRef": kind, "subjects": [subject]}
     for path, body in (
         (SERVICE_ACCOUNTS.path(world.shop), {"metadata": {"name": "person"}}),
         (f"{base}/clusterroles", {"metadata": {"name": kind["name"]}, "rules": rules}),
-        (f"{base}/clusterrolebindings", {"metadata": {"name": kind["name"]}, "roleRef": kind, "subjects": [subject]}),
+        (f"{base}/clusterrolebindings", binding),
     ):
         assert world.api.call("POST", path, body)[0] == http.HTTPStatus.CREATED
     try:
+        until_bound(world.api, binding)
         requested = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",

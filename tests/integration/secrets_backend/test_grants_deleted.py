@@ -15,7 +15,7 @@ import pytest
 
 from support.cluster.api_proxy import ApiProxy
 from support.cluster.crd_deletion import delete_definition
-from support.cluster.grants import SYSTEM, granted, manifests, until_given
+from support.cluster.grants import SYSTEM, granted, manifests
 from support.lattices.host_world import PATIENCE
 from support.nodes.fleet import eventually
 from support.secrets.secrets_host import Host, value
@@ -175,8 +175,6 @@ async def test_without_the_right_to_read_grants_nothing_is_opened(
     applied = manifests("secrets-backend.yaml")
     with granted(cluster, world.api, "trellis-secrets-backend", tmp_path) as account:
         account.apply(applied)
-        for item in applied:
-            until_given(world.api, account.user, item)
         async with ApiProxy(account.kubeconfig, tmp_path) as proxy:
             kubeconfig = proxy.kubeconfig(proxy.port, tmp_path / "proxied")
             settings = {"kubeconfig": kubeconfig, "namespace": SYSTEM}

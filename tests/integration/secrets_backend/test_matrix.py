@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import http
 from collections.abc import AsyncIterator, Iterator
@@ -12,7 +13,8 @@ from typing import Any
 import pytest
 
 from secrets_backend.domain.resources import ACCOUNT, Reader, make_impersonation
-from support.cluster.grants import SYSTEM, Granted, elsewhere, given, granted, manifests, refused, used
+from support.cluster.grants import SYSTEM, Granted, elsewhere, given, granted, manifests, refused, until_bound, used
+from support.lattices.host_world import PATIENCE
 from support.nodes.fleet import eventually
 from support.secrets.secrets_host import Host, value
 from support.secrets.secrets_world import SecretsWorld
@@ -76,7 +78,7 @@ async def test_no_right_is_missing_and_none_is_given_for_nothing(installed: Inst
     async with installed.asking() as (host, service):
         assert value(await host.get("db", "password", namespace=world.namespace)) == "hunter2"
         await eventually(lambda: world.grant_reason("own") == "AccountsUsable", "its status")
-        assert service.health.readiness().reasons == ()
+        await eventually(lambda: not service.health.readiness().reasons, "ready")
     records = world.hosts.fleet.writes(offset)
     assert refused(records, installed.account.user) == []
     assert elsewhere(records, installed.account.user) == {"/readyz"}
@@ -209,6 +211,7 @@ async def test_another_namespace_needs_its_own_grant_and_then_its_permissions(in
     subject = {"kind": "ServiceAccount", "name": "reader", "namespace": other}
     binding = {"roleRef": {"kind": "Role", "apiGroup": api, "name": "read"}, "subjects": [subject]}
     world.api.call("POST", ROLE_BINDINGS.path(other), {"metadata": {"name": "read"}} | binding)
+    until_bound(world.api, {"metadata": {"namespace": other}} | binding)
     installed.may_be("reader", namespace=other)
     async with installed.asking() as (host, _):
         results = {
@@ -219,12 +222,6 @@ async def test_another_namespace_needs_its_own_grant_and_then_its_permissions(in
         assert "PolicyError" in results.pop()
         world.grant("shop", other, **{"from": [{"namespace": world.namespace}], "serviceAccounts": ["reader"]})
 
-        async def given_by_now() -> Any:
-            return value(await host.get("db", "password", namespace=other, impersonate="reader"))
-
-        answers = [await given_by_now()]
-        for _ in range(100):
-            if answers[-1] == "theirs":
-                break
-            answers.append(await given_by_now())
-        assert answers[-1] == "theirs"
+        async with asyncio.timeout(PATIENCE):
+            while value(await host.get("db", "password", namespace=other, impersonate="reader")) != "theirs":
+                pass

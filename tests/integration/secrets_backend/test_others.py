@@ -13,6 +13,7 @@ from typing import Any
 import nats
 import pytest
 
+from support.cluster.grants import until_bound
 from support.lattices.host_world import PATIENCE
 from support.nodes.fleet import eventually
 from support.secrets.secrets_host import CURVE, nkey, value
@@ -142,6 +143,8 @@ class Tenants:
         ):
             status, answer = call("POST", path, body)
             assert status == http.HTTPStatus.CREATED, answer
+        binding = {"metadata": {"namespace": namespace}, "roleRef": ref, "subjects": [group]}
+        until_bound(self.world.api, binding)
         return namespace
 
     async def answer(self, user: str, namespace: str) -> Any:

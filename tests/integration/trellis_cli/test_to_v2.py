@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from support.cluster.definitions import ensure_served
-from support.cluster.grants import SYSTEM, granted, until_given
+from support.cluster.grants import SYSTEM, granted
 from support.v2.definitions import wasmcloud_v2
 from support.wadm.applications_kind import ApplicationsKind
 from support.wadm.manifests import manifest
@@ -165,7 +165,6 @@ async def test_the_role_of_the_page_is_sufficient(
     }
     with granted(cluster, cluster_api, account, tmp_path) as user:
         user.apply([{"kind": "ServiceAccount", "metadata": {"namespace": SYSTEM, "name": account}}, allowed, bound])
-        until_given(cluster_api, user.user, allowed)
         limited = await Kube.connect(Access(user.kubeconfig), telemetry=setup(account), health=Health(account))
         try:
             for done in ("created", "unchanged"):
@@ -184,7 +183,7 @@ async def test_the_nats_permissions_of_the_page_are_sufficient(tmp_path: Path) -
     config.write_text(json.dumps({"authorization": {"users": users}}), encoding="utf-8")
     with NatsServer(tmp_path / "server", config=config) as server:
         async with WadmStandIn(server.url, "default", {"user": "wadm", "password": "x"}) as wadm:
-            await wadm.client.request("wadm.api.default.model.put", json.dumps(manifest()).encode())
+            await wadm.client.request("wadm.api.default.model.put", json.dumps(manifest()).encode(), timeout=20)
             address = NatsAddress(server.url.replace("//", "//cli:x@"))
             async with asking(LatticeAddress(address, "default")) as client:
                 assert [model.name for model in await client.models()] == ["shop"]

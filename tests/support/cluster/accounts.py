@@ -9,6 +9,8 @@ from typing import Any
 
 import yaml
 
+from support.cluster.grants import until_bound, until_unbound
+from trellis.kube.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES
 from trellis_dev.localcluster import ClusterInfo
 from trellis_dev.localcluster.api import Api
 
@@ -26,6 +28,11 @@ class Account:
         self.token = directory / "token"
         self.authority = directory / "ca.crt"
         self.kubeconfig = directory / "kubeconfig-of-account"
+        self._binding = {
+            "metadata": {"name": namespace},
+            "roleRef": {"apiGroup": CLUSTER_ROLES.group, "kind": CLUSTER_ROLES.kind, "name": "cluster-admin"},
+            "subjects": [{"kind": "ServiceAccount", "name": NAME, "namespace": namespace}],
+        }
         self.trusted = self._write_kubeconfig(Path(cluster.kubeconfig))
         self.create()
         self.bind()
@@ -48,18 +55,13 @@ class Account:
 
     def remove(self) -> None:
         """Take its permissions away; the account goes with its namespace."""
-        self._api.call("DELETE", f"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{self._namespace}")
+        self._api.call("DELETE", CLUSTER_ROLE_BINDINGS.path(None, self._namespace))
+        until_unbound(self._api, self._binding)
 
     def bind(self) -> None:
         """Give it all permissions."""
-        body = {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "ClusterRoleBinding",
-            "metadata": {"name": self._namespace},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
-            "subjects": [{"kind": "ServiceAccount", "name": NAME, "namespace": self._namespace}],
-        }
-        self._call("POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", body)
+        self._call("POST", CLUSTER_ROLE_BINDINGS.path(), self._binding)
+        until_bound(self._api, self._binding)
 
     def _write_kubeconfig(self, source: Path) -> bytes:
         config = yaml.safe_load(source.read_text(encoding="utf-8"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import http
+import itertools
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -103,25 +104,55 @@ def _named(resource: str, group: str) -> str:
     return (f"{plural}.{group}" if group else plural) + (f"/{subresource}" if subresource else "")
 
 
-def until_given(api: Api, user: str, role: Manifest) -> None:
-    """Wait until the API server knows a Role: its authorizer has its own copy, by a watch."""
-    if not role.get("rules"):
-        return
-    rule = role["rules"][0]
-    resource, _, subresource = rule["resources"][0].partition("/")
-    requested = {
-        "group": rule["apiGroups"][0],
-        "resource": resource,
-        "subresource": subresource,
-        "verb": rule["verbs"][0],
-        "name": (rule.get("resourceNames") or [""])[0],
-        "namespace": role["metadata"].get("namespace", ""),
-    }
-    body = {"spec": {"user": user, "resourceAttributes": requested}}
+def until_bound(api: Api, binding: Manifest) -> None:
+    """Wait until the API server gives what a binding gives: its authorizer has its own copies, by a watch."""
+    for requested in _bound(api, binding):
+        _until_reviewed(api, requested, allowed=True)
+
+
+def until_unbound(api: Api, binding: Manifest) -> None:
+    """Wait until the API server no longer gives what a deleted binding gave; nothing else may give it."""
+    for requested in _bound(api, binding):
+        _until_reviewed(api, requested, allowed=False)
+
+
+def _until_reviewed(api: Api, requested: Manifest, *, allowed: bool) -> None:
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while not api.call("POST", _REVIEWS, body)[1].get("status", {}).get("allowed"):
-        assert time.monotonic() < deadline, f"{user} does not get {requested}"
+    while bool(api.call("POST", _REVIEWS, {"spec": requested})[1].get("status", {}).get("allowed")) is not allowed:
+        assert time.monotonic() < deadline, f"allowed is not {allowed}: {requested}"
         time.sleep(0.02)
+
+
+def _bound(api: Api, binding: Manifest) -> Iterator[Manifest]:
+    """Yield what to request in order to see that a binding is known."""
+    namespace, role = binding["metadata"].get("namespace", ""), binding["roleRef"]
+    path = _KINDS[role["kind"]].path(namespace if role["kind"] == ROLES.kind else None, role["name"])
+    rules = api.call("GET", path)[1].get("rules")
+    for subject in binding.get("subjects") or ():
+        for attributes in _attributes(rules, namespace):
+            yield _subject(subject, namespace) | {"resourceAttributes": attributes}
+
+
+def _attributes(rules: Iterable[Manifest] | None, namespace: str) -> Iterator[Manifest]:
+    for rule in rules or ():
+        for group, named, verb in itertools.product(
+            rule.get("apiGroups", ()), rule.get("resources", ()), rule["verbs"]
+        ):
+            resource, _, subresource = named.partition("/")
+            yield {
+                "group": group,
+                "resource": resource,
+                "subresource": subresource,
+                "verb": verb,
+                "name": (rule.get("resourceNames") or [""])[0],
+                "namespace": namespace,
+            }
+
+
+def _subject(subject: Manifest, namespace: str) -> Manifest:
+    if subject["kind"] == SERVICE_ACCOUNTS.kind:
+        return {"user": f"system:serviceaccount:{subject.get('namespace', namespace)}:{subject['name']}"}
+    return {"groups": [subject["name"]]} if subject["kind"] == "Group" else {"user": subject["name"]}
 
 
 class Granted:
@@ -138,7 +169,8 @@ class Granted:
         assert answer[0] in {http.HTTPStatus.CREATED, http.HTTPStatus.CONFLICT}, answer
 
     def apply(self, found: Iterable[Manifest]) -> None:
-        """Create what manifests have."""
+        """Create what manifests have, and wait until the API server gives the permissions."""
+        found = list(found)
         for item in found:
             res, metadata = _KINDS[item["kind"]], item["metadata"]
             status, answer = self._api.call("POST", res.path(metadata.get("namespace")), item)
@@ -146,13 +178,16 @@ class Granted:
             self._made.append((res, metadata["name"], metadata.get("namespace")))
             if res is SERVICE_ACCOUNTS:
                 self.log_in()
+        self._until_bound(found)
 
     def restore(self, found: Iterable[Manifest]) -> None:
         """Create again what went with its namespace, which is there again."""
+        found = list(found)
         for item in found:
             res, namespace = _KINDS[item["kind"]], item["metadata"].get("namespace")
             status, answer = self._api.call("POST", res.path(namespace), item)
             assert status == http.HTTPStatus.CREATED, answer
+        self._until_bound(found)
 
     def withdraw(self, res: Resource, name: str, namespace: str | None) -> None:
         """Delete one of them."""
@@ -163,6 +198,11 @@ class Granted:
         """Delete all of them."""
         for made in list(self._made):
             self.withdraw(*made)
+
+    def _until_bound(self, found: Iterable[Manifest]) -> None:
+        for item in found:
+            if "roleRef" in item:
+                until_bound(self._api, item)
 
     def log_in(self) -> None:
         """Write the kubeconfig of the account, which is there."""

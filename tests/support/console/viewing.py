@@ -16,6 +16,7 @@ import aiohttp
 from console.app import Console, create_app
 from console.settings import Settings
 from console.timings import Timings
+from support.cluster.grants import until_bound
 from support.console.viewers import Message, Page, messages
 from trellis_dev.localcluster import ClusterInfo
 from trellis_dev.localcluster.api import Api
@@ -64,7 +65,7 @@ class Accounts:
         binding = {
             "apiVersion": f"{_GROUP}/v1",
             "kind": f"{kind}Binding",
-            "metadata": {"name": unique},
+            "metadata": {"name": unique} | ({"namespace": namespace} if namespace else {}),
             "roleRef": {"apiGroup": _GROUP, "kind": kind, "name": unique},
             "subjects": [subject],
         }
@@ -72,6 +73,7 @@ class Accounts:
         self._call("POST", f"{place}/{plural}", role)
         self._call("POST", f"{place}/{bindings}", binding)
         self.made += [f"{place}/{bindings}/{unique}", f"{place}/{plural}/{unique}"]
+        until_bound(self.api, binding)
         return lambda: self.api.call("DELETE", f"{place}/{bindings}/{unique}") and None
 
     def leave(self) -> None:

@@ -25,6 +25,7 @@ from controller_host.app import create_app
 from controller_host.settings import Settings
 from controller_host.timings import Timings
 from support.cluster.definitions import ensure_served
+from support.cluster.grants import until_bound
 from support.suite.in_process import serving
 from support.suite.service_process import free_port, get, lines, running
 from support.suite.typed import typed_meanwhile
@@ -185,7 +186,9 @@ class Tenant:
             self.make(rbac | {"kind": "Role", "metadata": metadata, "rules": list(rules)})
             subject = {"kind": "ServiceAccount", "namespace": self.name, "name": name}
             role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": role_name}
-            self.make(rbac | {"kind": "RoleBinding", "metadata": metadata, "subjects": [subject], "roleRef": role})
+            binding = rbac | {"kind": "RoleBinding", "metadata": metadata, "subjects": [subject], "roleRef": role}
+            self.make(binding)
+            until_bound(self.api, binding)
 
     def module(self, name: str, wasm: bytes) -> None:
         """Put a module into a ConfigMap."""

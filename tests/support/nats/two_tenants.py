@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from support.cluster.grants import until_bound
 from support.lattices.host_world import HostWorld
 from support.nats.tenants import from_own_account, url_of
 from support.wadm.application_world import QUICK, ApplicationWorld, application_world
@@ -55,13 +56,18 @@ def _make(api: Api, path: str, body: Manifest) -> Manifest:
     return answer
 
 
+def _bind(api: Api, binding: Manifest) -> None:
+    _make(api, ROLE_BINDINGS.path(binding["metadata"]["namespace"]), binding)
+    until_bound(api, binding)
+
+
 def own_account(cluster: ClusterInfo, api: Api, namespace: str) -> Api:
     """Make the account of a tenant, which may do everything in its namespace; return calls as it."""
     _make(api, SERVICE_ACCOUNTS.path(namespace), {"metadata": {"name": "tenant"}})
     _make(api, ROLES.path(namespace), {"metadata": {"name": "tenant"}, "rules": [EVERYTHING]})
     subject = {"kind": "ServiceAccount", "name": "tenant", "namespace": namespace}
     ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "tenant"}
-    _make(api, ROLE_BINDINGS.path(namespace), {"metadata": {"name": "tenant"}, "roleRef": ref, "subjects": [subject]})
+    _bind(api, {"metadata": {"name": "tenant", "namespace": namespace}, "roleRef": ref, "subjects": [subject]})
     requested = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
     answer = _make(api, f"{SERVICE_ACCOUNTS.path(namespace, 'tenant')}/token", requested)
     config = yaml.safe_load(Path(cluster.kubeconfig).read_text(encoding="utf-8"))
@@ -79,7 +85,7 @@ def reader(api: Api, namespace: str, value: str) -> None:
     _make(api, ROLES.path(namespace), {"metadata": {"name": "reads"}, "rules": [rule]})
     subject = {"kind": "ServiceAccount", "name": names.SECRETS_ACCOUNT, "namespace": namespace}
     ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "reads"}
-    _make(api, ROLE_BINDINGS.path(namespace), {"metadata": {"name": "reads"}, "roleRef": ref, "subjects": [subject]})
+    _bind(api, {"metadata": {"name": "reads", "namespace": namespace}, "roleRef": ref, "subjects": [subject]})
 
 
 @contextlib.contextmanager

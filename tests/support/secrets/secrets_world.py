@@ -17,6 +17,7 @@ import secrets_backend.app
 import secrets_backend.settings
 from secrets_backend.timings import KeyTimings, Timings
 from support.cluster.definitions import ensure_served
+from support.cluster.grants import until_bound
 from support.lattices.host_world import PATIENCE, HostWorld
 from support.secrets.secrets_host import Host
 from support.suite import planted
@@ -79,7 +80,9 @@ class SecretsWorld:
         """Create a Role and its binding."""
         self.hosts.call("POST", ROLES, body={"metadata": {"name": name}, "rules": rules})
         ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
-        self.hosts.call("POST", ROLE_BINDINGS, body={"metadata": {"name": name}, "roleRef": ref, "subjects": subjects})
+        binding = {"metadata": {"name": name}, "roleRef": ref, "subjects": subjects}
+        self.hosts.call("POST", ROLE_BINDINGS, body=binding)
+        until_bound(self.api, binding | {"metadata": {"name": name, "namespace": self.namespace}})
 
     def grant(self, name: str, namespace: str = "", **spec: Any) -> None:
         """Create a SecretGrant."""

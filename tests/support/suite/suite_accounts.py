@@ -23,7 +23,7 @@ from typing import Final
 
 import yaml
 
-from support.cluster.grants import Manifest, manifests, until_given
+from support.cluster.grants import Manifest, manifests, until_bound
 from support.suite.suite_permissions import FILES
 from trellis.kube.resources import (
     CLUSTER_ROLE_BINDINGS,
@@ -122,7 +122,8 @@ class SuiteAccounts:
         status, answer = api.call("POST", path, body | {"spec": {"expirationSeconds": _DAY}})
         assert status == http.HTTPStatus.CREATED, answer
         for item in wanted:
-            until_given(api, f"system:serviceaccount:{HOME}:{account}", item)
+            if "roleRef" in item:
+                until_bound(api, item)
         token = str(answer["status"]["token"])
         self._written(token, "token-").replace(kept)
         return token

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from support.cluster.grants import until_bound
 from support.secrets.secrets_client import Headers, Key, Reply, SecretsClient
 from trellis_dev.localcluster.api import Api
 
@@ -134,6 +135,7 @@ class World:
         reference = {"apiGroup": group, "kind": "Role", "name": name}
         binding = {"metadata": {"name": name}, "roleRef": reference, "subjects": subjects}
         self._create(namespace, path, "rolebindings", binding)
+        until_bound(self.api, binding | {"metadata": {"name": name, "namespace": namespace}})
 
     def _create(self, namespace: str, base: str, kind: str, body: dict[str, Any], *, exists: bool = False) -> None:
         status, answer = self.api.call("POST", f"{base}/namespaces/{namespace}/{kind}", body)
