@@ -30,7 +30,7 @@ from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = pytest.mark.nats
 
-SECONDS = 10.0
+SECONDS = 40.0
 CLUSTERS = ("c1", "c2")
 
 
@@ -176,7 +176,7 @@ async def test_the_consoles_user_reads_and_does_nothing_else(world: World) -> No
         jetstream.purge_stream(STREAM_DEAD),
         jetstream.delete_stream(STREAM_EVENTS),
         jetstream.get_msg(STREAM_EVENTS, 1),
-        client.request(event_subject("c1", opted_out("n")), b"{}", timeout=5),
+        client.request(event_subject("c1", opted_out("n")), b"{}", timeout=SECONDS),
     ):
         with pytest.raises(PermissionDenied):
             await attempt

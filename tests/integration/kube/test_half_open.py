@@ -17,20 +17,20 @@ from trellis.kube.timings import KubeTimings
 
 pytestmark = pytest.mark.cluster
 
-BUDGET = 1.5
+BUDGET = 3.0
 BRIEF = 0.3
 """Of a call that reaches nobody."""
-GENEROUS = 10.0
+GENEROUS = 40.0
 """What a call of ``BUDGET`` may take on a machine with much else to do; without an end it would take minutes."""
 
 
-@pytest.mark.parametrize("timings", [KubeTimings(call=BUDGET)], ids=["short"])
+@pytest.mark.parametrize("timings", [KubeTimings(call=2 * BUDGET)], ids=["short"])
 async def test_calls_end_within_their_budget_and_work_again_at_once(
     kube: Kube, proxied: Kube, proxy: TcpProxy, namespace: str
 ) -> None:
     made = await kube.create(CONFIGMAPS, configmap(namespace, "a"))
     uid = made["metadata"]["uid"]
-    await proxied.get(CONFIGMAPS, "a", namespace)  # a connection in the pool, which the silence finds idle
+    await proxied.get(CONFIGMAPS, "a", namespace, timeout=GENEROUS)  # the silence finds its connection idle
     proxy.silence()
     calls = {
         "GET": proxied.get(CONFIGMAPS, "a", namespace, timeout=BRIEF),
@@ -119,7 +119,7 @@ async def test_closing_during_an_outage_leaves_no_connection_open(
         item.cancel()
     await asyncio.wait(asking)
     await proxied.close()
-    await until(lambda: sockets_to(proxy.port) == 0, "nothing is left open", 15)
+    await until(lambda: sockets_to(proxy.port) == 0, "nothing is left open", 25)
 
 
 def sockets_to(port: int) -> int:

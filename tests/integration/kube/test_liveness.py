@@ -26,7 +26,7 @@ from trellis.telemetry.health import HealthServer
 
 pytestmark = pytest.mark.cluster
 
-SHORT = WatchTimings(idle=1.0, stalled_after=2.0, probe=0.3, backoff_first=0.05, backoff_most=0.3)
+SHORT = WatchTimings(idle=1.0, stalled_after=4.0, probe=0.3, backoff_first=0.05, backoff_most=0.3)
 LONG_ENOUGH = 2 * (SHORT.idle + SHORT.stalled_after)
 """Seconds of an outage after which a watch counted as deaf, if outages counted."""
 
@@ -43,7 +43,7 @@ async def livez(proxied: Kube) -> AsyncIterator[str]:
 async def get(url: str) -> tuple[int, str]:
     def get() -> tuple[int, str]:
         try:
-            with urllib.request.urlopen(url, timeout=5) as answer:
+            with urllib.request.urlopen(url, timeout=30) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             with error:

@@ -103,7 +103,7 @@ async def test_switches_between_servers_undo_nothing_and_end_in_one_watch(
         assert lists <= 3 * (SWITCHES + 2), "for each switch one question and one list, and the first list"
         loop = asyncio.get_running_loop()
         quiet_until = loop.time() + QUIET
-        await until(lambda: loop.time() > quiet_until, "it is left alone", 10)
+        await until(lambda: loop.time() > quiet_until, "it is left alone")
         assert requests(proxied, "LIST") == lists, "no list follows where nothing was cut"
 
 

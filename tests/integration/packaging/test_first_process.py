@@ -15,7 +15,7 @@ import pytest
 
 from trellis.services import SERVICES
 
-PATIENCE = 10.0
+PATIENCE = 60.0
 """Seconds; a kubelet has 30. What does not hear the signal runs for ever here, as there is no cluster."""
 FIRST = "the first import after the handler"
 HANDLER = "trellis.installer_api.pid1"

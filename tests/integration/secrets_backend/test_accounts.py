@@ -257,5 +257,5 @@ async def test_a_connection_that_closes_meanwhile_delays_no_other(server: NatsSe
     item, two = await links.join(server, "one"), await links.join(server, "two")
     looking = asyncio.create_task(links.look(item))
     await links.lose(two)
-    await asyncio.wait_for(looking, 10)
+    await asyncio.wait_for(looking, 40)
     await eventually(lambda: item in links.cache.tried, "it was looked for")

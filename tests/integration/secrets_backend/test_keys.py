@@ -219,7 +219,7 @@ async def test_a_rotated_key_is_given_to_the_next_host_that_asks(
         async def given_out() -> bool:
             return await host.ask_key() == new
 
-        await eventually(given_out, "the new key is given out", deadline=15)
+        await eventually(given_out, "the new key is given out", deadline=60)
         assert value(await host.get("db", "password", namespace=secret_world.namespace)) == "hunter2"
 
 

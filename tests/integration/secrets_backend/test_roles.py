@@ -50,7 +50,7 @@ class World:
         cluster = config["clusters"][0]["cluster"]
         tls = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
         host, _, port = cluster["server"].removeprefix("https://").rpartition(":")
-        connection = http.client.HTTPSConnection(host, int(port), context=tls, timeout=10)
+        connection = http.client.HTTPSConnection(host, int(port), context=tls, timeout=30)
         headers = {"Authorization": f"Bearer {config['users'][0]['user']['token']}", "Impersonate-User": user}
         connection.request(verb, SECRETS.path(namespace or self.mine, secret), headers=headers)
         answer = connection.getresponse()

@@ -256,7 +256,7 @@ async def test_a_tenants_account_cannot_reach_the_wadm_or_storage_of_another_ten
             f"$JS.API.STREAM.INFO.{STREAM_MODELS}",
         ):
             try:
-                answer = await client.request(subject, b"", timeout=5)
+                answer = await client.request(subject, b"", timeout=20)
             except nats.errors.NoRespondersError:
                 continue
             assert b"stream not found" in answer.data, (subject, answer.data)

@@ -13,7 +13,7 @@ from trellis.kube.client import Kube
 from trellis.kube.informer import Change, ChangeKind, Informer
 from trellis.kube.resources import CONFIGMAPS, Manifest
 
-DEADLINE = 15.0
+DEADLINE = 40.0
 MANAGER = "trellis.dev/test"
 ForgetHistory = Callable[[], Awaitable[None]]
 

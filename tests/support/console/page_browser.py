@@ -26,7 +26,7 @@ from trellis_dev.localcluster.progress import Quiet
 
 ROOT: Final = Path(__file__).parents[3]
 SHOTS: Final = ROOT / "build" / "console"
-MS: Final = 20_000
+MS: Final = 40_000
 DESKTOP: Final = {"width": 1440, "height": 900}
 PHONE: Final = {"width": 390, "height": 844}
 _RULES: Final = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]

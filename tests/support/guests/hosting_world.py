@@ -37,7 +37,7 @@ from trellis.telemetry import TraceContext, setup
 from trellis.telemetry.metrics import Metrics
 from trellis_dev.fakes.fake import FakeKube
 
-DEADLINE = 10.0
+DEADLINE = 40.0
 
 KEY = "team-a/mirror"
 

@@ -75,13 +75,18 @@ class _Unfinished:
         return f"nodes {nodes}; Jobs {jobs}; slots {fleet.ledger()}"
 
 
-async def eventually(condition: Callable[[], Any], what: object, *, seconds: float = 20) -> Any:
+async def eventually(condition: Callable[[], Any], what: object, *, seconds: float = 40) -> Any:
     """Return the first true value of the condition, looking ten times a second; fail with ``what`` after a while."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):
         assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
         await asyncio.sleep(0.1)
     return value
+
+
+async def counted(api: Api, quota: str) -> None:
+    """Wait until a ResourceQuota counts: until then the API server refuses nothing by it."""
+    await eventually(lambda: (api.call("GET", quota)[1].get("status") or {}).get("hard"), "it counts", seconds=60)
 
 
 class Fleet:
@@ -199,7 +204,7 @@ class Fleet:
         _, found = self.api.call("GET", f"/api/v1/namespaces/{self.system}/configmaps/{names.LEDGER}")
         return dict(found.get("data") or {})
 
-    async def all_provisioned(self, nodes: Iterable[str], *, seconds: float = 25) -> None:
+    async def all_provisioned(self, nodes: Iterable[str], *, seconds: float = 60) -> None:
         """Wait until each of the nodes carries KWasm's label and nothing is left to do."""
         open_ = set(nodes)
 

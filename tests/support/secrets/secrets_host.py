@@ -89,7 +89,7 @@ class Host:
         """Return the subject of an operation."""
         return f"wasmcloud.secrets.v1alpha1.{self.backend}.{operation}"
 
-    async def ask_key(self, seconds: float = 5) -> str:
+    async def ask_key(self, seconds: float = 30) -> str:
         """Ask for the backend's key, and keep it as hosts do."""
         answer = await self.client.request(self.subject("server_xkey"), b"", timeout=seconds)
         self.server = answer.data.decode()
@@ -109,13 +109,13 @@ class Host:
             },
         }
 
-    async def get(self, name: str, entry: str, *, seconds: float = 12, **policy: str) -> dict[str, Any]:
+    async def get(self, name: str, entry: str, *, seconds: float = 30, **policy: str) -> dict[str, Any]:
         """Ask for a secret; return the answer, opened if it is sealed."""
         if not self.server:
             await self.ask_key()
         return await self.send(json.dumps(self.request(name, entry, **policy)).encode(), seconds=seconds)
 
-    async def send(self, text: bytes, *, seconds: float = 12) -> dict[str, Any]:
+    async def send(self, text: bytes, *, seconds: float = 30) -> dict[str, Any]:
         """Seal a text, ask with it, and return the answer."""
         ours = PrivateKey.generate()
         nonce = secrets.token_bytes(_NONCE)

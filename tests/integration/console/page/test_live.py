@@ -15,7 +15,7 @@ from support.suite.tcp_proxy import TcpProxy
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 
 
-async def test_a_change_by_kubectl_is_on_the_page_within_a_second_of_being_made(visit: Visit, chrome: Chrome) -> None:
+async def test_a_change_by_kubectl_is_on_the_page(visit: Visit, chrome: Chrome) -> None:
     """`bench/console_page.py` measures it; here the deadline is one that a busy machine keeps, too."""
     async with visit.console() as console, chrome.window(console.url, visit.token) as window:
         await window.page.get_by_role("searchbox").fill(visit.own)
@@ -25,7 +25,7 @@ async def test_a_change_by_kubectl_is_on_the_page_within_a_second_of_being_made(
         for value, shown in (("false", "Not opted in"), ("maybe", "Invalid annotation"), ("true", "Waiting")):
             patch = {"metadata": {"annotations": {"kwasm.sh/kwasm-node": value}}}
             visit.world.call("PATCH", f"/api/v1/nodes/{node}", patch)
-            await window.sees(cell, shown, ms=5_000)
+            await window.sees(cell, shown)
 
 
 @pytest.mark.thorough
