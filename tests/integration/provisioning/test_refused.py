@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from support.cluster.validating_policies import refusing, rule
-from support.nodes.fleet import SHORT, Fleet, Manifest, eventually
+from support.nodes.fleet import SHORT, Fleet, Manifest, counted, eventually
 from support.nodes.kubelets import kubelets
 from support.nodes.shims import Shim
 from support.suite.typed import typed_meanwhile
@@ -74,7 +74,7 @@ async def test_a_pod_that_is_refused_is_reported_at_once_and_retried_within_seco
 ) -> None:
     nodes = shim.add_nodes(3)
     installers(fleet)
-    path, expected_text, settings = refuse_pods(fleet, refusal)
+    path, expected_text, settings = await refuse_pods(fleet, refusal)
     async with kubelets(fleet), fleet.services(**settings) as running:
         shim.apply(max_update="100%")
         await reported(fleet, shim, nodes, Reason.INSTALLER_REFUSED.value, expected_text)
@@ -109,7 +109,7 @@ def events_of_refusal(fleet: Fleet, node: str) -> int:
     return len(fleet.api.call("GET", f"/api/v1/namespaces/default/events?fieldSelector={selector}")[1]["items"])
 
 
-def refuse_pods(fleet: Fleet, refusal: str) -> tuple[str, str, Manifest]:
+async def refuse_pods(fleet: Fleet, refusal: str) -> tuple[str, str, Manifest]:
     """Have the API server refuse installers' pods; return what refuses, words of the refusal, and settings."""
     place = f"/api/v1/namespaces/{fleet.installers}"
     match refusal:
@@ -120,6 +120,7 @@ def refuse_pods(fleet: Fleet, refusal: str) -> tuple[str, str, Manifest]:
         case "quota":
             quota = {"metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}}
             assert fleet.api.call("POST", f"{place}/resourcequotas", quota)[0] == http.HTTPStatus.CREATED
+            await counted(fleet.api, f"{place}/resourcequotas/none")
             return f"{place}/resourcequotas/none", "exceeded quota", {}
         case "limit-range":
             limit = {"type": "Container", "max": {"memory": "1Ki"}}

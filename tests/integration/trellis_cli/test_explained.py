@@ -20,7 +20,7 @@ from support.guests.wat_guests import guest
 from support.lattices.host_world import HostWorld
 from support.lattices.reflected import ReflectedWorld
 from support.nodes.explaining import PATIENCE, User
-from support.nodes.fleet import Fleet, eventually
+from support.nodes.fleet import Fleet, counted, eventually
 from support.nodes.shims import Shim
 from support.wadm.application_world import ApplicationWorld, spec
 from support.wadm.manifests import ANY_HOST, capability, link, manifest
@@ -108,13 +108,9 @@ def limit(fleet: Fleet, **hard: str) -> str:
     return f"{path}/small"
 
 
-async def counted(fleet: Fleet, path: str) -> None:
-    await eventually(lambda: (fleet.api.call("GET", path)[1].get("status") or {}).get("hard"), "it counts", seconds=60)
-
-
 @pytest.mark.thorough
 async def test_a_quota_that_refuses_the_pod(fleet: Fleet) -> None:
-    await counted(fleet, limit(fleet, pods="0"))
+    await counted(fleet.api, limit(fleet, pods="0"))
     [node] = fleet.add("node")
     async with fleet.services():
         await node_is_explained(fleet, "quota", node)
@@ -122,7 +118,7 @@ async def test_a_quota_that_refuses_the_pod(fleet: Fleet) -> None:
 
 @pytest.mark.thorough
 async def test_a_quota_that_refuses_the_job(fleet: Fleet) -> None:
-    await counted(fleet, limit(fleet, **{"count_jobs.batch": "0"}))
+    await counted(fleet.api, limit(fleet, **{"count_jobs.batch": "0"}))
     [node] = fleet.add("node")
     async with fleet.services():
         await node_is_explained(fleet, "quota of Jobs", node)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from support.nodes.fleet import eventually
+from support.nodes.fleet import counted, eventually
 from support.suite.naming import lacking
 from support.suite.typed import bare_environment, typed
 from trellis.kube.resources import CRON_JOBS, DEPLOYMENTS, JOBS, NAMESPACES, NODES, PODS, RUNTIME_CLASSES, Resource
@@ -118,6 +118,7 @@ async def test_a_deployment_has_the_next_cause_once_one_is_removed(place: Place)
 async def test_pods_that_a_quota_refuses_have_that_cause_for_each_owner(place: Place) -> None:
     place.create(RUNTIME_CLASSES, place.name, handler="spin")
     place.create(QUOTAS, "none", spec={"hard": {"pods": "0"}})
+    await counted(place.api, QUOTAS.path(place.name, "none"))
     place.deploy()
     job = {"template": place.template(restartPolicy="Never")}
     place.create(JOBS, "once", spec=job)
