@@ -26,14 +26,19 @@ def there(apps: ApplicationWorld) -> list[str]:
     return [name for name in MANY if apps.find(name)]
 
 
+def reported(apps: ApplicationWorld) -> set[str]:
+    """Return the Applications with an Event of a paused deletion."""
+    found = apps.hosts.call("GET", EVENTS)["items"]
+    return {item["involvedObject"]["name"] for item in found if item["reason"] == DELETION_PAUSED}
+
+
 async def others_are_deleted(apps: ApplicationWorld) -> list[str]:
     """Wait until the circuit breaker pauses the deletion of all that are left; return them."""
     await eventually(lambda: len(there(apps)) == len(MANY) - LIMIT, "five are gone", seconds=PATIENCE)
     paused = there(apps)
     for name in paused:
         await apps.condition(name, "Synced", "False", "MassDeletion")
-    found = apps.hosts.call("GET", EVENTS)["items"]
-    assert {item["involvedObject"]["name"] for item in found if item["reason"] == DELETION_PAUSED} == set(paused)
+    await eventually(lambda: reported(apps) == set(paused), "an Event on each", seconds=PATIENCE)
     assert there(apps) == paused
     return paused
 
