@@ -183,20 +183,20 @@ async def test_pods_that_the_api_server_refuses_are_reported_until_they_work(fle
         async with fleet.services(QUICK):
             await eventually(lambda: shim.runtime_class() and shim.has(node), "the RuntimeClass exists", seconds=60)
             made.scale("lost", 1)
-            await made.until_published(missing, "recovered Deployment lost")
+            await made.until_among("recovered Deployment lost")
             fleet.api.call("DELETE", DEPLOYMENTS.path(fleet.system, "lost"))
             path = f"{PODS.path(fleet.system)}?labelSelector=app%3Dlost"
             await eventually(lambda: not fleet.api.call("GET", path)[1]["items"], "its pods are gone", seconds=60)
             await made.forbid_pods()
             made.create(DEPLOYMENTS.path(fleet.system), deployment("full", pod_spec(shim)))
-            await made.until_published(missing, "recovered Deployment lost", refused)
+            await made.until_among(refused)
             await eventually(lambda: made.warnings("full") == [("PodsRefused", 1)], "an Event on the Deployment")
             await asyncio.sleep(3.0)
             assert refused in await made.published()
             path = f"/api/v1/namespaces/{fleet.system}/resourcequotas/small"
             assert fleet.api.call("PATCH", path, {"spec": {"hard": {"pods": "9"}}})[0] == http.HTTPStatus.OK
             made.scale("full", 3)
-            await made.until_published(missing, "recovered Deployment lost", refused, "recovered Deployment full")
+            await made.until_among("recovered Deployment full")
             fleet.api.call("DELETE", DEPLOYMENTS.path(fleet.system, "full"))
             shim.delete()
             await eventually(lambda: shim.found() is None, "the Shim is gone", seconds=60)
