@@ -123,7 +123,7 @@ async def test_shims_that_are_not_served_at_the_start_are_unknown_and_not_delete
             await nothing_changes(fleet, offset, running, [*nodes, *more])
             proxy.withheld = ""
             await all_have(shim, more)
-            assert not any(map(unready_for_shims, running))
+            await eventually(lambda: not any(map(unready_for_shims, running)), "ready")
         jobs = [name for verb, resource, name in changes(fleet, offset) if (verb, resource) == ("create", "jobs")]
         assert len(jobs) == 1
         assert all(map(shim.has, nodes))
@@ -168,7 +168,7 @@ async def test_without_the_crd_annotated_nodes_get_the_legacy_image(fleet: Fleet
     nodes = fleet.add("node", "node")
     async with fleet.services() as running:
         await fleet.all_provisioned(nodes)
-        assert not any(map(unready_for_shims, running))
+        await eventually(lambda: not any(map(unready_for_shims, running)), "ready")
         fleet.annotate(nodes[0], None)
         await eventually(lambda: not fleet.provisioned(nodes[0]), "opted out")
     assert shim.found() is None

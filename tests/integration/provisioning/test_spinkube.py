@@ -147,6 +147,7 @@ async def test_the_spin_sample_is_installed_unchanged_and_no_other_shim_takes_it
     async with fleet.services(), kubelets(fleet):
         shim = spinkube.shim(SAMPLES[SPIN])
         await eventually(lambda: shim.has(node), "the sample is installed", seconds=60)
+        await eventually(lambda: "scheduling" in runtime_class(fleet), "its RuntimeClass")
         assert (runtime_class(fleet)["handler"], runtime_class(fleet)["scheduling"]) == (
             "spin-v2",
             {"nodeSelector": {"spin-v2": names.SHIM_PROVISIONED}},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http
 import json
 import os
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from support.nodes.fleet import Fleet, eventually
-from support.suite.typed import typed
+from support.suite.typed import typed_meanwhile
 from trellis import names
 from trellis.kube.timings import claim_election
 from trellis.runtime.run import LedService
@@ -52,10 +53,10 @@ def jobs(fleet: Fleet) -> int:
     return sum(item.get("resource") == "jobs" and item.get("namespace") in places for item in found)
 
 
-def status(fleet: Fleet, namespace: str) -> dict[str, Any]:
+async def status(fleet: Fleet, namespace: str) -> dict[str, Any]:
     """Return the row of ``trellis status`` about the installation."""
     environment = {**os.environ, **fleet.environment(), "TRELLIS_NAMESPACE": namespace}
-    done = typed(environment, "status", "-o", "json")
+    done = await typed_meanwhile(environment, "status", "-o", "json")
     rows = json.loads(done.stdout)["services"]
     return next(row for row in rows if row["name"] == "installation")
 
@@ -71,8 +72,9 @@ async def test_one_of_two_installations_provisions_and_both_are_reported(twice: 
             await eventually(lambda: not fleet.provisioned(nodes[0]), "the first goes on")
             assert jobs(fleet) == len(nodes)
             for namespace in (fleet.system, second["namespace"]):
-                await eventually(lambda namespace=namespace: status(fleet, namespace)["problem"], "status reports both")
-                found = status(fleet, namespace)
+                async with asyncio.timeout(60):
+                    while not (found := await status(fleet, namespace))["problem"]:
+                        pass
                 assert found["holder"] == fleet.system
                 assert found["waiting"] == [second["namespace"]]
 
