@@ -24,7 +24,7 @@ from support.nodes.fleet import Fleet, eventually
 from support.secrets.secrets_host import value
 from support.secrets.secrets_world import SecretsWorld
 from support.suite.jaeger import Jaeger
-from support.suite.traces import assert_flow, assert_links_lead, assert_silent, assert_whole, tree
+from support.suite.traces import assert_links_lead, assert_silent, assert_whole, tree
 from support.wadm.application_world import ApplicationWorld, application_world, spec
 from support.wadm.manifests import manifest
 from support.wadm.wadm_stand_in import WadmStandIn
@@ -58,6 +58,15 @@ def has(*wanted: str) -> Callable[[list[ReadSpan]], bool]:
     return lambda spans: {*wanted} <= {span.name for span in spans}
 
 
+async def links_lead(jaeger: Jaeger, spans: list[ReadSpan]) -> None:
+    """Wait until what each link names is there."""
+
+    async def lead() -> None:
+        await asyncio.to_thread(assert_links_lead, spans, jaeger.trace)
+
+    await jaeger.passes(lead)
+
+
 def only(spans: list[ReadSpan], name: str) -> list[ReadSpan]:
     return [span for span in spans if span.name == name]
 
@@ -83,14 +92,15 @@ async def test_a_node_is_one_trace_from_its_annotation_to_its_label(
         assert await asyncio.to_thread(run_installer, environment, tmp_path, jaeger.otlp) != 0
         await fleet.all_provisioned([name])
         await fleet.quiet()
-    spans = await jaeger.until("trellis-node-watcher", has(f"reconcile node {name}", "publish node.ready"), name)
-    assert_flow(spans, flows.NODE, {name: "<node>"})
+    there = has(f"reconcile node {name}", "publish node.ready")
+    spans = await jaeger.flow("trellis-node-watcher", there, name, flows.NODE, {name: "<node>"})
     assert {span.error for span in only(spans, "installer install")} != {""}, "its failure is marked"
     (plan,) = only(spans, "create installer job")[0].links
+    await links_lead(jaeger, spans)
     (of_plan,) = [span for span in jaeger.trace(plan.trace_id) if span.span_id == plan.span_id]
     assert of_plan.name == "plan rollout"
     assert spans[0].trace_id in {link.trace_id for link in of_plan.links}, tree([of_plan])
-    assert_links_lead([*spans, of_plan], jaeger.trace)
+    await links_lead(jaeger, [of_plan])
 
 
 @pytest.mark.thorough
@@ -124,8 +134,8 @@ async def test_an_application_is_one_trace_from_wadms_word_to_a_ready_endpoint(
         await world.has_service("shop", 8080)
         address = world.pod("group", "host-1")
         await world.leads_to("shop", address)
-    spans = await jaeger.until("trellis-service-reflector", has(f"reflect {key}", "publish service.reflected"), key)
-    assert_flow(spans, flows.SERVICE, {key: "<application>"})
+    there = has(f"reflect {key}", "publish service.reflected")
+    await jaeger.flow("trellis-service-reflector", there, key, flows.SERVICE, {key: "<application>"})
 
 
 async def test_a_group_is_one_trace_from_its_creation_to_its_hosts(
@@ -135,8 +145,8 @@ async def test_a_group_is_one_trace_from_its_creation_to_its_hosts(
     async with hosts.service(otlp_endpoint=jaeger.otlp):
         hosts.create("group", lattice=own_lattice(), natsAddress="nats://127.0.0.1", natsClientPort=nats_server.port)
         await hosts.settled("group")
-    spans = await jaeger.until("trellis-host-manager", has(f"reconcile hosts {key}", "publish hosts.ready"), key)
-    assert_flow(spans, flows.GROUP, {key: "<group>"})
+    there = has(f"reconcile hosts {key}", "publish hosts.ready")
+    await jaeger.flow("trellis-host-manager", there, key, flows.GROUP, {key: "<group>"})
 
 
 @pytest.fixture
@@ -160,12 +170,13 @@ async def test_an_application_applied_with_kubectl_is_one_trace_over_wadm_to_its
     async with apps.manager(otlp_endpoint=jaeger.otlp):
         apps.apply(name, spec())
         await apps.synced(name)
-    spans = await jaeger.until(
+    spans = await jaeger.flow(
         "trellis-application-manager",
         has(f"reconcile application {key}", "publish application.synced"),
         "an application synced",
+        flows.APPLICATION,
+        {key: "<application>"},
     )
-    assert_flow(spans, flows.APPLICATION, {key: "<application>"})
     assert {span.attributes["span.kind"] for span in spans if span.name.startswith("wadm ")} == {"client"}
 
 
@@ -179,12 +190,13 @@ async def test_an_application_put_with_wash_is_one_trace_to_its_object(
         await wadm.put(application(name, wasm_component("echo", "file:///none-1.wasm"), version="v1"))
         await wadm.deploy(name)
         await apps.synced(name)
-    spans = await jaeger.until(
+    await jaeger.flow(
         "trellis-application-manager",
         has(f"reconcile application {key}", "publish application.synced"),
         "an application synced",
+        flows.FROM_WADM,
+        {key: "<application>"},
     )
-    assert_flow(spans, flows.FROM_WADM, {key: "<application>"})
 
 
 async def test_a_secret_is_one_trace_and_its_change_leads_back_to_it(
@@ -212,18 +224,20 @@ async def test_a_secret_is_one_trace_and_its_change_leads_back_to_it(
             assert "error" in refused
             secret_world.secret("db", password=NEWER)
             await eventually(lambda: rolled(hosts), "it rolls", seconds=PATIENCE)
-    changed = await jaeger.until(
+    changed = await jaeger.flow(
         "trellis-secrets-backend",
         has("secret changed", f"reconcile hosts {key}"),
         "a changed Secret and the roll of its group",
+        flows.CHANGED,
+        {key: "<group>"},
     )
-    assert_flow(changed, flows.CHANGED, {key: "<group>"})
     (root,) = only(changed, "secret changed")
     (link,) = root.links
-    answer = jaeger.trace(link.trace_id)
-    assert_flow(answer, flows.SECRET, {})
-    assert_links_lead([*changed, *answer], jaeger.trace)
-    denied = await jaeger.until("trellis-secrets-backend", has("publish secret.denied"), "a refusal")
+    answered = lambda spans: spans[0].trace_id == link.trace_id  # noqa: E731
+    answer = await jaeger.flow("trellis-secrets-backend", answered, "the answer", flows.SECRET, {})
+    await links_lead(jaeger, [*changed, *answer])
+    there = has("publish secret.denied", "kubernetes GET secrets")
+    denied = await jaeger.until("trellis-secrets-backend", there, "a refusal")
     assert_whole(denied)
     assert [span.error != "" for span in only(denied, "kubernetes GET secrets")] == [True]
     assert_silent([*changed, *answer, *denied], SECRET, NEWER)
@@ -268,15 +282,12 @@ async def test_a_controllers_call_is_one_trace_that_leads_to_what_its_object_nam
         path = f"/api/v1/namespaces/{made['metadata']['namespace']}/configmaps/one"
         assert tenant.api.call("PATCH", path, patch)[0] == 200
         await eventually(lambda: (target.data("one") or {}).get("text") == "newer", "followed", seconds=PATIENCE)
-    woken = await jaeger.until("trellis-controller-host", calls(who, "wake"), "the second call")
-    assert_flow(woken, flows.CONTROLLER, {})
+    woken = await jaeger.flow("trellis-controller-host", calls(who, "wake"), "the second call", flows.CONTROLLER, {})
     (root,) = [span for span in woken if not span.parent_id]
     assert [(link.trace_id, link.span_id) for link in root.links] == [(cold[0].trace_id, cold[0].span_id)]
-    reported = await jaeger.until(
-        "trellis-controller-host", has(f"update status {who}", "kubernetes PATCH wasmcontrollers"), "its status"
-    )
-    assert_flow(reported, flows.REPORTED, {who: "<controller>"})
-    assert_links_lead([*woken, *reported], jaeger.trace)
+    there = has(f"update status {who}", "kubernetes PATCH wasmcontrollers")
+    reported = await jaeger.flow("trellis-controller-host", there, "its status", flows.REPORTED, {who: "<controller>"})
+    await links_lead(jaeger, [*woken, *reported])
     assert_silent([*cold, *woken, *reported], "former", "newer")
 
 

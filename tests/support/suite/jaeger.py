@@ -8,13 +8,14 @@ import secrets
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Self
 
 import pytest
 
+from support.suite.traces import Edge, assert_flow
 from trellis.read_model.traces.spans import ReadSpan, read_spans
 from trellis_dev.localcluster import tools
 from trellis_dev.localcluster.commands import PORTS, command
@@ -31,7 +32,7 @@ JAEGER = "trellis.local/jaeger:1"
 """The same program as an image, for what the chart has."""
 _START_SECONDS = 30.0
 _TRIES = 5
-_PATIENCE = 30.0
+_PATIENCE = 60.0
 
 
 def jaeger_image(target: Path) -> Path:
@@ -88,6 +89,37 @@ class Jaeger:
             if time.monotonic() > deadline:
                 seen = sorted({f"{span.service}: {span.name}" for spans in traces for span in spans})
                 pytest.fail(f"Jaeger has no trace of {service} with {what}; there is:\n" + "\n".join(seen))
+            await asyncio.sleep(0.2)
+
+    async def flow(
+        self,
+        service: str,
+        holds: Callable[[list[ReadSpan]], Any],
+        what: str,
+        wanted: Iterable[Edge],
+        names: Mapping[str, str],
+    ) -> list[ReadSpan]:
+        """Wait for a trace that is a flow. Until Jaeger has stored all that it was sent, spans are missing."""
+        found: list[ReadSpan] = []
+
+        async def is_flow() -> None:
+            found[:] = await self.until(service, holds, what)
+            assert_flow(found, wanted, names)
+
+        await self.passes(is_flow)
+        return found
+
+    async def passes(self, check: Callable[[], Awaitable[object]]) -> None:
+        """Wait until a check raises no AssertionError; let through the one of the deadline."""
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                await check()
+            except AssertionError:
+                if time.monotonic() > deadline:
+                    raise
+            else:
+                return
             await asyncio.sleep(0.2)
 
     def _get(self, path: str) -> Any:
