@@ -41,11 +41,11 @@ async def test_an_owner_is_shown_with_its_cause_and_a_new_runtime_class_changes_
     hello, lost = served.ids().values()
     query = f"?namespaces={served.namespace}"
     async with run_console(cluster) as console, console.browser(token) as browser, tab(browser, query) as page:
-        seen = await page.until(lambda seen: {hello, lost} <= seen.entities.keys())
+        await page.until(lambda seen: {hello, lost} <= seen.entities.keys())
         await page.until(lambda seen: seen.entities[hello]["pods"] == {"all": 2, "ready": 0})
-        assert seen.entities[lost]["reason"] == Reason.RUNTIME_CLASS_MISSING
-        assert seen.entities[hello]["shim"] == f"shim/{served.shim}"
-        assert seen.entities["part/spinapps"]["lacking"] == []
+        await page.until(lambda seen: seen.entities[lost]["reason"] == Reason.RUNTIME_CLASS_MISSING)
+        await page.until(lambda seen: seen.entities[hello]["shim"] == f"shim/{served.shim}")
+        await page.until(lambda seen: seen.entities["part/spinapps"]["lacking"] == [])
         async with browser.get(f"/api/explain/{lost}") as answer:
             assert (await answer.json())["reason"] == Reason.RUNTIME_CLASS_MISSING
         served.create_class(served.lost_shim)
@@ -64,6 +64,6 @@ async def test_a_viewer_without_deployments_sees_their_pods_and_the_missing_perm
     async with run_console(cluster) as console, console.browser(token) as browser, tab(browser, query) as page:
         seen = await page.until(lambda seen: hello in seen.entities and seen.entities[hello]["pods"])
         await page.until(lambda seen: seen.entities[hello]["pods"] == {"all": 2, "ready": 0})
-        assert seen.entities["part/deployments"]["lacking"]
-        assert seen.entities["part/wasmpods"]["lacking"] == []
+        await page.until(lambda seen: seen.entities["part/deployments"]["lacking"])
+        await page.until(lambda seen: seen.entities["part/wasmpods"]["lacking"] == [])
         assert seen.entities[hello]["desired"] is None

@@ -21,7 +21,7 @@ from support.console.viewers import Message, Page, messages
 from trellis_dev.localcluster import ClusterInfo
 from trellis_dev.localcluster.api import Api
 
-SECONDS = 30.0
+SECONDS = 40.0
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"
 _GROUP = "rbac.authorization.k8s.io"
 
