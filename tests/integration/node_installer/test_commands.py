@@ -74,7 +74,7 @@ def restarted(folder: Path, command: tuple[str, ...], groups: tuple[str, ...]) -
         import json
         from pathlib import Path
         from node_installer.node.commands import on_node
-        answer = on_node(Path("/"))({command!r}, 10.0)
+        answer = on_node(Path("/"))({command!r}, 60.0)
         members = [(Path("/sys/fs/cgroup") / group / "cgroup.procs").read_text().strip() for group in {groups!r}]
         print(json.dumps([answer.code, answer.output, Path({str(folder / "log")!r}).read_text(), members]))
     """
@@ -101,7 +101,7 @@ def test_a_program_the_node_lacks_is_reported(tmp_path: Path) -> None:
     program = f"""
         from pathlib import Path
         from node_installer.node.commands import on_node
-        answer = on_node(Path("/"))({way!r}, 10.0)
+        answer = on_node(Path("/"))({way!r}, 60.0)
         print(answer.code, answer.output)
     """
     mounts = "mount -t tmpfs none /sys/fs/cgroup\n: > /sys/fs/cgroup/cgroup.procs"
