@@ -59,7 +59,8 @@ async def test_a_module_that_is_refused_states_the_reason_and_the_next_one_runs(
         await until(lambda: host.metric("trellis_controller_call_seconds_count") >= 1, "is called")
         tenant.remove("broken")
         await until(lambda: host.metric("trellis_controllers") == 0, "gone")
-        assert not list((host.directory / "data" / "snapshots").glob("*.snapshot"))
+        snapshots = host.directory / "data" / "snapshots"
+        await until(lambda: not list(snapshots.glob("*.snapshot")), "its snapshot is gone")
 
 
 async def test_a_module_that_reports_another_version_at_start_is_refused_and_the_next_one_runs(

@@ -40,7 +40,7 @@ async def test_existing_and_new_objects_are_mirrored_and_deletions_too(
         await until(lambda: target.data("later") == {"y": "2"}, "followed")
         tenant.delete("before")
         await until(lambda: target.data("before") is None, "taken away")
-        assert tenant.condition(mirror, "Ready") == ("True", "Running")
+        await until(lambda: tenant.condition(mirror, "Ready") == ("True", "Running"), "it is ready")
         assert tenant.condition(mirror, "Accepted") == ("True", "Accepted")
         assert host.metric("trellis_controller_cold_starts_total") == 1
         assert host.metric("trellis_controller_wake_seconds_count") >= 2
@@ -62,6 +62,7 @@ async def test_after_a_restart_it_sleeps_on_and_only_what_changed_wakes_it(
     tenant.delete("gone")
     async with host.serving():
         await until(lambda: target.data("gone") is None, "what was deleted meanwhile is taken away")
+        await until(host.asleep, "suspended again")  # by then the call has been counted
         assert host.metric("trellis_controller_cold_starts_total") == 0
         assert host.metric("trellis_controller_wake_seconds_count") >= 1
         calls = host.metric("trellis_controller_call_seconds_count")

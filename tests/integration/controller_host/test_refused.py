@@ -79,5 +79,5 @@ async def test_a_refused_write_of_a_controller_is_its_last_fault(
             tenant.config_map("one", color="red")
             await until(lambda: MESSAGE in message(tenant, "mirror"), "in the status")
             await until(lambda: any(MESSAGE in str(event["message"]) for event in tenant.events()), "an Event")
-            assert tenant.status("mirror")["failing"] == 1
+            await until(lambda: tenant.status("mirror")["failing"] == 1, "one object is counted")
         await until(lambda: target.data("one") == {"color": "red"}, "it is mirrored", SECONDS)

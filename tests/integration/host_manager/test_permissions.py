@@ -156,7 +156,7 @@ async def test_each_right_is_used_and_none_is_missing(
     with wasmcloud_v2(hosts.api), NatsServer(tmp_path / "nats") as server:
         async with LatticeSpeaker(server.url, "default", models=[]), hosts.service(timings, **settings) as service:
             await a_first_term(hosts)
-            assert service.health.readiness().reasons == ()
+            await eventually(lambda: not service.health.readiness().reasons, "ready", seconds=PATIENCE)
         async with LatticeSpeaker(server.url, "default", models=[]), hosts.service(timings, **settings):
             await a_second_term(hosts, server)
     records = hosts.fleet.writes(offset)

@@ -155,7 +155,7 @@ async def test_a_service_that_is_deleted_is_created_again_with_its_addresses(
             after = await world.has_service("deleted", 8080)
             assert after["spec"]["clusterIP"] == before["spec"]["clusterIP"]
             await world.leads_to("deleted", address, second)
-            assert world.belong_to("deleted", after)
+            await eventually(lambda: world.belong_to("deleted", after), "its slices are of it", seconds=PATIENCE)
 
 
 @pytest.mark.parametrize("end", ["lives", "is deleted", "is undeployed"])

@@ -73,7 +73,7 @@ async def test_no_right_is_missing(world: ReflectedWorld, cluster: ClusterInfo, 
             for name in ("made", "adopted"):
                 await wadm.undeploy(name)
                 await world.has_no_service(name)
-            assert service.health.readiness().reasons == ()
+            await eventually(lambda: not service.health.readiness().reasons, "ready", seconds=PATIENCE)
     records = world.hosts.fleet.writes(offset)
     assert refused(records, account.user) == []
     anywhere = {(verb, resource) for verb, resource, _ in given(applied)}

@@ -79,4 +79,6 @@ async def _executed(log: Path, services: Sequence[str], environment: Mapping[str
 
 
 def lines(log: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in log.read_text().splitlines()]
+    """Return what a log has; of its last line the end may not be written yet."""
+    whole, _, _ = log.read_text().rpartition("\n")
+    return [json.loads(line) for line in whole.splitlines()]
