@@ -17,6 +17,9 @@ from trellis_dev.localcluster.api import Api
 
 pytestmark = pytest.mark.cluster
 
+RETRIES = 120.0
+"""Seconds until the controller of ReplicaSets has retried to create pods that were refused."""
+
 
 @pytest.fixture
 def accounts(cluster_api: Api, namespace: str) -> Iterator[Accounts]:
@@ -49,7 +52,7 @@ async def test_an_owner_is_shown_with_its_cause_and_a_new_runtime_class_changes_
         async with browser.get(f"/api/explain/{lost}") as answer:
             assert (await answer.json())["reason"] == Reason.RUNTIME_CLASS_MISSING
         served.create_class(served.lost_shim)
-        await page.until(lambda seen: seen.entities[lost]["pods"] == {"all": 2, "ready": 0})
+        await page.until(lambda seen: seen.entities[lost]["pods"] == {"all": 2, "ready": 0}, RETRIES)
         assert served.api.call("DELETE", RUNTIME_CLASSES.path(name=served.lost_shim))[0] == http.HTTPStatus.OK
 
 
