@@ -105,4 +105,4 @@ async def test_two_confined_installations_see_to_their_own_namespaces(hosts: Hos
             await world.settled("group")
             await eventually(lambda world=world: calm(world, since), "nothing more is written", seconds=PATIENCE)
             assert replica_sets(world) == 1
-        assert first.health.readiness().ok
+        await eventually(lambda: first.health.readiness().ok, "ready", seconds=PATIENCE)

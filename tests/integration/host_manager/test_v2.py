@@ -112,10 +112,10 @@ async def test_the_group_can_be_installed_while_the_service_runs(hosts: HostWorl
             operator = RecordedOperator(hosts.api, recording("02"), hosts.namespace)
             operator.write(recording("02").end)
             await until_published(hosts, set(expected("02-deployment-ready")))
-            assert service.health.readiness().ok
+            await eventually(lambda: service.health.readiness().ok, "ready", seconds=PATIENCE)
         hosts.change("group", hostLabels={"zone": "a"})
         await hosts.settled("group")
-        assert service.health.readiness().ok
+        await eventually(lambda: service.health.readiness().ok, "ready", seconds=PATIENCE)
     assert "k8s.wasmcloud.dev" in written(hosts, offset)
     assert GROUP not in written(hosts, offset)
 

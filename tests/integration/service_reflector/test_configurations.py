@@ -61,7 +61,7 @@ async def test_a_service_follows_the_configuration_that_its_application_names(wo
             await wadm.speaker.publish_event("config_deleted", {"config_name": "web"})
             for name in ("named", "other"):
                 await world.has_no_service(name)
-            assert " web " in world.warnings()["NoAddress"]
+            await eventually(lambda: " web " in world.warnings().get("NoAddress", ""), "an Event", seconds=PATIENCE)
             await put(wadm, kept, "web", address="0.0.0.0:8084")
             await world.has_service("named", 8084)
 

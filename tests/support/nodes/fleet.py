@@ -287,7 +287,7 @@ class Fleet:
         selection = Selection(cluster=self.id)
         return [event async for event in replay(self.info.nats_url, selection, Tally())]
 
-    async def published_events(self, wanted: int, *, seconds: float = 30) -> list[TailedEvent]:
+    async def published_events(self, wanted: int, *, seconds: float = 60) -> list[TailedEvent]:
         """Return the first events of this test's cluster, in order of publication.
 
         The deadline is longer than the 15 s after which a service says again what was not stored.
