@@ -36,6 +36,7 @@ async def test_existing_and_new_objects_are_mirrored_and_deletions_too(
         await until(host.asleep, "suspended")
         tenant.config_map("later", y="1")
         await until(lambda: target.data("later") == {"y": "1"}, "mirrored")
+        await until(host.asleep, "suspended again, so that the next change wakes it")
         tenant.config_map("later", y="2")
         await until(lambda: target.data("later") == {"y": "2"}, "followed")
         tenant.delete("before")

@@ -48,8 +48,12 @@ async def test_a_shim_is_installed_updated_and_removed(fleet: Fleet, shim: Shim)
         await fleet.quiet()
         assert {node: fleet.labels(node) for node in nodes} == before
         assert not any(key.startswith("trellis.dev/") for node in nodes for key in fleet.annotations(node))
-        for node in nodes:
-            assert {item["name"] for item in fleet.node(node)["status"]["runtimeHandlers"]} == {"runc"}
+        await eventually(lambda: all(handlers(fleet, node) == {"runc"} for node in nodes), "no node shows the handler")
+
+
+def handlers(fleet: Fleet, node: str) -> set[str]:
+    """Return the handlers that a node shows."""
+    return {item["name"] for item in fleet.node(node)["status"]["runtimeHandlers"]}
 
 
 @pytest.mark.thorough
