@@ -60,7 +60,7 @@ class PodRefusals:
     def take_job(self, old: JobView | None, new: JobView | None) -> None:
         """Record one change of a Job: a suspended Job has no Event, and its pods are deleted."""
         if new is not None and new.suspended and not new.deleting:
-            message = f"the {SUSPENDED}; exempt namespace {new.namespace} there, or resume it"
+            message = f"the installer {SUSPENDED}; exempt namespace {new.namespace} there, or resume it"
             self._note(new.uid, _SUSPENDED, PodRefusal(new.uid, message, ""))
         elif (job := new or old) is not None:
             self._note(job.uid, _SUSPENDED, None)

@@ -31,10 +31,14 @@ from host_manager.domain.snapshot import Head
 from host_manager.domain.snapshot import Snapshot as GroupSnapshot
 from host_manager.domain.status import StatusInputs
 from host_manager.domain.status import make_status as group_status_of
+from provisioner.domain.actions import ReportRefusal
+from provisioner.domain.actions import Snapshot as NodeSnapshot
 from provisioner.domain.canary import Canary, CanaryPod, trial_of
+from provisioner.domain.refused import pod_refused
 from provisioner.domain.shim_nodes import Member, Tally
 from provisioner.domain.shim_snapshot import Snapshot as ShimSnapshot
 from provisioner.domain.shim_status import status_of as shim_status_of
+from provisioner.refusals import PodRefusals
 from secrets_backend.domain.decide import view_grant
 from secrets_backend.domain.grant_status import Access
 from secrets_backend.domain.grant_status import Reason as GrantReason
@@ -52,7 +56,8 @@ from trellis.provisioning.other_controllers import Controller, Peer
 from trellis.provisioning.reasons import APPLY_AGAIN
 from trellis.provisioning.shim_status import Status, make_status
 from trellis.provisioning.shims import Refusal as ShimRefusal
-from trellis_dev.testing.builders import a_job, a_node, a_shim
+from trellis.provisioning.views import KWASM, JobView, NodeView, Target
+from trellis_dev.testing.builders import DIGEST, a_job, a_node, a_shim
 
 NOW = "2026-01-01T00:00:00Z"
 SOURCES = Path(__file__).parents[2]
@@ -212,6 +217,7 @@ POLICY = (
     "deployments.apps \"group\" is forbidden: ValidatingAdmissionPolicy 'require-labels.security.example.com' with "
     "binding 'require-labels-in-production.security.example.com' denied request: the label team is missing"
 )
+WEBHOOK = 'admission webhook "labels.example.com" denied the request: the label team is missing'
 RESOURCES = "limits.cpu=100m,limits.memory=128Mi,requests.cpu=10m,requests.memory=32Mi"
 QUOTA = (
     f'pods "trellis-install-{NAMES[0]}-7f2c1d" is forbidden: exceeded quota: compute-resources, '
@@ -235,7 +241,7 @@ LONG_LINE = (
     "exit code 1 (Error): Error: failed to run main module `/canary.wasm`: unknown import: "
     "`wasi:http/types@0.2.0::[method]fields.get` has not been defined"
 )
-TRIED = a_job(MANY[0])
+TRIED = a_job(MANY[0], name=f"{NAMES[0]}-2c6fa307f7-provision-kwasm")
 
 
 def canary_pod(shim: str, trouble: str) -> CanaryPod:
@@ -265,6 +271,16 @@ def failed_write(message: str) -> KubeError:
 def on_nodes(message: str) -> str:
     """Return the message of a Shim whose Jobs are refused on all nodes."""
     return degraded(shim(refused=tuple((node, "JobRefused", message) for node in MANY)))
+
+
+def without_pod(node: NodeView, job: JobView, event: str = "") -> str:
+    """Return the message of a Shim whose Job gets no pod: it is suspended, or the API server reports ``event``."""
+    refusals = PodRefusals()
+    refusals.take_job(None, job)
+    target, refusal = Target(((KWASM, DIGEST),)), event or refusals.reason_of(job.uid)
+    known = NodeSnapshot(node.name, node, (job,), None, target, frozenset(), None, 60, 20, 1020, pod_refused=refusal)
+    reports = [action for action in pod_refused(known, node, job) if isinstance(action, ReportRefusal)]
+    return degraded(shim(refused=tuple((node, report.reason.value, report.message) for report in reports)))
 
 
 def workload(message: str) -> str:
@@ -309,6 +325,12 @@ CAUSES = {
     "a permission of Jobs": (
         on_nodes(f"its installer Job is rejected: {JOBS}; {APPLY_AGAIN}"),
         ('cannot create resource "jobs"', APPLY_AGAIN, "25 nodes"),
+    ),
+    "a suspended Job": (
+        without_pod(MANY[0], replace(TRIED, suspended=True)), ("suspended", "spec.suspend", f"namespace {INSTALLERS}"),
+    ),
+    "a webhook of pods": (
+        without_pod(MANY[0], TRIED, WEBHOOK), ("the label team is missing", "labels.example.com", NAMES[0]),
     ),
     "a policy of Jobs": (on_nodes(POLICY), ("the label team is missing", "require-labels.security.example.com")),
     "a quota of hosts": (workload(QUOTA), ("exceeded quota: compute-resources",)),

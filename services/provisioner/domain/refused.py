@@ -18,6 +18,13 @@ from trellis.provisioning.attempts import changes_of
 from trellis.provisioning.reasons import NO_POD, Reason
 from trellis.provisioning.views import UNDO, JobState, JobView, NodeView
 
+_CREATED = " is created: "
+
+
+def without_job(message: str) -> str:
+    """Return the cause of a reported refusal, without the Job that gets no pod."""
+    return message.partition(_CREATED)[2] if message.startswith(NO_POD) else message
+
 
 def pod_refused(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
     """Report that the pod of a Job is refused; replace the Job after a while. [] if it is not refused.
@@ -26,7 +33,7 @@ def pod_refused(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action
     """
     if not snapshot.pod_refused or (job.has_pods and not job.suspended):
         return []
-    message = f"{NO_POD} {job.namespace}/{job.name} is created: {snapshot.pod_refused}"
+    message = f"{NO_POD} {job.namespace}/{job.name}{_CREATED}{snapshot.pod_refused}"
     report = ReportRefusal(node, Reason.INSTALLER_REFUSED, message)
     if job.has_pods:
         return [report] if snapshot.stuck_in > 0 else []

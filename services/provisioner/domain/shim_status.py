@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from provisioner.domain.other_controller import keeps_off_all, verdict
+from provisioner.domain.refused import without_job
 from provisioner.domain.shim_snapshot import Snapshot
 from trellis import names
 from trellis.crds.conditions import MESSAGE_MAX, Health, State, cause_of_refusal, shortened, summary, with_context
@@ -206,7 +207,7 @@ def _degraded(snapshot: Snapshot) -> Condition:
         return Condition(kind, "True", Reason.LEDGER_REFUSED.value, message)
     if snapshot.refused:
         node, reason, text = snapshot.refused[-1]
-        message = with_context(cause_of_refusal(text), *_on(node, len(snapshot.refused)))
+        message = with_context(cause_of_refusal(without_job(text)), *_on(node, len(snapshot.refused)))
         return Condition(kind, "True", reason, message)
     if snapshot.paused_nodes:
         return Condition(kind, "True", Reason.MASS_DELETION.value, _paused_text(snapshot))
