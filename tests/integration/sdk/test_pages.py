@@ -23,7 +23,7 @@ from trellis.crds.wasm_controllers import WasmController
 from trellis_dev.localcluster.gotoolchain import environment, go_program
 from trellis_dev.localcluster.progress import Quiet
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.thorough]
+pytestmark = pytest.mark.timeout(900)
 
 PAGE = DOCS / "controllers-writing.md"
 HELLO = "hello.wasm"
@@ -78,6 +78,7 @@ def build_rust(folder: Path) -> Path:
     return rust_guests.build_user(files, guests.SDK / "rust", folder / HELLO, folder / "log")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("language", "build"), [("c", build_c), ("go", build_go), ("rust", build_rust)], ids=["c", "go", "rust"]
 )
