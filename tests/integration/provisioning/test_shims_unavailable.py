@@ -11,7 +11,10 @@ import pytest
 from support.nodes.fleet import KUBELET, SHORT, Fleet, eventually
 from support.nodes.kubelets import kubelets
 from support.nodes.shims import SHIMS, Shim
+from support.suite.naming import lacking
 from trellis.config.timings import DeletionTimings
+from trellis.provisioning.reasons import Reason as NodeReason
+from trellis.provisioning.shim_status import Reason
 
 pytestmark = [pytest.mark.cluster, pytest.mark.thorough]
 
@@ -47,11 +50,6 @@ def play_pods(fleet: Fleet, node: str) -> None:
             fleet.api.call("DELETE", path, {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0})
         else:
             fleet.api.call("PATCH", f"{path}/status", {"status": {"phase": "Succeeded"}})
-
-
-def message(shim: Shim, kind: str) -> str:
-    conditions = ((shim.found() or {}).get("status") or {}).get("conditions") or []
-    return next((str(condition["message"]) for condition in conditions if condition["type"] == kind), "")
 
 
 async def test_shims_that_come_one_soon_after_another_are_one_change_of_a_node(fleet: Fleet, shim: Shim) -> None:
@@ -96,12 +94,12 @@ async def test_a_node_that_is_not_ready_is_passed_by_and_named_until_it_is(fleet
     async with fleet.services(), kubelets(fleet):
         shim.apply()
         await eventually(lambda: all(map(shim.has, others)), "the others have it", seconds=60)
-        await eventually(lambda: unavailable in message(shim, "Progressing"), "it is named")
+        await eventually(lambda: unavailable in shim.message("Progressing"), "it is named")
         assert shim.condition("Progressing") == ("True", "Updating")
         await fleet.quiet()
         heal(fleet, unavailable)
         await eventually(lambda: shim.condition("Progressing") == ("False", "Updated"), "it has it, too", seconds=60)
-        assert unavailable not in message(shim, "Progressing")
+        assert unavailable not in shim.message("Progressing")
 
 
 async def test_a_node_that_disappears_during_work_frees_its_slot_after_the_deadline(fleet: Fleet, shim: Shim) -> None:
@@ -114,8 +112,9 @@ async def test_a_node_that_disappears_during_work_frees_its_slot_after_the_deadl
         await eventually(lambda: fleet.job_of(unavailable), "work begins")
         show_ready(fleet, unavailable, "Unknown")
         await eventually(lambda: all(map(shim.has, others)), "the others have it", seconds=60)
-        failure = f"{unavailable}: attempt 1: NodeNotReady: DeadlineExceeded"
-        await eventually(lambda: failure in message(shim, "Degraded"), "the failure is named")
+        failing = ("True", Reason.FAILING.value)
+        await eventually(lambda: shim.condition("Degraded") == failing, "the failure is reported")
+        assert lacking(shim.message("Degraded"), unavailable, NodeReason.NODE_NOT_READY, "DeadlineExceeded") == []
         await fleet.event(unavailable, "ProvisionFailed")
         show_ready(fleet, unavailable, "True")
 
@@ -134,7 +133,7 @@ async def test_a_deleted_shim_leaves_a_dead_node_behind_and_reports_it(fleet: Fl
         await eventually(lambda: shim.condition("Progressing") == ("False", "Updated"), "all have it", seconds=60)
         await cut_off(fleet, dead)
         shim.delete()
-        await eventually(lambda: dead in message(shim, "Progressing"), "the dead one is named")
+        await eventually(lambda: dead in shim.message("Progressing"), "the dead one is named")
         await eventually(lambda: shim.found() is None, "the Shim is gone all the same", seconds=30)
         assert not any(map(shim.has, others))
         assert shim.runtime_class() is None
