@@ -48,5 +48,6 @@ async def read_rollout(reading: Reading, installers: str) -> Rollout:
     shims = await reading.list(SHIMS)
     views = [*map(view_shim, shims)]
     statuses = {view.name: read_status(item) for view, item in zip(views, shims, strict=True)}
-    rows = rows_of(map(view_node, nodes.items), jobs.by_uid(), ledger, views, statuses)
+    known = views if reading.knows(SHIMS) and reading.knows(CONFIGMAPS) else None
+    rows = rows_of(map(view_node, nodes.items), jobs.by_uid(), ledger, known, statuses)
     return Rollout(rows, ledger, shims=tuple(shims))

@@ -136,7 +136,8 @@ def _stuck(rows: Sequence[NodeRow], pending: Mapping[str, str]) -> dict[str, str
     for row in rows:
         if row.state not in UNFINISHED:
             continue
-        if reason := row.message if not row.kubelet_ready else pending.get(row.name):
+        own = not row.kubelet_ready or row.reason == Reason.NOTHING_TO_INSTALL
+        if reason := row.message if own else pending.get(row.name):
             found[row.name] = reason
     return found
 

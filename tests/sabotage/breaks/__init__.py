@@ -65,7 +65,7 @@ AREAS: Final[Mapping[str, tuple[Break, ...]]] = {
     "Sources of wasmCloud v2": v2.SOURCES,
     "Display of wasmCloud v2": v2.DISPLAY,
     "Events of wasmCloud v2": v2.EVENTS,
-    "Pages of nodes and Shims": explanations.UNREAD,
+    "Pages of nodes and Shims": (*explanations.UNREAD, *explanations.ENDED),
     "Values of the chart": chart.VALUES,
     "Upgrades of the chart": chart.UPGRADES,
     "Causes of Wasm pods": wasm_pods.CAUSES,

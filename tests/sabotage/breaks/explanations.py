@@ -1,4 +1,4 @@
-"""Breaks of the pages of nodes and Shims: conclusions from lists that the viewer may not read."""
+"""Breaks of the pages of nodes and Shims: conclusions from unread lists, and from Events about the past."""
 
 from __future__ import annotations
 
@@ -114,5 +114,37 @@ UNREAD: Final = (
         "if not read.reading.knows(res):",
         "if not read.reading.knows(res) and part is not Part.PODS:",
         "tests/unit/wasm_pods/test_reading.py::test_a_row_has_the_reason_for_which_pods_are_unknown",
+    ),
+)
+
+_HEALTH: Final = "tests/contract/test_health.py::test_a_node_has_one_health_and_reason_everywhere"
+
+ENDED: Final = (
+    Break(
+        "a node for which there is nothing to install waits for a slot",
+        "troubleshooting: all surfaces show the reason NothingToInstall",
+        "trellis",
+        "is_unserved",
+        "return not installs_kwasm(ledger)",
+        "return False",
+        _HEALTH,
+    ),
+    Break(
+        "another operator that was deleted is the cause for an hour",
+        "troubleshooting: the first line has the present cause",
+        "trellis",
+        "_is_current",
+        "return any(item.message == reason for item in stages.values())",
+        "return True",
+        _HEALTH,
+    ),
+    Break(
+        "an Event from before the last failure is the cause",
+        "troubleshooting: the first line has the present cause",
+        "trellis",
+        "since_outcome",
+        "current = not at or at[: len(failed)] >= failed",
+        "current = True",
+        "tests/unit/read_model/test_explain_node.py::test_an_obstacle_before_the_last_failure_is_no_cause",
     ),
 )

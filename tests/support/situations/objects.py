@@ -175,6 +175,8 @@ class Nodes:
         for item in self.pods:
             composer.take("installers", f"{INSTALLERS}/{item['metadata']['name']}", view_installer(item))
         composer.take("ledgers", "trellis-system/ledger", self.ledger)
+        for part in ("shims", "ledgers"):
+            composer.report(PartStatus(part, synced=True, lacking={}))
         return dict(composer.flush())
 
     def node_on_all(self) -> list[tuple[str, str]]:
@@ -255,6 +257,22 @@ NODES: dict[str, tuple[Nodes, Health, str]] = {
         "HandlerConflict",
     ),
     "paused": (Nodes(shims=(shim(paused=True),)), Health.SUSPENDED, "Paused"),
+    "NothingToInstall": (
+        Nodes(node=node(**{names.ANNOTATION_OPT_IN: "true"}), shims=()), Health.DEGRADED, "NothingToInstall",
+    ),
+    "another operator was deleted": (
+        Nodes(events=(event("uid-n1", "OtherControllerActive", "kwasm-operator manages the same objects"),)),
+        Health.PROGRESSING,
+        "Waiting",
+    ),
+    "a Shim was added": (
+        Nodes(
+            node=node(**{names.ANNOTATION_OPT_IN: "true"}),
+            events=(event("uid-n1", "NothingToInstall", "no Shim is labelled"),),
+        ),
+        Health.PROGRESSING,
+        "Waiting",
+    ),
     "not opted in": (Nodes(shims=()), Health.NOT_OPTED_IN, "NotOptedIn"),
     "ready": (Nodes(node=updated()), Health.HEALTHY, "Ready"),
 }  # fmt: skip

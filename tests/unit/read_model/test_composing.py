@@ -246,3 +246,30 @@ def test_a_node_that_a_shim_selects_is_opted_in_as_in_trellis_nodes() -> None:
         rows = {row.name: row for row in rows_of(nodes.values(), {}, Ledger({}), shims)}
         assert {name: item["phase"] for name, item in phases.items()} == {name: row.state for name, row in rows.items()}
         assert {phase["opt_in"] for phase in phases.values()} == {wanted}
+
+
+def test_a_node_with_nothing_to_install_follows_the_shims_and_the_ledger() -> None:
+    composer, shown = Composer(), Journal(1000)
+    composer.take("nodes", "n1", view_node(filled(objects.opted_in("n1"))))
+    default = filled(objects.shim("spin"))
+    default["metadata"]["labels"] = {names.LABEL_KWASM_DEFAULT: "true"}
+    kwasm = Ledger({"uid-other": Entry("0" * 16, 1, 1)})
+
+    def reason() -> Any:
+        shown.write(composer.flush())
+        return shown.entities["node/n1"]["reason"]
+
+    found = [reason()]
+    for part in ("shims", "ledgers"):
+        composer.report(PartStatus(part, synced=True, lacking={}))
+        found.append(reason())
+    for part, view in (
+        *(("shims", view_shim_card(default)), ("shims", None)),
+        *(("ledgers", kwasm), ("ledgers", Ledger({}))),
+    ):
+        composer.take(part, "spin", view)
+        found.append(reason())
+    composer.report(PartStatus("shims", synced=True, lacking={"": ("cannot be read", "ask")}))
+    found.append(reason())
+    bare = "NothingToInstall"
+    assert found == ["Waiting", "Waiting", bare, "Waiting", bare, "Waiting", bare, "Waiting"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -364,6 +365,16 @@ def test_an_old_event_of_a_ready_node_is_no_problem() -> None:
     page = explain_node(replace(WELL, beside=Beside(LEADERS, warnings)))
     assert page.cause is None
     assert [line.text for line in page.lines if line.about == "event"]
+
+
+@pytest.mark.parametrize(("at", "about"), [("2026-11-22T06:59:59Z", "last failure"), ("2026-11-22T07:00:00Z", "event")])
+def test_an_obstacle_before_the_last_failure_is_no_cause(at: str, about: str) -> None:
+    begin = int(datetime(2026, 11, 22, 7, tzinfo=UTC).timestamp())
+    failing = node(**marked(MISMATCH) | {names.ANNOTATION_FAILED_ATTEMPT: f"d1/2/{begin}"})
+    beside = Beside(LEADERS, [warning("uid-n", "OtherControllerActive", "Deployment x", at)])
+    page = explain_node(replace(WAITING, node=failing, beside=beside))
+    assert page.cause is not None
+    assert page.cause.about == about
 
 
 def test_a_missing_permission_is_reported_and_the_rest_is_shown() -> None:

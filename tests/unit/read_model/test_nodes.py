@@ -6,13 +6,20 @@ from dataclasses import replace
 
 import pytest
 
+from support.console.seen_objects import shim
+from support.situations.objects import filled
+from trellis import names
 from trellis.crds.conditions import MESSAGE_MAX
 from trellis.provisioning.ledger import Entry, Ledger
-from trellis.provisioning.views import JobState, JobView, NodeView, OptIn
+from trellis.provisioning.shims import ShimView, view_shim
+from trellis.provisioning.views import KWASM, JobState, JobView, NodeView, OptIn
+from trellis.read_model.health import Health
 from trellis.read_model.tables.nodes import NodeRow, NodeState, row_of, rows_of, summary, tally
 from trellis_dev.testing.builders import DIGEST, OTHER_DIGEST, a_job, a_node, failed, opted_in, verified_node
 
 IN = opted_in(a_node())
+DEFAULT = view_shim(filled(shim() | {"metadata": {"name": "wasi", "labels": {names.LABEL_KWASM_DEFAULT: "true"}}}))
+SELECTING = replace(DEFAULT, default=False, selector=None)
 SLOT = Entry(DIGEST, 1, 1000)
 SECOND_SLOT = Entry(DIGEST, 2, 1020)
 COMPLETE = a_job(IN, JobState.COMPLETE)
@@ -154,6 +161,33 @@ def test_rows_are_by_name_and_meet_their_own_jobs_and_slots() -> None:
         ("a", NodeState.PROVISIONING, 1),
         ("b", NodeState.PROVISIONING, 1),
     ]
+
+
+@pytest.mark.parametrize(
+    ("node", "shims", "ledger", "reported"),
+    [
+        (IN, [], Ledger({}), True),
+        (IN, None, Ledger({}), False),
+        (IN, [DEFAULT], Ledger({}), False),
+        (IN, [SELECTING], Ledger({}), False),
+        (IN, [], Ledger({"uid-other": SLOT}), False),
+        (IN, [], Ledger({}, halted=(KWASM,)), False),
+        (IN, [], Ledger({"uid-other": replace(SLOT, shims=("spin",))}), True),
+        (a_node(opt_in="false"), [], Ledger({}), False),
+        (a_node(), [], Ledger({}), False),
+        (verified_node(IN), [], Ledger({}), False),
+    ],
+    ids=[
+        *("no Shim", "Shims are unknown", "a default Shim", "a Shim selects it", "an image of KWasm is installed"),
+        *("an image of KWasm is halted", "a Shim on another node", "opted out", "not opted in", "ready"),
+    ],
+)
+def test_a_node_with_nothing_to_install_says_so(
+    node: NodeView, shims: list[ShimView] | None, ledger: Ledger, reported: bool
+) -> None:
+    [row] = rows_of([node], {}, ledger, shims)
+    assert (row.verdict.reason == "NothingToInstall") is reported
+    assert not reported or (row.verdict.health, row.state) == (Health.DEGRADED, NodeState.WAITING)
 
 
 def test_the_tally_has_every_state_and_the_summary_only_what_there_is() -> None:

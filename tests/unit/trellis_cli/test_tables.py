@@ -212,6 +212,11 @@ def test_the_rollout_names_the_cause_of_the_first_node_and_the_command_for_detai
     assert lacking(rollout_part(unavailable).problem, "1", "away", "kubelet") == []
 
 
+def test_a_node_without_anything_to_install_is_a_problem() -> None:
+    part = rollout_part(Rollout(rows_of([opted_in(a_node("bare"))], {}, Ledger({}), []), Ledger({})))
+    assert lacking(part.problem, "1 blocked", "bare", "trellis.dev/kwasm-default", "trellis explain node/bare") == []
+
+
 def test_of_a_thousand_nodes_one_is_named_and_all_are_in_the_document() -> None:
     unavailable = [opted_in(a_node(f"away-{number}", ready=False)) for number in range(1000)]
     part = rollout_part(Rollout(rows_of(unavailable, {}, Ledger({})), Ledger({})))

@@ -29,7 +29,7 @@ from trellis.read_model.entities.entities import PartStatus, identity, of_key
 from trellis.read_model.entities.journal import Entity
 from trellis.read_model.explain.application import AppGroup
 from trellis.read_model.explain.page import Line
-from trellis.read_model.tables.nodes import row_of, with_causes
+from trellis.read_model.tables.nodes import installs_kwasm, is_unserved, row_of, with_causes
 from trellis.read_model.tables.rollout import (
     Outlook,
     RolloutSnapshot,
@@ -64,6 +64,10 @@ PARTS: Final = tuple(Seen().__dict__)
 """Names of the parts."""
 
 
+_SERVING: Final = ("shims", "ledgers")
+"""Parts that show whether there is something to install on a node."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Rollout:
     """Stage of each node in the rollout of one Shim, by its name."""
@@ -81,6 +85,7 @@ class Composer:
         self._pods_of: dict[str, set[str]] = {}
         self._slices_of: dict[str, set[str]] = {}
         self._rollouts: dict[str, _Rollout] = {}
+        self._kwasm = False
         self._dirty: dict[str, set[str]] = {part: set() for part in PARTS}
         self._parts: dict[str, PartStatus] = {}
 
@@ -99,6 +104,8 @@ class Composer:
         self._parts[status.name] = status
         if status.name == "groups" and former != status:
             self._dirty["applications"].update(self.seen.applications)
+        if status.name in _SERVING and former != status:
+            self._dirty["nodes"].update(self.seen.nodes)
 
     def flush(self) -> dict[str, Entity | None]:
         """Return the entities that may differ from the last flush; None for deleted ones."""
@@ -149,9 +156,12 @@ class Composer:
     def _nodes_and_shims(self, dirty: dict[str, set[str]]) -> Iterator[tuple[str, Entity | None]]:
         ledger = next(iter(self.seen.ledgers.values()), _NO_LEDGER)
         touched, causes = set(dirty["nodes"]), self._pending_causes()
-        if dirty["shims"]:
+        served = all((part := self._parts.get(name)) and part.synced and not part.lacking for name in _SERVING)
+        kwasm = installs_kwasm(ledger) if dirty["ledgers"] else self._kwasm
+        if dirty["shims"] or kwasm != self._kwasm:
+            self._kwasm = kwasm
             # The stage shows whether a Shim selects a node, except on nodes where no installer runs.
-            touched.update(node.name for node in self.seen.nodes.values() if node.skip is not None)
+            touched.update(node.name for node in self.seen.nodes.values() if node.skip or self._may_be_unserved(node))
         for name in self._rollouts.keys() - self.seen.shims.keys():
             touched.update(self._rollouts.pop(name).nodes)
             yield of_key("shim", name), None
@@ -166,9 +176,14 @@ class Composer:
                 yield of_key("node", name), None
                 continue
             stages = {shim: item.nodes[name] for shim, item in self._rollouts.items() if name in item.nodes}
-            row = row_of(node, self._jobs.of_uid(node.uid), ledger.entries.get(node.uid), shims, stages)
+            entry, unserved = ledger.entries.get(node.uid), served and is_unserved(node, shims, ledger)
+            row = row_of(node, self._jobs.of_uid(node.uid), entry, shims, stages, unserved=unserved)
             row = with_causes([row], causes)[0]
             yield of_key("node", name), entities.node_entity(row, node.architecture, stages)
+
+    def _may_be_unserved(self, node: NodeView) -> bool:
+        """Return whether a node is opted in, and in no rollout."""
+        return node.opt_in is not None and not any(node.name in item.nodes for item in self._rollouts.values())
 
     def _standing(
         self, card: ShimCard, of_nodes: tuple[Ledger, Mapping[str, Line]], dirty: set[str], touched: set[str]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from trellis import names
@@ -18,13 +19,22 @@ from trellis.provisioning.installer_pods import SUSPENDED, installer_state, refu
 from trellis.provisioning.nodes_and_jobs import view_job
 from trellis.provisioning.reasons import APPLY_AGAIN, NO_POD, NODE_UPDATE_REFUSED, Reason
 from trellis.provisioning.views import JobState, JobView, NodeView, recorded_on
-from trellis.read_model.explain.page import PULL_FAILED, Line, Rank, events_since, reason_and_message, warnings_of
+from trellis.read_model.explain.page import (
+    PULL_FAILED,
+    Line,
+    Rank,
+    events_since,
+    reason_and_message,
+    time_of,
+    warnings_of,
+)
 
 Manifest = Mapping[str, Any]
 
 LABEL_JOB_NAME: Final = "batch.kubernetes.io/job-name"
 _LACKED: Final = re.compile(r"Unable to retrieve some image pull secrets \((?P<names>[^)]*)\)")
 """Message of the kubelet in an Event; it still pulls, without the Secret."""
+_SECOND: Final = "%Y-%m-%dT%H:%M:%S"
 _CREATE: Final = ": create it in the namespace"
 """Part of the installer's message, which contains the resolution for a pull secret of a Shim."""
 _PULL_SECRETS: Final = "TRELLIS_INSTALLER_PULL_SECRETS of provisioner"
@@ -175,12 +185,22 @@ def refused_job(events: Iterable[Manifest], uid: str, namespace: str) -> Line | 
 
 
 def since_outcome(events: Sequence[Manifest], view: NodeView) -> list[Manifest]:
-    """Return the Events since the last outcome that is recorded on the Node."""
+    """Return the Events since the last outcome that is recorded on the Node.
+
+    Those without its annotations are compared with the time of a failure.
+    """
     recorded = recorded_on(view)
-    annotated = [(event, (event.get("metadata") or {}).get("annotations") or {}) for event in events]
-    return [
-        item for item, marks in annotated if all(marks.get(name, value) == value for name, value in recorded.items())
-    ]
+    failed = datetime.fromtimestamp(view.failed.at, UTC).strftime(_SECOND) if view.failed is not None else ""
+    found = []
+    for event in events:
+        marks, at = (event.get("metadata") or {}).get("annotations") or {}, time_of(event)
+        if marks.keys().isdisjoint(recorded):
+            current = not at or at[: len(failed)] >= failed
+        else:
+            current = all(marks.get(name, value) == value for name, value in recorded.items())
+        if current:
+            found.append(event)
+    return found
 
 
 def refused_by_node(

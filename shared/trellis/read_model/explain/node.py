@@ -15,6 +15,7 @@ from trellis.installer_api.spec import WantedShim
 from trellis.provisioning.ledger import Ledger
 from trellis.provisioning.nodes_and_jobs import view_job, view_node
 from trellis.provisioning.reasons import NO_POD, NODE_UPDATE_REFUSED
+from trellis.provisioning.reasons import Reason as NodeReason
 from trellis.provisioning.shim_status import Reason, Status
 from trellis.provisioning.shims import ShimView, is_for
 from trellis.provisioning.targets import wanted_shim_on
@@ -47,9 +48,10 @@ from trellis.read_model.tables.nodes import (
     UNSUPPORTED_OS,
     NodeRow,
     NodeState,
+    is_unserved,
     row_of,
 )
-from trellis.read_model.tables.rollout import stages_of_node
+from trellis.read_model.tables.rollout import ShimNode, stages_of_node
 
 Manifest = Mapping[str, Any]
 
@@ -61,7 +63,7 @@ LEDGER: Final = "ConfigMap"
 _REPORTED_REASONS: Final = frozenset(
     {
         *("InstallerJobChanged", "InstallerRefused", NODE_UPDATE_REFUSED),
-        *("OtherControllerActive", "NothingToInstall", "RuntimeInUse", "DrainBlocked"),
+        *(NodeReason.OTHER_CONTROLLER, NodeReason.NOTHING_TO_INSTALL, NodeReason.IN_USE, NodeReason.DRAIN_BLOCKED),
     }
 )
 """Reasons of Events on a Node that stop provisioner there."""
@@ -97,8 +99,9 @@ def explain_node(snapshot: NodeSnapshot) -> Explanation:
     view = view_node(dict(snapshot.node))
     jobs = tuple(view_job(dict(job)) for job in snapshot.jobs)
     stages = stages_of_node(view, tuple(snapshot.shims), snapshot.statuses, snapshot.ledger)
-    row = row_of(view, jobs, snapshot.ledger.entries.get(view.uid), snapshot.shims, stages)
-    chain = [*_chain(snapshot, view, jobs, row)]
+    unserved = not snapshot.unknown(SHIM, LEDGER) and is_unserved(view, snapshot.shims, snapshot.ledger)
+    row = row_of(view, jobs, snapshot.ledger.entries.get(view.uid), snapshot.shims, stages, unserved=unserved)
+    chain = [*_chain(snapshot, view, jobs, row, stages)]
     return SUBJECT.page(snapshot.node, chain, snapshot.beside, _verdict(chain, row))
 
 
@@ -111,7 +114,9 @@ def _verdict(chain: Sequence[Line], row: NodeRow) -> Verdict:
     return cause.verdict if cause is not None and cause.rank is Rank.CAUSE else unknown.verdict
 
 
-def _chain(snapshot: NodeSnapshot, view: NodeView, jobs: tuple[JobView, ...], row: NodeRow) -> Iterator[Line]:
+def _chain(
+    snapshot: NodeSnapshot, view: NodeView, jobs: tuple[JobView, ...], row: NodeRow, stages: Mapping[str, ShimNode]
+) -> Iterator[Line]:
     yield _kubelet(snapshot.node, view)
     if view.skip is not None:
         reason = view.skip.reason.value
@@ -123,7 +128,10 @@ def _chain(snapshot: NodeSnapshot, view: NodeView, jobs: tuple[JobView, ...], ro
     raw = next((item for item in snapshot.jobs if job is not None and item["metadata"]["uid"] == job.uid), None)
     events = since_outcome(snapshot.beside.events, view)
     warnings = warnings_of(events_since(events, raw), view.uid)
-    yield from _obstacles(snapshot, view, row.state, warnings)
+    yield from _obstacles(snapshot, view, row.state, [item for item in warnings if _is_current(snapshot, item, stages)])
+    if row.reason == NodeReason.NOTHING_TO_INSTALL:
+        do = f"`kubectl label shim NAME {names.LABEL_KWASM_DEFAULT}=true`; `trellis shims add` creates a Shim"
+        yield Line("shim", row.message, False, do, Rank.CAUSE, row.reason)
     if raw is not None and row.state is not NodeState.READY:
         yield from job_lines(raw, snapshot.pods, events)
     if row.state in {NodeState.WAITING, NodeState.PROVISIONING} and job is None:
@@ -136,7 +144,7 @@ def _chain(snapshot: NodeSnapshot, view: NodeView, jobs: tuple[JobView, ...], ro
     if failure:
         yield failure_line(failure, job)
     unlabelled = any(item.get("reason") == NODE_UPDATE_REFUSED for item in warnings)
-    yield _unknown_state(snapshot, view, row.state, job) or _state(view, row.state, row.message, unlabelled=unlabelled)
+    yield _unknown_state(snapshot, view, row.state, job) or _state(view, row, unlabelled=unlabelled)
 
 
 def _kubelet(node: Manifest, view: NodeView) -> Line:
@@ -258,6 +266,18 @@ def _obstacles(
                 return
 
 
+def _is_current(snapshot: NodeSnapshot, event: Manifest, stages: Mapping[str, ShimNode]) -> bool:
+    """Return whether an Event, which stays for an hour, is still true, as far as the objects show it.
+
+    ``stages``: of the Shims on the node; none on a node that gets an installer image of KWasm.
+    """
+    reason = event.get("reason")
+    observed = [name for name in stages if name in snapshot.statuses and snapshot.statuses[name].conditions]
+    if reason == NodeReason.OTHER_CONTROLLER and observed:
+        return any(item.message == reason for item in stages.values())
+    return reason != NodeReason.NOTHING_TO_INSTALL or bool(snapshot.unknown(SHIM, LEDGER))  # else the row has it
+
+
 def _unknown_state(snapshot: NodeSnapshot, view: NodeView, state: NodeState, job: JobView | None) -> Line | None:
     """Return the last step if it depends on objects that could not be read, None if it does not."""
     if state is NodeState.PROVISIONING and job is None and (unknown := snapshot.unknown(JOB)):
@@ -272,16 +292,18 @@ def _unknown_state(snapshot: NodeSnapshot, view: NodeView, state: NodeState, job
     return Line("verification", text, False, "", Rank.SYMPTOM, READ_INCOMPLETE, Health.UNKNOWN)
 
 
-def _state(view: NodeView, state: NodeState, message: str, *, unlabelled: bool) -> Line:
+def _state(view: NodeView, row: NodeRow, *, unlabelled: bool) -> Line:
+    state = row.state
     if state is NodeState.READY:
         handlers = ", ".join(sorted(filter(None, view.handlers))) or "none"
         return Line("verification", f"by {view.verified}; its runtime lists the handlers: {handlers}", ok=True)
     if unlabelled and state is NodeState.VERIFYING:
         text = "the installer succeeded, but the API server rejects the labels of this node"
         return Line("verification", text, ok=False, reason=state.value)
+    free = row.verdict.health is Health.PROGRESSING
     text = {
-        NodeState.WAITING: "it waits for a free slot: no installer was started yet",
+        NodeState.WAITING: f"{'it waits for a free slot: ' if free else ''}no installer was started yet",
         NodeState.PROVISIONING: "the installer runs",
         NodeState.VERIFYING: "the installer succeeded, the verification (handler, or canary pod) is pending",
-    }.get(state, message or "no Shim is verified on it")
+    }.get(state, row.message or "no Shim is verified on it")
     return Line("verification", text, ok=False, reason=state.value)

@@ -191,7 +191,7 @@ def warnings_of(events: Iterable[Manifest], *uids: str) -> list[Manifest]:
         for event in events
         if event.get("type") == "Warning" and (event.get("involvedObject") or {}).get("uid") in uids and uids
     ]
-    newest = sorted(there, key=_when, reverse=True)
+    newest = sorted(there, key=time_of, reverse=True)
     return list({reason_and_message(item): item for item in reversed(newest)}.values())[::-1]
 
 
@@ -208,7 +208,7 @@ def events_since(events: Iterable[Manifest], created: Manifest | None) -> Iterat
             if related.get("uid") == metadata.get("uid"):
                 yield event
             continue
-        last = _TIME.match(_when(event))
+        last = _TIME.match(time_of(event))
         if begin is None or last is None or last[0] >= begin[0]:
             yield event
 
@@ -219,7 +219,8 @@ def event_lines(events: Iterable[Manifest]) -> Iterator[Line]:
         yield Line("event", reason_and_message(event))
 
 
-def _when(event: Manifest) -> str:
+def time_of(event: Manifest) -> str:
+    """Return when an Event was last observed, "" if it has no time."""
     series: Manifest = event.get("series") or {}
     times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
     return next((str(time) for time in times if time), "")

@@ -22,6 +22,7 @@ from trellis.provisioning.shim_status import Reason as ShimReason
 from trellis.provisioning.shim_status import Status
 from trellis.provisioning.shims import ShimView, is_for
 from trellis.provisioning.views import (
+    KWASM,
     SUPPORTED_OS,
     FailedAttempt,
     JobState,
@@ -39,6 +40,12 @@ from trellis.read_model.tables.rollout import NodeStage, ShimNode, stages_of
 
 KUBELET_NOT_READY: Final = "its kubelet does not report it as ready, so nothing is installed on it"
 NODE_NOT_READY: Final = "NodeNotReady"
+
+
+NOTHING_TO_INSTALL: Final = (
+    f"no Shim is labelled {names.LABEL_KWASM_DEFAULT}=true or selects the node, and no installer of an image of KWasm "
+    "(TRELLIS_INSTALLER_IMAGE) was started"
+)
 
 
 class NodeState(StrEnum):
@@ -130,16 +137,37 @@ def rows_of(
     nodes: Iterable[NodeView],
     jobs: Mapping[str, tuple[JobView, ...]],
     ledger: Ledger,
-    shims: Collection[ShimView] = (),
+    shims: Collection[ShimView] | None = None,
     statuses: Mapping[str, Status] | None = None,
 ) -> list[NodeRow]:
-    """Return a row per node, by name. ``jobs`` by uid of their Node; ``statuses`` of Shims by name."""
-    found = sorted(nodes, key=lambda node: node.name)
-    stages = stages_of(tuple(found), tuple(shims), statuses or {}, ledger)
-    return [
-        row_of(node, jobs.get(node.uid, ()), ledger.entries.get(node.uid), shims, stages.get(node.name, {}))
-        for node in found
-    ]
+    """Return a row per node, by name. ``jobs`` by uid of their Node; ``statuses`` of Shims by name.
+
+    ``shims``: None if they could not be read.
+    """
+    found, every = sorted(nodes, key=lambda node: node.name), tuple(shims or ())
+    stages = stages_of(tuple(found), every, statuses or {}, ledger)
+    rows = []
+    for node in found:
+        own, unserved = stages.get(node.name, {}), shims is not None and is_unserved(node, every, ledger)
+        rows.append(row_of(node, jobs.get(node.uid, ()), ledger.entries.get(node.uid), every, own, unserved=unserved))
+    return rows
+
+
+def is_unserved(node: NodeView, shims: Collection[ShimView], ledger: Ledger) -> bool:
+    """Return whether a node is opted in by its annotation, and there is nothing to install.
+
+    An installer image of KWasm is a setting of provisioner: it is known by its nodes in the ledger.
+    """
+    if node.opt_in is None or opt_in_of(node, auto_provision=False) is not OptIn.IN:
+        return False
+    if any(shim.default or is_for(shim, node, auto_provision=False) for shim in shims):
+        return False
+    return not installs_kwasm(ledger)
+
+
+def installs_kwasm(ledger: Ledger) -> bool:
+    """Return whether a rollout of an installer image of KWasm is in progress or halted."""
+    return KWASM in ledger.halted or any(KWASM in entry.shims for entry in ledger.entries.values())
 
 
 def row_of(
@@ -148,10 +176,13 @@ def row_of(
     entry: Entry | None,
     shims: Collection[ShimView] = (),
     stages: Mapping[str, ShimNode] | None = None,
+    *,
+    unserved: bool = False,
 ) -> NodeRow:
     """Return the row of one node, its Jobs and its slot in the ledger.
 
-    ``shims``: those whose nodeSelectors count; ``stages``: by name of a Shim, the stage of its rollout on the node.
+    ``shims``: those whose nodeSelectors count; ``stages``: by name of a Shim, the stage of its rollout on the node;
+    ``unserved``: there is nothing to install.
     """
     job = newest(jobs)
     entry = entry if entry is not None and not entry.is_recorded_on(node) else None
@@ -161,7 +192,7 @@ def row_of(
     wanted = opt_in_of(node, auto_provision=touched)
     state = _state(node, job, entry) if wanted is OptIn.IN else _apart(wanted)
     current = _current(node, job, entry)
-    reason, message = _message(node, job, state)
+    reason, message = _message(node, job, state, unserved=unserved)
     row = NodeRow(
         name=node.name,
         opt_in_state=wanted,
@@ -193,7 +224,7 @@ def node_health(row: NodeRow, stages: Mapping[str, ShimNode], cause: Line | None
         return Verdict(Health.DEGRADED, NODE_NOT_READY, KUBELET_NOT_READY)
     if cause is not None and row.state in UNFINISHED:
         return cause.verdict
-    if row.state is NodeState.FAILED:
+    if row.state is NodeState.FAILED or row.reason == Reason.NOTHING_TO_INSTALL:
         return Verdict(Health.DEGRADED, row.reason, row.message)
     return _shim_obstacle(row, stages) or _progress(row, stages)
 
@@ -280,7 +311,7 @@ def _current(node: NodeView, job: JobView | None, entry: Entry | None) -> tuple[
     return (node.marked_digest, None) if node.marked_digest else None
 
 
-def _message(node: NodeView, job: JobView | None, state: NodeState) -> tuple[str, str]:
+def _message(node: NodeView, job: JobView | None, state: NodeState, *, unserved: bool) -> tuple[str, str]:
     """Return reason and message of a state, "" twice if there is nothing to add."""
     match state:
         case NodeState.FAILED:
@@ -295,6 +326,8 @@ def _message(node: NodeView, job: JobView | None, state: NodeState) -> tuple[str
             return node.skip.reason.value, f"{node.skip.reason.value}: {node.skip.message}"
         case NodeState.WAITING | NodeState.PROVISIONING if not node.ready:
             return NODE_NOT_READY, KUBELET_NOT_READY
+        case NodeState.WAITING if unserved:
+            return Reason.NOTHING_TO_INSTALL.value, NOTHING_TO_INSTALL
         case NodeState.NOT_OPTED_IN if node.bears_marks or job is not None:
             return "RemovalPending", "labels, annotations or Jobs of Trellis are not removed yet"
         case _:
