@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Final
 
 import typer
 from typer.core import TyperArgument, TyperGroup
+
+RENAMED: Final = {"trellis bus passwords": "trellis bus secret"}
+"""Current commands by their former names in a group, which are rejected."""
 
 
 def usage_of(argument: Any) -> str:  # noqa: ANN401 (click's types in typer are private)
@@ -51,6 +54,8 @@ class CommandGroup(TyperGroup):
         """Return the name, the command and its arguments."""
         name = args[0]
         if not ctx.resilient_parsing and not name.startswith("-") and self.get_command(ctx, name) is None:
+            if (former := f"{ctx.command_path} {name}") in RENAMED:
+                ctx.fail(f'command "{former}": renamed to "{RENAMED[former]}"')
             ctx.fail(_unknown("command", name, ctx, get_close_matches(name, list(self.commands))))
         return super().resolve_command(ctx, args)
 

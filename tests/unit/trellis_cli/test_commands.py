@@ -92,9 +92,10 @@ def test_help_prints_patterns_as_they_are() -> None:
     [
         (("node",), ('unknown command "node" for "trellis"', '"nodes"')),
         (("get",), ('unknown command "get" for "trellis"',)),
+        (("bus", "passwords"), ('"trellis bus passwords"', 'renamed to "trellis bus secret"')),
         (("rollout", "stat"), ('unknown command "stat" for "trellis rollout"', '"status"')),
     ],
-    ids=["similar to a command", "similar to none", "of a group"],
+    ids=["similar to a command", "similar to none", "former", "of a group"],
 )
 def test_an_unknown_command_is_an_error_that_names_its_parent(asked: tuple[str, ...], named: tuple[str, ...]) -> None:
     done = run(*asked, program=AND_THEN)
