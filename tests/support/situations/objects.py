@@ -444,6 +444,17 @@ def app(phase: str = "Deployed", *conditions: Manifest) -> Manifest:
     return found | {"status": found["status"] | ({"conditions": [*conditions]} if conditions else {})}
 
 
+def apart(found: Manifest) -> Manifest:
+    """Return an Application without a lattice."""
+    return found | {"status": {key: value for key, value in found["status"].items() if key != "lattice"}}
+
+
+def another_lattice(name: str) -> Manifest:
+    """Return a host group of a lattice."""
+    found = objects.group(f"hosts-of-{name}")
+    return found | {"spec": found["spec"] | {"lattice": name}}
+
+
 APPLICATIONS: dict[str, tuple[Manifest, list[Manifest], Health, str]] = {
     "deployed": (app(), [group(READY)], Health.HEALTHY, "Deployed"),
     "undeployed": (app("Undeployed"), [group(READY)], Health.SUSPENDED, "Undeployed"),
@@ -455,6 +466,9 @@ APPLICATIONS: dict[str, tuple[Manifest, list[Manifest], Health, str]] = {
         "WadmUnavailable",
     ),
     "no host group of the lattice": (app("Waiting"), [], Health.DEGRADED, "HostGroupMissing"),
+    "no lattice of several": (
+        apart(app("Waiting")), [group(READY), filled(another_lattice("other"))], Health.DEGRADED, "NoLattice",
+    ),
     "its lattice is unreachable": (app(), [group(READY, UNREACHABLE)], Health.UNKNOWN, "LatticeUnreachable"),
     "MassDeletion": (
         app("Deployed", condition("Synced", "False", "MassDeletion")), [group(READY)], Health.DEGRADED, "MassDeletion",
@@ -483,6 +497,7 @@ WRITTEN_APPLICATIONS: dict[str, Manifest] = {
     "unhealthy": written_app("unhealthy"),
     "WadmUnavailable": written_app(waits=AppReason.WADM_UNAVAILABLE),
     "no host group of the lattice": written_app(waits=AppReason.NO_LATTICE),
+    "no lattice of several": written_app(waits=AppReason.NO_LATTICE),
     "its lattice is unreachable": written_app(waits=AppReason.WADM_UNAVAILABLE),
     "MassDeletion": written_app(waits=AppReason.MASS_DELETION),
 }

@@ -102,6 +102,11 @@ REASONS: dict[str, tuple[AppSnapshot, str, list[str]]] = {
         "hosts",
         ["namespace team", "lattice east"],
     ),
+    "hosts of several lattices": (
+        replace(WELL, app=app(lattice=""), groups=[GROUP | {"spec": {"lattice": name}} for name in ("west", "east")]),
+        "hosts",
+        ["namespace team", "east, west", "trellis.dev/lattice"],
+    ),
     "no host ready": (
         replace(WELL, groups=[GROUP | {"status": {"readyReplicas": 0, "desiredReplicas": 2}}]),
         "hosts",

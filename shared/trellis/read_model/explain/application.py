@@ -170,8 +170,14 @@ def _hosts(groups: Sequence[AppGroup] | None, namespace: str, lattice: str) -> I
         return
     here = [group for group in groups if group.namespace == namespace]
     found = [item for item in here if not lattice or item.lattice == lattice]
+    lattices = sorted({item.lattice for item in here})
+    if not lattice and len(lattices) > 1:
+        text = f"it names none of the lattices of namespace {namespace}: {', '.join(lattices)}"
+        do = f"set its label {names.LABEL_LATTICE} to {' or '.join(lattices)}"
+        yield Line("hosts", text, False, do, Rank.CAUSE, "NoLattice")
+        return
     if not found:
-        yield _no_hosts(namespace, lattice, sorted({item.lattice for item in here}))
+        yield _no_hosts(namespace, lattice, lattices)
     for item in found:
         yield from item.lines
 
