@@ -41,8 +41,8 @@ from trellis.kube.pages import Items, decode_page
 from trellis.kube.resources import REPLICA_SETS, Resource, key_of
 from trellis.provisioning.nodes_and_jobs import view_node
 from trellis.provisioning.shims import view_shim
-from trellis.wasm_pods.pod_shape import POD_SHAPE
-from trellis.wasm_pods.snapshot import Snapshot
+from trellis.read_model.wasm_pods.pod_shape import POD_SHAPE
+from trellis.read_model.wasm_pods.snapshot import Snapshot
 
 CLASS: Final = "spin-v2"
 STATES: Final = ("running", "pending", "failing", "other", "refused")

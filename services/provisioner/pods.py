@@ -23,7 +23,7 @@ from trellis.provisioning.nodes_and_jobs import unix_seconds
 from trellis.provisioning.reasons import NODE_UPDATE_REFUSED
 from trellis.provisioning.shims import ShimView
 from trellis.provisioning.views import JobView, NodeView
-from trellis.wasm_pods.pod_shape import POD_SHAPE
+from trellis.read_model.wasm_pods.pod_shape import POD_SHAPE
 
 LOG_LINES = 10
 LOG_BYTES = 2048

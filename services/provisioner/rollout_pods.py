@@ -18,7 +18,7 @@ from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError
 from trellis.kube.reader import Selection
 from trellis.kube.resources import PODS
-from trellis.wasm_pods.pod_shape import POD_SHAPE
+from trellis.read_model.wasm_pods.pod_shape import POD_SHAPE
 
 
 @dataclass(eq=False)

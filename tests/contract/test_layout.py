@@ -41,6 +41,15 @@ def test_the_index_lists_every_decision_once_by_its_number() -> None:
     assert all(int(name.partition("-")[0]) == int(number) for number, name in listed)
 
 
+@pytest.mark.parametrize(
+    ("folder", "limit"), [("shared/trellis", 18), ("services/controller_host", 15), ("services/trellis_cli", 32)]
+)
+def test_a_folder_is_small_enough_to_be_read(folder: str, limit: int) -> None:
+    """Each entry is a part of the source root or of the service that a reader has to know."""
+    entries = {path.name for path in (ROOT / folder).iterdir() if path.name != "__pycache__"}
+    assert len(entries) <= limit
+
+
 def test_the_wheel_of_production_has_services_and_what_they_share() -> None:
     wheel = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
     assert wheel["only-include"] == wheel["sources"] == ["services", "shared"]

@@ -25,7 +25,7 @@ from trellis.read_model.reading.explained_pods import pods_page
 from trellis.read_model.reading.find import ObjectNotFoundError
 from trellis.read_model.reading.pod_kinds import KINDS, RESOURCES
 from trellis.read_model.reading.wasm_pods import read_wasm_pods
-from trellis.wasm_pods.reasons import ORDER, Reason
+from trellis.read_model.wasm_pods.reasons import ORDER, Reason
 from trellis_cli.status.wasm_pods import wasm_pods_part, workload_parts
 from trellis_dev.fakes.fake import FakeKube
 

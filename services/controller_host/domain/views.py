@@ -18,9 +18,9 @@ import orjson
 from pydantic import ValidationError
 
 from controller_host.domain.watch_specs import WatchSpec, specs_of
-from trellis.compact import compact
 from trellis.config.durations import parse_seconds
 from trellis.crds.wasm_controllers import IdlePolicy, Module, WasmControllerSpec
+from trellis.limits.compact import compact
 
 T = TypeVar("T")
 

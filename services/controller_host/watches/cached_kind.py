@@ -18,13 +18,13 @@ from controller_host.domain.label_index import LabelIndex
 from controller_host.domain.watch_index import WatchIndex
 from controller_host.domain.watch_specs import Refusal, RefusalReason, WatchSpec
 from controller_host.timings import CacheTimings
-from trellis.compact import compact
 from trellis.kube.client import Kube
 from trellis.kube.discovery import Discovery, UnknownKind
 from trellis.kube.errors import Forbidden, KubeError
 from trellis.kube.informer import Change, Informer
 from trellis.kube.resources import Manifest, Resource
 from trellis.limits.backoff import Attempts
+from trellis.limits.compact import compact
 from trellis.telemetry import get_logger
 
 _VERBS: Final = ("list", "watch")

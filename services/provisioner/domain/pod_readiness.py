@@ -18,7 +18,7 @@ from trellis.crds.shim import WorkloadPolicy
 from trellis.provisioning.attempts import ShimLimits
 from trellis.provisioning.shim_status import Reason
 from trellis.provisioning.workload_state import Baseline, Readiness, WorkloadHalt, WorkloadState
-from trellis.wasm_pods.counted_pods import RUN_ALWAYS
+from trellis.read_model.wasm_pods.counted_pods import RUN_ALWAYS
 
 _NAMED: Final = 3
 """Number of pods that a command names."""

@@ -12,12 +12,12 @@ from typing import Final
 
 from provisioner.domain.pod_readiness import RolloutPod
 from trellis.read_model.explain.page import Rank
+from trellis.read_model.wasm_pods.explain.containers import failing
+from trellis.read_model.wasm_pods.explain.pod import pod_cause
+from trellis.read_model.wasm_pods.pods import WasmPod, view_pod
+from trellis.read_model.wasm_pods.snapshot import Part, Snapshot
 from trellis.v2.fields import mapping
 from trellis.v2.objects import condition, view_conditions
-from trellis.wasm_pods.explain.containers import failing
-from trellis.wasm_pods.explain.pod import pod_cause
-from trellis.wasm_pods.pods import WasmPod, view_pod
-from trellis.wasm_pods.snapshot import Part, Snapshot
 
 _UNREAD: Final[Mapping[Part, str]] = dict.fromkeys(Part, "`trellis explain pod` reads it")
 _FAILED: Final = "Failed"

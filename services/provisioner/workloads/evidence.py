@@ -20,7 +20,7 @@ from trellis.kube.client import Kube
 from trellis.kube.errors import Forbidden
 from trellis.kube.resources import EVENTS
 from trellis.limits.token_bucket import TokenBucket
-from trellis.wasm_pods.pods import EventView, view_event
+from trellis.read_model.wasm_pods.pods import EventView, view_event
 
 SHOWN: Final = 3
 """Pods of a workload whose Events are read."""

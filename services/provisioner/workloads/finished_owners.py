@@ -21,7 +21,7 @@ from trellis.kube.client import Kube
 from trellis.kube.errors import Forbidden, NotFound
 from trellis.kube.resources import CRON_JOBS, JOBS, REPLICA_SETS, Resource
 from trellis.limits.token_bucket import TokenBucket
-from trellis.wasm_pods.owners import OwnerView, view_owner
+from trellis.read_model.wasm_pods.owners import OwnerView, view_owner
 
 _READ: Final = {(res.api_version, res.kind): res for res in (REPLICA_SETS, JOBS)}
 

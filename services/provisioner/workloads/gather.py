@@ -1,8 +1,9 @@
 """Gathers the input of the decision about workloads: RuntimeClasses, Nodes, Shims, and the causes of pods.
 
-In: the cache of provisioner, pods, their Events, refused pods. Out: the snapshot of ``trellis.wasm_pods``, and pods
-with their cause. Called by the reconciler of workloads. Invariants: a cause is the one of ``trellis explain`` without
-logs; it is not concluded before the Events of the pod were read, if these can show another one.
+In: the cache of provisioner, pods, their Events, refused pods. Out: the snapshot of
+``trellis.read_model.wasm_pods``, and pods with their cause. Called by the reconciler of workloads. Invariants: a cause
+is the one of ``trellis explain`` without logs; it is not concluded before the Events of the pod were read, if these
+can show another one.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from provisioner.workloads.evidence import Evidence, shown_pods
 from provisioner.workloads.pods import WorkloadPod
 from provisioner.workloads.refused_owners import RefusedOwners
 from trellis.read_model.explain.page import Rank
-from trellis.wasm_pods.explain.pod import pod_cause
-from trellis.wasm_pods.owners import KEEPS_PLACE, RuntimeClassView
-from trellis.wasm_pods.pods import Toleration
-from trellis.wasm_pods.reasons import Reason
-from trellis.wasm_pods.snapshot import Part, Snapshot
+from trellis.read_model.wasm_pods.explain.pod import pod_cause
+from trellis.read_model.wasm_pods.owners import KEEPS_PLACE, RuntimeClassView
+from trellis.read_model.wasm_pods.pods import Toleration
+from trellis.read_model.wasm_pods.reasons import Reason
+from trellis.read_model.wasm_pods.snapshot import Part, Snapshot
 
 _NO_LOGS = "provisioner reads no logs"
 _TURN: Final = 100

@@ -13,8 +13,8 @@ from enum import StrEnum
 from provisioner.domain.workloads.decide import Cause
 from provisioner.workloads.pods import Controller, WorkloadPod
 from trellis.kube.changes import Change
+from trellis.read_model.wasm_pods.counted_pods import counted
 from trellis.telemetry import Telemetry
-from trellis.wasm_pods.counted_pods import counted
 
 
 class State(StrEnum):

@@ -14,9 +14,9 @@ from types import MappingProxyType
 from typing import Final
 
 from trellis.kube.changes import Change
+from trellis.read_model.wasm_pods.pods import WasmPod, view_pod
 from trellis.v2.fields import Json, items, mapping, text
 from trellis.v2.objects import view_conditions
-from trellis.wasm_pods.pods import WasmPod, view_pod
 
 _READY = "Ready"
 _NODE = ("v1", "Node")

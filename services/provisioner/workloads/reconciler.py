@@ -34,9 +34,9 @@ from trellis.bus.bus import Bus, BusUnavailable, EventRefused
 from trellis.events.wasm_workloads import WasmWorkloadEventData, WasmWorkloadFailed
 from trellis.kube.changes import Change
 from trellis.kube.client import Kube
+from trellis.read_model.wasm_pods.snapshot import Snapshot
 from trellis.telemetry import Telemetry, TraceContext, get_logger
 from trellis.telemetry.tracing import context_from
-from trellis.wasm_pods.snapshot import Snapshot
 
 _log = get_logger(__name__)
 KEY: Final = "workloads"

@@ -26,9 +26,9 @@ from trellis.kube.resources import (
     Resource,
     key_of,
 )
+from trellis.read_model.wasm_pods.failures import CREATE
+from trellis.read_model.wasm_pods.pods import EventView, view_event
 from trellis.v2.fields import mapping, text
-from trellis.wasm_pods.failures import CREATE
-from trellis.wasm_pods.pods import EventView, view_event
 
 SELECTOR: Final = f"reason={CREATE},type=Warning"
 """Field selector of these Events."""

@@ -26,10 +26,10 @@ from trellis.kube.client import Kube
 from trellis.kube.errors import Forbidden, NotFound
 from trellis.kube.resources import CRON_JOBS, Manifest
 from trellis.limits.token_bucket import TokenBucket
+from trellis.read_model.wasm_pods.owners import OwnerView, view_owner
+from trellis.read_model.wasm_pods.pods import EventView, WasmPod
+from trellis.read_model.wasm_pods.snapshot import Snapshot
 from trellis.v2.objects import Meta
-from trellis.wasm_pods.owners import OwnerView, view_owner
-from trellis.wasm_pods.pods import EventView, WasmPod
-from trellis.wasm_pods.snapshot import Snapshot
 
 _CRON_JOB: Final = CRON_JOBS.kind
 

@@ -24,10 +24,10 @@ from trellis.kube.reader import Selection
 from trellis.kube.recorder import EventRecorder, ObjectRef
 from trellis.kube.resources import EVENTS
 from trellis.limits.token_bucket import TokenBucket
+from trellis.read_model.wasm_pods.counted_pods import counted
+from trellis.read_model.wasm_pods.pods import view_event
+from trellis.read_model.wasm_pods.reasons import ORDER
 from trellis.telemetry import get_logger
-from trellis.wasm_pods.counted_pods import counted
-from trellis.wasm_pods.pods import view_event
-from trellis.wasm_pods.reasons import ORDER
 
 _log = get_logger(__name__)
 BURST: Final = 10

@@ -20,7 +20,7 @@ from trellis.kube.changes import Change, ChangeKind
 from trellis.kube.client import Kube
 from trellis.kube.informer import Informer
 from trellis.kube.resources import EVENTS, PODS
-from trellis.wasm_pods.pod_shape import POD_SHAPE
+from trellis.read_model.wasm_pods.pod_shape import POD_SHAPE
 
 
 @dataclass(eq=False)

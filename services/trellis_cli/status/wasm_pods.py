@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from trellis.read_model.health import Health, Verdict
-from trellis.wasm_pods.snapshot import Part as Read
-from trellis.wasm_pods.snapshot import Snapshot
-from trellis.wasm_pods.workloads import Workload, providing_shim
+from trellis.read_model.wasm_pods.snapshot import Part as Read
+from trellis.read_model.wasm_pods.snapshot import Snapshot
+from trellis.read_model.wasm_pods.workloads import Workload, providing_shim
 from trellis_cli.status.row import Part, command
 
 WASM_PODS: Final = "wasm-pods"

@@ -1,1 +1,1 @@
-"""Limits: circuit breakers, rates, backoff."""
+"""Limits: circuit breakers, rates, backoff, memory of caches."""

@@ -19,9 +19,9 @@ from trellis.kube.client import Kube
 from trellis.read_model.explain.page import Explanation
 from trellis.read_model.reading.cluster import Reading
 from trellis.read_model.reading.explained_pods import pods_page
+from trellis.read_model.wasm_pods.reasons import Reason
 from trellis.telemetry import setup
 from trellis.telemetry.health import Health
-from trellis.wasm_pods.reasons import Reason
 from trellis_dev.definitions import define_kinds
 from trellis_dev.localcluster import owned_cluster
 from trellis_dev.localcluster.building import How

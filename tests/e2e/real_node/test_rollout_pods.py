@@ -30,7 +30,7 @@ from support.suite.naming import lacking
 from support.wasm_pods.on_a_node import MODULES, image
 from trellis import names
 from trellis.provisioning.shim_status import Reason
-from trellis.wasm_pods.reasons import Reason as PodReason
+from trellis.read_model.wasm_pods.reasons import Reason as PodReason
 from trellis_dev.localcluster.node_images import architecture
 from trellis_dev.localcluster.ociarchive import Image, write_image
 from trellis_dev.localcluster.realnode_faults import load_image

@@ -11,7 +11,7 @@ from support.console.viewing import READ_ALL, Accounts, rule, run_console, tab
 from support.guests.controllers_world import define
 from support.wasm_pods.served import ServedWasmPods
 from trellis.kube.resources import RUNTIME_CLASSES
-from trellis.wasm_pods.reasons import Reason
+from trellis.read_model.wasm_pods.reasons import Reason
 from trellis_dev.localcluster import ClusterInfo
 from trellis_dev.localcluster.api import Api
 

@@ -29,7 +29,7 @@ from support.nodes.shims import Shim
 from support.wasm_pods.objects import crashing
 from trellis import names
 from trellis.kube.resources import EVENTS, NAMESPACES, PODS, REPLICA_SETS, RUNTIME_CLASSES, Resource
-from trellis.wasm_pods.reasons import Reason
+from trellis.read_model.wasm_pods.reasons import Reason
 from trellis_dev.localcluster import ClusterInfo, kill, owned_cluster
 from trellis_dev.localcluster.api import Api
 

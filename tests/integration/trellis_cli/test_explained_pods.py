@@ -15,7 +15,7 @@ from support.nodes.fleet import counted, eventually
 from support.suite.naming import lacking
 from support.suite.typed import bare_environment, typed
 from trellis.kube.resources import CRON_JOBS, DEPLOYMENTS, JOBS, NAMESPACES, NODES, PODS, RUNTIME_CLASSES, Resource
-from trellis.wasm_pods.reasons import Reason
+from trellis.read_model.wasm_pods.reasons import Reason
 from trellis_dev.localcluster import ClusterInfo
 from trellis_dev.localcluster.api import Api
 

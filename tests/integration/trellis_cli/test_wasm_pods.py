@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from support.wasm_pods.served import ServedWasmPods
-from trellis.wasm_pods.reasons import Reason
+from trellis.read_model.wasm_pods.reasons import Reason
 from trellis_dev.localcluster import ClusterInfo
 from trellis_dev.localcluster.api import Api
 

@@ -30,7 +30,7 @@ from trellis.read_model.health import Health
 from trellis.read_model.reading.cluster import Reading
 from trellis.read_model.reading.explained_pods import pods_page
 from trellis.read_model.reading.wasm_pods import read_wasm_pods
-from trellis.wasm_pods.reasons import Reason
+from trellis.read_model.wasm_pods.reasons import Reason
 from trellis_cli.status.wasm_pods import wasm_pods_part
 from trellis_cli.top.model import Kind
 

@@ -1,7 +1,7 @@
 """Objects of Wasm pods as the API server, the scheduler, the kubelet and controllers write them.
 
 In: names and states. Out: manifests, and an in-memory API server with them. Called by tests. Messages have the form of
-the programs that docs/wasm-pods.md and ``trellis.wasm_pods.failures`` name.
+the programs that docs/wasm-pods.md and ``trellis.read_model.wasm_pods.failures`` name.
 """
 
 from __future__ import annotations

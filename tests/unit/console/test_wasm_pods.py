@@ -26,7 +26,7 @@ from trellis.kube.resources import (
 from trellis.kube.watch_timings import WatchTimings
 from trellis.read_model.entities.composing_wasm import PARTS
 from trellis.read_model.entities.composing_wasm import PODS as WASM_PODS
-from trellis.wasm_pods.reasons import Reason
+from trellis.read_model.wasm_pods.reasons import Reason
 
 ADMIN, DEV = "t-admin", "t-dev"
 HELLO = "deployment/shop/hello"

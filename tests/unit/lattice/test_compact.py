@@ -5,7 +5,7 @@ from __future__ import annotations
 import tracemalloc
 
 from controller_host.domain.views import view_controller
-from trellis.compact import compact
+from trellis.limits.compact import compact
 
 
 def test_many_small_controllers_need_little_memory() -> None:

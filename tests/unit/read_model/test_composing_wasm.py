@@ -27,9 +27,9 @@ from trellis.read_model.entities.composing_wasm import PARTS, PODS, WasmComposer
 from trellis.read_model.entities.journal import Entity, Journal
 from trellis.read_model.entities.wasm_entities import KINDS, NODES_MOST, wasm_entity
 from trellis.read_model.live.parts_wasm import wasm_parts
-from trellis.wasm_pods.reasons import Reason
-from trellis.wasm_pods.snapshot import Snapshot
-from trellis.wasm_pods.workloads import Id, Workload
+from trellis.read_model.wasm_pods.reasons import Reason
+from trellis.read_model.wasm_pods.snapshot import Snapshot
+from trellis.read_model.wasm_pods.workloads import Id, Workload
 
 WORLD: list[Item] = [("nodes", node()), ("shims", shim()), ("runtimeclasses", runtime_class())]
 OF_APP = ("SpinApp", "hello", "uid-app-hello")

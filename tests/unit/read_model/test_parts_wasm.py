@@ -7,7 +7,7 @@ import tracemalloc
 
 from support.wasm_pods.objects import SECRET, event, pod, sandbox
 from trellis.read_model.live.parts_wasm import view_wasm_pod, wasm_parts
-from trellis.wasm_pods.workloads import view_cause
+from trellis.read_model.wasm_pods.workloads import view_cause
 
 BYTES_EACH = 5_000
 

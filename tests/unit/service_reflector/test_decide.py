@@ -30,7 +30,6 @@ from service_reflector.domain.snapshot import Claim, Refused, Snapshot
 from support.suite.naming import lacking
 from support.wadm.manifests import ANY_HOST, capability, link, manifest
 from trellis import names
-from trellis.compact import compact
 from trellis.lattice.domain.cached_listeners import read_cached_listeners
 from trellis.lattice.domain.group_views import GroupView
 from trellis.lattice.domain.hosts import Host, Sighting, Unit
@@ -45,6 +44,7 @@ from trellis.lattice.domain.service_views import (
     view_service,
     view_slice,
 )
+from trellis.limits.compact import compact
 
 GROUP = GroupView("g", "group", "uid-group", "2026-01-01T00:00:00Z", deleting=False, lattice="east/1")
 POD = PodView("g", "host-1", "uid-1", "group", "node", ("10.0.0.1",), True, False, (("kubernetes", "true"),))

@@ -10,9 +10,9 @@ import pytest
 
 from service_reflector.domain.ownership import HostGroups, Owner, Undecided, owner_of
 from trellis import names
-from trellis.compact import compact
 from trellis.lattice.domain.group_views import GroupView, view_group
 from trellis.lattice.domain.service_views import ServiceView
+from trellis.limits.compact import compact
 
 SPEC = {"lattice": "east", "version": "1", "natsAddress": "nats://localhost"}
 

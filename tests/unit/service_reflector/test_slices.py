@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service_reflector.domain.slices import ENDPOINTS_MAX, EndpointSet, Slice, pack
-from trellis.compact import compact
 from trellis.lattice.domain.addresses import Family
 from trellis.lattice.domain.service_views import PodView, ServiceView, SliceView
+from trellis.limits.compact import compact
 
 BOTH = (Family.IPV4, Family.IPV6)
 OWNER, ANOTHER = ServiceView("g", "shop", "owner", "1"), ServiceView("g", "shop", "another", "1")

@@ -21,9 +21,9 @@ from trellis.read_model.reading.cluster import Reading
 from trellis.read_model.reading.explained_v2 import HOST_GROUP
 from trellis.read_model.reading.explained_v2 import SUBJECTS as V2_SUBJECTS
 from trellis.read_model.reading.find import ObjectNotFoundError, find
+from trellis.read_model.wasm_pods.explain.owner import SUBJECTS as OWNERS
+from trellis.read_model.wasm_pods.explain.pod import SUBJECT as POD
 from trellis.telemetry import Metrics, setup
-from trellis.wasm_pods.explain.owner import SUBJECTS as OWNERS
-from trellis.wasm_pods.explain.pod import SUBJECT as POD
 from trellis_cli.explain.command import KINDS
 from trellis_cli.explain.grant import SUBJECT as GRANT
 from trellis_dev.fakes.fake import FakeKube, status_reply

@@ -10,12 +10,12 @@ import pytest
 from service_reflector.domain.ownership import Undecided
 from support.suite.naming import lacking
 from trellis import names
-from trellis.compact import compact
 from trellis.lattice.domain.addresses import Family
 from trellis.lattice.domain.cached_listeners import write_cached_listeners
 from trellis.lattice.domain.group_views import GroupView
 from trellis.lattice.domain.manifests import Listener, Protocol
 from trellis.lattice.domain.service_views import PodView, ServiceView, SliceView
+from trellis.limits.compact import compact
 from trellis.read_model.explain.page import Explanation, Leader, Line
 from trellis.read_model.explain.service import (
     PRESERVED,

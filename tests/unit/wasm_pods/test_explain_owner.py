@@ -31,11 +31,11 @@ from trellis.provisioning.shims import view_shim
 from trellis.read_model.explain.page import Explanation
 from trellis.read_model.explain.subject import Beside
 from trellis.read_model.health import Health
-from trellis.wasm_pods.explain.owner import explain_owner
-from trellis.wasm_pods.owners import label_selector, view_executor, view_owner, view_runtime_class
-from trellis.wasm_pods.pods import view_event, view_pod
-from trellis.wasm_pods.reasons import Reason
-from trellis.wasm_pods.snapshot import Part, Snapshot
+from trellis.read_model.wasm_pods.explain.owner import explain_owner
+from trellis.read_model.wasm_pods.owners import label_selector, view_executor, view_owner, view_runtime_class
+from trellis.read_model.wasm_pods.pods import view_event, view_pod
+from trellis.read_model.wasm_pods.reasons import Reason
+from trellis.read_model.wasm_pods.snapshot import Part, Snapshot
 
 REFUSED = 'pods "hello-1-" is forbidden: {}'
 FAILS = [{"type": "ReplicaFailure", "status": "True", "message": REFUSED.format("exceeded quota: pods")}]

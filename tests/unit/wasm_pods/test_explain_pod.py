@@ -35,13 +35,13 @@ from trellis.provisioning.shims import view_shim
 from trellis.read_model.explain.page import Explanation
 from trellis.read_model.explain.subject import Beside
 from trellis.read_model.health import Health
+from trellis.read_model.wasm_pods.explain.placing import no_node, with_class
+from trellis.read_model.wasm_pods.explain.pod import explain_pod
+from trellis.read_model.wasm_pods.owners import view_runtime_class
+from trellis.read_model.wasm_pods.pods import view_event, view_pod, view_template
+from trellis.read_model.wasm_pods.reasons import Reason
+from trellis.read_model.wasm_pods.snapshot import Part, Snapshot
 from trellis.v2.objects import Meta
-from trellis.wasm_pods.explain.placing import no_node, with_class
-from trellis.wasm_pods.explain.pod import explain_pod
-from trellis.wasm_pods.owners import view_runtime_class
-from trellis.wasm_pods.pods import view_event, view_pod, view_template
-from trellis.wasm_pods.reasons import Reason
-from trellis.wasm_pods.snapshot import Part, Snapshot
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,17 @@ from collections.abc import Callable
 
 import pytest
 
-from trellis.wasm_pods.failures import Failure, bare, of_config, of_creation, of_end, of_pull, of_start, refuses_exec
-from trellis.wasm_pods.reasons import Reason
+from trellis.read_model.wasm_pods.failures import (
+    Failure,
+    bare,
+    of_config,
+    of_creation,
+    of_end,
+    of_pull,
+    of_start,
+    refuses_exec,
+)
+from trellis.read_model.wasm_pods.reasons import Reason
 
 SANDBOX = "Failed to create pod sandbox: rpc error: code = Unknown desc = "
 PULL = (

@@ -11,8 +11,8 @@ import pytest
 from support.cluster.read_keys import ReadKeys
 from support.wasm_pods.objects import CREATED, CREATING, IMAGE, READY, SECRET, container, crashing, ended, pod
 from trellis.read_model.live.parts_wasm import view_wasm_pod
-from trellis.wasm_pods.pod_shape import POD_SHAPE, PodManifest
-from trellis.wasm_pods.pods import WasmPod, view_pod
+from trellis.read_model.wasm_pods.pod_shape import POD_SHAPE, PodManifest
+from trellis.read_model.wasm_pods.pods import WasmPod, view_pod
 
 OWNER = ("ReplicaSet", "hello-1", "uid-rs")
 SIDECAR = {"name": "proxy", "image": IMAGE, "restartPolicy": "Always"}

@@ -43,8 +43,8 @@ from trellis.read_model.reading.explained_pods import LOGS_MOST, pods_page
 from trellis.read_model.reading.find import ObjectNotFoundError
 from trellis.read_model.reading.pod_kinds import KINDS, RESOURCES
 from trellis.read_model.reading.wasm_pods import read_wasm_pods
-from trellis.wasm_pods.reasons import Reason
-from trellis.wasm_pods.snapshot import Part
+from trellis.read_model.wasm_pods.reasons import Reason
+from trellis.read_model.wasm_pods.snapshot import Part
 from trellis_dev.fakes.fake import FakeKube, status_reply
 
 OF_SET: dict[str, Any] = {"owner": ("ReplicaSet", "hello-5d8f", "uid-hello")}

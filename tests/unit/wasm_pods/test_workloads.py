@@ -12,11 +12,19 @@ from trellis import names
 from trellis.provisioning.nodes_and_jobs import view_node
 from trellis.provisioning.shims import view_shim
 from trellis.read_model.health import Health
-from trellis.wasm_pods.owners import view_executor, view_owner, view_runtime_class
-from trellis.wasm_pods.pods import view_pod
-from trellis.wasm_pods.reasons import Reason
-from trellis.wasm_pods.snapshot import Part, Snapshot
-from trellis.wasm_pods.workloads import Id, Inventory, Workload, creator_of, nodes_of, providing_shim, wasm_classes
+from trellis.read_model.wasm_pods.owners import view_executor, view_owner, view_runtime_class
+from trellis.read_model.wasm_pods.pods import view_pod
+from trellis.read_model.wasm_pods.reasons import Reason
+from trellis.read_model.wasm_pods.snapshot import Part, Snapshot
+from trellis.read_model.wasm_pods.workloads import (
+    Id,
+    Inventory,
+    Workload,
+    creator_of,
+    nodes_of,
+    providing_shim,
+    wasm_classes,
+)
 
 CLASSES = frozenset({"spin-v2"})
 SNAPSHOT = Snapshot(classes=[view_runtime_class(runtime_class())], nodes=[view_node(node())], shims=[view_shim(shim())])

@@ -18,7 +18,7 @@ from trellis.events.wasm_workloads import (
     WasmWorkloadRecovered,
     WasmWorkloadRunning,
 )
-from trellis.wasm_pods.counted_pods import counted
+from trellis.read_model.wasm_pods.counted_pods import counted
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,10 @@ from collections.abc import Collection
 from typing import Final
 
 from provisioner.domain.workloads.decide import Cause, Observed
-from trellis.wasm_pods.explain.owner import counted_pods, creation_cause
-from trellis.wasm_pods.owners import OwnerView
-from trellis.wasm_pods.reasons import Reason
-from trellis.wasm_pods.snapshot import Snapshot
+from trellis.read_model.wasm_pods.explain.owner import counted_pods, creation_cause
+from trellis.read_model.wasm_pods.owners import OwnerView
+from trellis.read_model.wasm_pods.reasons import Reason
+from trellis.read_model.wasm_pods.snapshot import Snapshot
 
 _REASONS: Final = frozenset({Reason.RUNTIME_CLASS_MISSING, Reason.PODS_REFUSED})
 """Reasons of workloads without pods."""

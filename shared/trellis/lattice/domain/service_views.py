@@ -14,7 +14,7 @@ from typing import Any, Final
 import orjson
 
 from trellis import names
-from trellis.compact import compact
+from trellis.limits.compact import compact
 from trellis.provisioning.other_controllers import NAMES, Peer
 
 Manifest = Mapping[str, Any]

@@ -15,8 +15,8 @@ from typing import Any, Protocol, Self
 
 import orjson
 
-from trellis.compact import compact
 from trellis.lattice.domain.replies import Status
+from trellis.limits.compact import compact
 
 
 class AbsenceReason(StrEnum):

@@ -18,10 +18,10 @@ from trellis.read_model.entities.entities import PartStatus, identity, part_enti
 from trellis.read_model.entities.journal import Entity
 from trellis.read_model.entities.wasm_entities import wasm_entity, workload_id
 from trellis.read_model.health import Health
-from trellis.wasm_pods.owners import RuntimeClassView
-from trellis.wasm_pods.pods import EventView
-from trellis.wasm_pods.snapshot import Part, Snapshot
-from trellis.wasm_pods.workloads import Id, Inventory, nodes_of, wasm_classes
+from trellis.read_model.wasm_pods.owners import RuntimeClassView
+from trellis.read_model.wasm_pods.pods import EventView
+from trellis.read_model.wasm_pods.snapshot import Part, Snapshot
+from trellis.read_model.wasm_pods.workloads import Id, Inventory, nodes_of, wasm_classes
 
 PODS: Final = "wasmpods"
 """Part of the pods; it has a read status also while nothing is watched, because no Shim exists."""

@@ -11,8 +11,8 @@ from typing import Final
 
 from trellis.read_model.entities.entities import identity, make_entity, of_key
 from trellis.read_model.entities.journal import Entity
-from trellis.wasm_pods.snapshot import Part, Snapshot
-from trellis.wasm_pods.workloads import Id, Workload, nodes_of, providing_shim
+from trellis.read_model.wasm_pods.snapshot import Part, Snapshot
+from trellis.read_model.wasm_pods.workloads import Id, Workload, nodes_of, providing_shim
 
 KINDS: Final = ("deployment", "statefulset", "daemonset", "job", "cronjob", "spinapp", "pod")
 """Kinds of entities of Wasm pods."""

@@ -24,11 +24,11 @@ from trellis.kube.resources import (
     STATEFUL_SETS,
 )
 from trellis.read_model.live.watching import Part
+from trellis.read_model.wasm_pods.owners import OwnerView, view_executor, view_owner, view_runtime_class
+from trellis.read_model.wasm_pods.pod_shape import POD_SHAPE
+from trellis.read_model.wasm_pods.pods import WasmPod, view_pod
+from trellis.read_model.wasm_pods.workloads import view_cause
 from trellis.v2.fields import mapping, text
-from trellis.wasm_pods.owners import OwnerView, view_executor, view_owner, view_runtime_class
-from trellis.wasm_pods.pod_shape import POD_SHAPE
-from trellis.wasm_pods.pods import WasmPod, view_pod
-from trellis.wasm_pods.workloads import view_cause
 
 _NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 

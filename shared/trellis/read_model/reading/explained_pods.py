@@ -27,14 +27,14 @@ from trellis.read_model.reading.cluster import Reading
 from trellis.read_model.reading.find import find
 from trellis.read_model.reading.pod_kinds import RESOURCES
 from trellis.read_model.reading.wasm_parts import WARNING, PartReads, read_logs, read_shared
-from trellis.wasm_pods.explain.containers import failing
-from trellis.wasm_pods.explain.owner import SUBJECTS as OWNERS
-from trellis.wasm_pods.explain.owner import explain_owner
-from trellis.wasm_pods.explain.pod import SUBJECT as POD
-from trellis.wasm_pods.explain.pod import explain_pod
-from trellis.wasm_pods.owners import OwnerView, view_executor, view_owner
-from trellis.wasm_pods.pods import WasmPod, view_event, view_pod
-from trellis.wasm_pods.snapshot import Part, Snapshot
+from trellis.read_model.wasm_pods.explain.containers import failing
+from trellis.read_model.wasm_pods.explain.owner import SUBJECTS as OWNERS
+from trellis.read_model.wasm_pods.explain.owner import explain_owner
+from trellis.read_model.wasm_pods.explain.pod import SUBJECT as POD
+from trellis.read_model.wasm_pods.explain.pod import explain_pod
+from trellis.read_model.wasm_pods.owners import OwnerView, view_executor, view_owner
+from trellis.read_model.wasm_pods.pods import WasmPod, view_event, view_pod
+from trellis.read_model.wasm_pods.snapshot import Part, Snapshot
 
 LOGS_MOST: Final = 3
 """Pods of an owner whose logs are read: pods of one owner end for the same cause."""

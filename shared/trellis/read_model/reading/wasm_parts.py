@@ -20,10 +20,10 @@ from trellis.kube.resources import NODES, RUNTIME_CLASSES, SHIMS, Manifest, Reso
 from trellis.provisioning.nodes_and_jobs import view_node
 from trellis.provisioning.shims import view_shim
 from trellis.read_model.reading.cluster import Reading
-from trellis.wasm_pods.explain.containers import failing
-from trellis.wasm_pods.owners import view_runtime_class
-from trellis.wasm_pods.pods import WasmPod
-from trellis.wasm_pods.snapshot import Part, Snapshot
+from trellis.read_model.wasm_pods.explain.containers import failing
+from trellis.read_model.wasm_pods.owners import view_runtime_class
+from trellis.read_model.wasm_pods.pods import WasmPod
+from trellis.read_model.wasm_pods.snapshot import Part, Snapshot
 
 WARNING: Final = "type=Warning"
 LOG_LINES: Final = 10

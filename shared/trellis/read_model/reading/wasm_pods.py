@@ -31,12 +31,12 @@ from trellis.read_model.health import Verdict
 from trellis.read_model.reading.cluster import Reading
 from trellis.read_model.reading.explained_pods import LOGS_MOST
 from trellis.read_model.reading.wasm_parts import WARNING, PartReads, read_logs, read_shared
-from trellis.wasm_pods.explain.containers import failing
-from trellis.wasm_pods.owners import OwnerView, view_executor, view_owner
-from trellis.wasm_pods.pods import WasmPod, view_pod
-from trellis.wasm_pods.reasons import Reason
-from trellis.wasm_pods.snapshot import Part, Snapshot
-from trellis.wasm_pods.workloads import Inventory, Workload, view_cause, wasm_classes
+from trellis.read_model.wasm_pods.explain.containers import failing
+from trellis.read_model.wasm_pods.owners import OwnerView, view_executor, view_owner
+from trellis.read_model.wasm_pods.pods import WasmPod, view_pod
+from trellis.read_model.wasm_pods.reasons import Reason
+from trellis.read_model.wasm_pods.snapshot import Part, Snapshot
+from trellis.read_model.wasm_pods.workloads import Inventory, Workload, view_cause, wasm_classes
 
 V = TypeVar("V")
 OWNERS: Final = (DEPLOYMENTS, STATEFUL_SETS, DAEMON_SETS, JOBS, CRON_JOBS)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from trellis.provisioning.views import NodeTaint
-from trellis.wasm_pods.pods import Pairs, Toleration
+from trellis.read_model.wasm_pods.pods import Pairs, Toleration
 
 _REPELS: Final = frozenset({"NoSchedule", "NoExecute"})
 _KNOWN: Final = frozenset({"", "Equal", "Exists"})

@@ -16,9 +16,9 @@ from typing import Final
 
 from trellis.provisioning.shims import ShimView
 from trellis.provisioning.views import NodeTaint, NodeView
-from trellis.wasm_pods.nodes import has_labels, untolerated
-from trellis.wasm_pods.owners import ExecutorView, OwnerView, RuntimeClassView
-from trellis.wasm_pods.pods import EventView, Pairs, Toleration, WasmPod
+from trellis.read_model.wasm_pods.nodes import has_labels, untolerated
+from trellis.read_model.wasm_pods.owners import ExecutorView, OwnerView, RuntimeClassView
+from trellis.read_model.wasm_pods.pods import EventView, Pairs, Toleration, WasmPod
 
 
 class Part(StrEnum):

@@ -34,7 +34,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from trellis.wasm_pods.reasons import Reason
+from trellis.read_model.wasm_pods.reasons import Reason
 
 SANDBOX: Final = "FailedCreatePodSandBox"
 """Reason of the Event of the kubelet for a pod without a sandbox."""

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from trellis import names
+from trellis.read_model.wasm_pods.pods import Pairs, Toleration, WasmPod, view_template, view_tolerations
 from trellis.v2.fields import Json, items, mapping, message, number, seconds, text, texts
 from trellis.v2.objects import FALSE, TRUE, Condition, Meta, condition, view_conditions, view_meta
-from trellis.wasm_pods.pods import Pairs, Toleration, WasmPod, view_template, view_tolerations
 
 KEEPS_PLACE: Final = frozenset({"StatefulSet", "DaemonSet"})
 """Kinds whose controllers create no successor of a pod before its deletion has ended: a name, or a node, has one."""

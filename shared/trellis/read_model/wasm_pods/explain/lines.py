@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from trellis.read_model.explain.page import Line, Rank
-from trellis.wasm_pods.pods import Pairs, WasmPod
-from trellis.wasm_pods.reasons import Reason
-from trellis.wasm_pods.snapshot import Part, Snapshot
+from trellis.read_model.wasm_pods.pods import Pairs, WasmPod
+from trellis.read_model.wasm_pods.reasons import Reason
+from trellis.read_model.wasm_pods.snapshot import Part, Snapshot
 
 SHOWN: Final = 3
 WORDS_SHOWN: Final = 400

@@ -15,8 +15,7 @@ from typing import Final
 from trellis.provisioning.shims import ShimView
 from trellis.provisioning.views import NodeTaint, NodeView, verified_digests
 from trellis.read_model.explain.page import Line
-from trellis.v2.fields import listed
-from trellis.wasm_pods.explain.lines import (
+from trellis.read_model.wasm_pods.explain.lines import (
     SHOWN,
     labels_text,
     runtime_log,
@@ -27,11 +26,12 @@ from trellis.wasm_pods.explain.lines import (
     waits,
     wrong,
 )
-from trellis.wasm_pods.failures import SANDBOX, bare, of_creation, of_scheduling
-from trellis.wasm_pods.nodes import taint_text
-from trellis.wasm_pods.pods import Pairs, WasmPod
-from trellis.wasm_pods.reasons import Reason
-from trellis.wasm_pods.snapshot import Part, Snapshot
+from trellis.read_model.wasm_pods.failures import SANDBOX, bare, of_creation, of_scheduling
+from trellis.read_model.wasm_pods.nodes import taint_text
+from trellis.read_model.wasm_pods.pods import Pairs, WasmPod
+from trellis.read_model.wasm_pods.reasons import Reason
+from trellis.read_model.wasm_pods.snapshot import Part, Snapshot
+from trellis.v2.fields import listed
 
 MOUNT_EVENTS: Final = ("FailedMount", "FailedAttachVolume")
 _NETWORK: Final = ("setup network for sandbox", "cni plugin")

@@ -13,12 +13,12 @@ from typing import Final
 from trellis.read_model.explain.page import Explanation, Line, Manifest, Rank
 from trellis.read_model.explain.subject import Beside, Subject, cause_of, verdict_of
 from trellis.read_model.health import Verdict
-from trellis.wasm_pods.explain import containers, placing
-from trellis.wasm_pods.explain.lines import short, waits, wrong
-from trellis.wasm_pods.failures import bare
-from trellis.wasm_pods.pods import WasmPod
-from trellis.wasm_pods.reasons import Reason
-from trellis.wasm_pods.snapshot import Part, Snapshot
+from trellis.read_model.wasm_pods.explain import containers, placing
+from trellis.read_model.wasm_pods.explain.lines import short, waits, wrong
+from trellis.read_model.wasm_pods.failures import bare
+from trellis.read_model.wasm_pods.pods import WasmPod
+from trellis.read_model.wasm_pods.reasons import Reason
+from trellis.read_model.wasm_pods.snapshot import Part, Snapshot
 
 SUBJECT: Final = Subject("Pod", "pod", "kubectl get pods -A", "ready")
 NOT_KILLED: Final = "FailedKillPod"

@@ -13,15 +13,15 @@ from typing import Final
 from trellis.read_model.explain.page import Explanation, Line, Manifest, Rank
 from trellis.read_model.explain.subject import Beside, Subject, cause_of, verdict_of
 from trellis.read_model.health import Health, Verdict
-from trellis.wasm_pods.counted_pods import RUN_ALWAYS, counted
-from trellis.wasm_pods.explain import placing
-from trellis.wasm_pods.explain.lines import short, waits
-from trellis.wasm_pods.explain.pod import pod_cause
-from trellis.wasm_pods.failures import CREATE, bare, of_creation
-from trellis.wasm_pods.owners import KEEPS_PLACE, ExecutorView, OwnerView
-from trellis.wasm_pods.pods import Toleration, WasmPod
-from trellis.wasm_pods.reasons import ORDER, Reason
-from trellis.wasm_pods.snapshot import Part, Snapshot
+from trellis.read_model.wasm_pods.counted_pods import RUN_ALWAYS, counted
+from trellis.read_model.wasm_pods.explain import placing
+from trellis.read_model.wasm_pods.explain.lines import short, waits
+from trellis.read_model.wasm_pods.explain.pod import pod_cause
+from trellis.read_model.wasm_pods.failures import CREATE, bare, of_creation
+from trellis.read_model.wasm_pods.owners import KEEPS_PLACE, ExecutorView, OwnerView
+from trellis.read_model.wasm_pods.pods import Toleration, WasmPod
+from trellis.read_model.wasm_pods.reasons import ORDER, Reason
+from trellis.read_model.wasm_pods.snapshot import Part, Snapshot
 
 SUBJECTS: Final = {
     kind: Subject(kind, kind.lower(), f"kubectl get {kind.lower()}s -A", "ready")

@@ -14,15 +14,15 @@ from typing import Final, TypeAlias
 
 from trellis.provisioning.shims import ShimView
 from trellis.read_model.health import Verdict
+from trellis.read_model.wasm_pods.explain.containers import FAILED, HOOK_FAILED, NO_LOGIN, UNHEALTHY
+from trellis.read_model.wasm_pods.explain.owner import counted_pods, owner_health
+from trellis.read_model.wasm_pods.explain.placing import MOUNT_EVENTS
+from trellis.read_model.wasm_pods.explain.pod import NOT_KILLED, pod_health
+from trellis.read_model.wasm_pods.failures import CREATE, SANDBOX
+from trellis.read_model.wasm_pods.owners import ExecutorView, OwnerView
+from trellis.read_model.wasm_pods.pods import EventView, WasmPod, view_event
+from trellis.read_model.wasm_pods.snapshot import Snapshot
 from trellis.v2.objects import Meta
-from trellis.wasm_pods.explain.containers import FAILED, HOOK_FAILED, NO_LOGIN, UNHEALTHY
-from trellis.wasm_pods.explain.owner import counted_pods, owner_health
-from trellis.wasm_pods.explain.placing import MOUNT_EVENTS
-from trellis.wasm_pods.explain.pod import NOT_KILLED, pod_health
-from trellis.wasm_pods.failures import CREATE, SANDBOX
-from trellis.wasm_pods.owners import ExecutorView, OwnerView
-from trellis.wasm_pods.pods import EventView, WasmPod, view_event
-from trellis.wasm_pods.snapshot import Snapshot
 
 POD: Final = "Pod"
 DEPLOYMENT: Final = "Deployment"

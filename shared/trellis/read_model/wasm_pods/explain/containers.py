@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from trellis.read_model.explain.page import PULL_FAILED, Line
+from trellis.read_model.wasm_pods.explain.lines import SHOWN, runtime_log, short, waits, wrong
+from trellis.read_model.wasm_pods.failures import Failure, bare, of_config, of_end, of_pull, of_start, refuses_exec
+from trellis.read_model.wasm_pods.pods import ALWAYS, Container, Ended, WasmPod
+from trellis.read_model.wasm_pods.reasons import Reason
+from trellis.read_model.wasm_pods.snapshot import Part, Snapshot
 from trellis.v2.pods import STARTING
-from trellis.wasm_pods.explain.lines import SHOWN, runtime_log, short, waits, wrong
-from trellis.wasm_pods.failures import Failure, bare, of_config, of_end, of_pull, of_start, refuses_exec
-from trellis.wasm_pods.pods import ALWAYS, Container, Ended, WasmPod
-from trellis.wasm_pods.reasons import Reason
-from trellis.wasm_pods.snapshot import Part, Snapshot
 
 FAILED: Final = "Failed"
 """Reason of the Events of the kubelet for a container that is not pulled, created or started."""
