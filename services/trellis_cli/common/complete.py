@@ -18,13 +18,20 @@ _SECONDS: Final = 2.0
 _MOST: Final = 500
 """Names of one page of a list."""
 _NAMESPACE: Final = "namespace"
+_SHIM: Final = "shim"
+"""The kind, and the argument of commands about one Shim."""
 Complete: TypeAlias = Callable[[typer.Context, str], list[str]]
 """Returns the candidates for the last word."""
 
 
 def complete_shim(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the names of Shims."""
-    return [name for name in names_of("shim", ctx) if name.startswith(incomplete)]
+    """Return the names of Shims: ``NAME``, ``shim NAME`` and ``shim/NAME``."""
+    given, (kind, slash, _) = list(ctx.params.get(_SHIM) or ()), incomplete.partition("/")
+    if slash:
+        found = [f"{kind}/{name}" for name in names_of(kind, ctx, (_SHIM,))]
+    else:
+        found = names_of(given[0] if given else _SHIM, ctx, (_SHIM,)) if len(given) <= 1 else []
+    return [item for item in found if item.startswith(incomplete)]
 
 
 def complete_application(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -87,7 +94,7 @@ async def _listed(word: str, given: dict[str, Any], accepted: list[str]) -> list
     listed = {
         _NAMESPACE: resources.NAMESPACES,
         "node": resources.NODES,
-        "shim": resources.SHIMS,
+        _SHIM: resources.SHIMS,
         "hostgroup": resources.HOST_CONFIGS,
         "application": resources.APPLICATIONS,
         "service": resources.SERVICES,
@@ -108,6 +115,7 @@ async def _listed(word: str, given: dict[str, Any], accepted: list[str]) -> list
     resource = listed[read_kind(word, accepted) if accepted else word]
     settings = client_settings(kubeconfig=given.get("kubeconfig"), context=given.get("context"))
     async with connected(settings) as kube:
-        async for page in kube.pages(Selection(resource, given.get("namespace")), limit=_MOST):
+        namespace = None if word == _NAMESPACE else given.get("namespace")
+        async for page in kube.pages(Selection(resource, namespace), limit=_MOST):
             return [str(item["metadata"]["name"]) for item in page.items]
     return []

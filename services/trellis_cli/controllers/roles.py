@@ -13,6 +13,7 @@ import typer
 
 from controller_host.domain.resources import Actor, Manifest, Watched, make_impersonation, make_seeing
 from trellis.config.settings import SettingsError
+from trellis_cli.common.complete import complete_namespace
 from trellis_cli.common.errors import exit_on_error
 from trellis_cli.common.output import Format, ManifestOption, print_manifests
 from trellis_cli.common.settings import client_settings
@@ -24,7 +25,15 @@ _NAME_MAX: Final = 253
 
 
 def roles(
-    namespace: Annotated[str, typer.Option("--namespace", "-n", help="namespace of the controllers and their account")],
+    namespace: Annotated[
+        str,
+        typer.Option(
+            "--namespace",
+            "-n",
+            help="namespace of the controllers and their account",
+            autocompletion=complete_namespace,
+        ),
+    ],
     service_account: Annotated[
         list[str] | None,
         typer.Option("--service-account", "-a", metavar="NAME", help="ServiceAccount of the controllers (repeatable)"),

@@ -13,6 +13,7 @@ import typer
 
 from secrets_backend.domain.resources import Reader, account_of, make_impersonation, make_reading
 from trellis.config.settings import SettingsError
+from trellis_cli.common.complete import complete_namespace
 from trellis_cli.common.errors import exit_on_error
 from trellis_cli.common.output import Format, ManifestOption, print_manifests
 from trellis_cli.common.settings import client_settings
@@ -25,7 +26,10 @@ Manifest = dict[str, Any]
 
 
 def roles(
-    namespace: Annotated[str, typer.Option("--namespace", "-n", help="namespace of the Secrets")],
+    namespace: Annotated[
+        str,
+        typer.Option("--namespace", "-n", help="namespace of the Secrets", autocompletion=complete_namespace),
+    ],
     service_account: Annotated[
         list[str] | None,
         typer.Option("--service-account", "-a", metavar="NAME", help="ServiceAccount that reads them (repeatable)"),

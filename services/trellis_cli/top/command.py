@@ -26,7 +26,7 @@ from trellis.lattice.follow.heartbeats import heartbeats_of
 from trellis.read_model.live.live_model import LiveModel, Pace, all_parts
 from trellis.read_model.live.watching import Place
 from trellis.v2.timings import V2Timings
-from trellis_cli.common.complete import complete_word
+from trellis_cli.common.complete import complete_namespace, complete_word
 from trellis_cli.common.errors import CommandError, exit_on_error
 from trellis_cli.common.gather import connected
 from trellis_cli.common.messages import EXIT_FAILED, print_note
@@ -94,7 +94,11 @@ def top(  # noqa: PLR0913, PLR0917 - a command's flags
     namespace: Annotated[
         list[str] | None,
         typer.Option(
-            "--namespace", "-n", metavar="NAMESPACE", help="namespace of the objects (repeatable); default: all"
+            "--namespace",
+            "-n",
+            metavar="NAMESPACE",
+            help="namespace of the objects (repeatable); default: all",
+            autocompletion=complete_namespace,
         ),
     ] = None,
     all_namespaces: AllNamespacesOption = False,
