@@ -46,7 +46,8 @@ def test_the_index_lists_every_decision_once_by_its_number() -> None:
 )
 def test_a_folder_is_small_enough_to_be_read(folder: str, limit: int) -> None:
     """Each entry is a part of the source root or of the service that a reader has to know."""
-    entries = {path.name for path in (ROOT / folder).iterdir() if path.name != "__pycache__"}
+    files = [path for path in (ROOT / folder).rglob("*.*") if "__pycache__" not in path.parts]
+    entries = {path.relative_to(ROOT / folder).parts[0] for path in files}
     assert len(entries) <= limit
 
 
