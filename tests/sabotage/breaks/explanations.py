@@ -125,7 +125,7 @@ ENDED: Final = (
         "troubleshooting: all surfaces show the reason NothingToInstall",
         "trellis",
         "is_unserved",
-        "return not installs_kwasm(ledger)",
+        "return not kwasm",
         "return False",
         _HEALTH,
     ),

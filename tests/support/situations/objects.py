@@ -175,7 +175,7 @@ class Nodes:
         for item in self.pods:
             composer.take("installers", f"{INSTALLERS}/{item['metadata']['name']}", view_installer(item))
         composer.take("ledgers", "trellis-system/ledger", self.ledger)
-        for part in ("shims", "ledgers"):
+        for part in ("nodes", "shims", "ledgers"):
             composer.report(PartStatus(part, synced=True, lacking={}))
         return dict(composer.flush())
 

@@ -27,6 +27,7 @@ from trellis.read_model.entities.composing import PARTS, Composer
 from trellis.read_model.entities.entities import PartStatus
 from trellis.read_model.entities.journal import Journal
 from trellis.read_model.tables.nodes import rows_of
+from trellis_dev.testing.builders import a_node, verified_node
 
 _UIDS = {name: f"uid-{name}" for name in ("n1", "n2")}
 
@@ -260,16 +261,17 @@ def test_a_node_with_nothing_to_install_follows_the_shims_and_the_ledger() -> No
         return shown.entities["node/n1"]["reason"]
 
     found = [reason()]
-    for part in ("shims", "ledgers"):
+    for part in ("nodes", "shims", "ledgers"):
         composer.report(PartStatus(part, synced=True, lacking={}))
         found.append(reason())
     for part, view in (
         *(("shims", view_shim_card(default)), ("shims", None)),
         *(("ledgers", kwasm), ("ledgers", Ledger({}))),
+        *(("nodes", verified_node(a_node("n2"))), ("nodes", a_node("n2"))),
     ):
-        composer.take(part, "spin", view)
+        composer.take(part, "n2" if part == "nodes" else "spin", view)
         found.append(reason())
     composer.report(PartStatus("shims", synced=True, lacking={"": ("cannot be read", "ask")}))
     found.append(reason())
     bare = "NothingToInstall"
-    assert found == ["Waiting", "Waiting", bare, "Waiting", bare, "Waiting", bare, "Waiting"]
+    assert found == ["Waiting", "Waiting", "Waiting", bare, *3 * ["Waiting", bare], "Waiting"]

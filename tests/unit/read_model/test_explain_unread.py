@@ -77,6 +77,9 @@ CASES = {
     "a Shim could select it": Case((SHIMS,), *UNKNOWN, ("kwasm.sh/kwasm-node", "unknown"), BY_SHIM),
     "a Shim could select it, and none does": Case((SHIMS,), *UNKNOWN, (), BY_SHIM, shims=False),
     "it is verified": Case((SHIMS,), Health.HEALTHY, "Ready", ("by handler",), BY_SHIM, VERIFIED),
+    "another node could have an image of KWasm": Case(
+        (NODES,), Health.PROGRESSING, "Waiting", (), ("NothingToInstall",), OPT_IN, shims=False
+    ),
     "it opted in by annotation": Case((SHIMS,), *UNKNOWN, ("by its annotation",), (*BY_SHIM, *BY_SLOT), OPT_IN),
     "it opted out by annotation": Case(
         (SHIMS,), Health.NOT_OPTED_IN, "NotOptedIn", ("'false'",), ("nodeSelector",), OPT_OUT

@@ -190,6 +190,11 @@ def test_a_node_with_nothing_to_install_says_so(
     assert not reported or (row.verdict.health, row.state) == (Health.DEGRADED, NodeState.WAITING)
 
 
+def test_a_node_waits_if_another_one_has_an_image_of_kwasm() -> None:
+    waiting, _ = rows_of([IN, verified_node(opted_in(a_node("z")))], {}, Ledger({}), [])
+    assert (waiting.verdict.health, waiting.verdict.reason) == (Health.PROGRESSING, NodeState.WAITING)
+
+
 def test_the_tally_has_every_state_and_the_summary_only_what_there_is() -> None:
     rows = [row_of(verified_node(opted_in(a_node(name))), (), None) for name in ("a", "b")]
     rows.append(row_of(failed(IN), (), None))

@@ -64,7 +64,7 @@ PARTS: Final = tuple(Seen().__dict__)
 """Names of the parts."""
 
 
-_SERVING: Final = ("shims", "ledgers")
+_SERVING: Final = ("nodes", "shims", "ledgers")
 """Parts that show whether there is something to install on a node."""
 
 
@@ -86,6 +86,7 @@ class Composer:
         self._slices_of: dict[str, set[str]] = {}
         self._rollouts: dict[str, _Rollout] = {}
         self._kwasm = False
+        self._kwasm_nodes: set[str] = set()
         self._dirty: dict[str, set[str]] = {part: set() for part in PARTS}
         self._parts: dict[str, PartStatus] = {}
 
@@ -130,6 +131,9 @@ class Composer:
                 self._dirty["nodes"].update(
                     job.node for job in self.seen.jobs.values() if job.name in {each.job for each in (old, new) if each}
                 )
+            case "nodes":
+                used = new is not None and installs_kwasm(_NO_LEDGER, [new])
+                (self._kwasm_nodes.add if used else self._kwasm_nodes.discard)(key)
             case "pods":
                 _move(self._pods_of, key, old and old.group_key, new and new.group_key)
             case "slices":
@@ -157,7 +161,7 @@ class Composer:
         ledger = next(iter(self.seen.ledgers.values()), _NO_LEDGER)
         touched, causes = set(dirty["nodes"]), self._pending_causes()
         served = all((part := self._parts.get(name)) and part.synced and not part.lacking for name in _SERVING)
-        kwasm = installs_kwasm(ledger) if dirty["ledgers"] else self._kwasm
+        kwasm = bool(self._kwasm_nodes) or installs_kwasm(ledger, ())
         if dirty["shims"] or kwasm != self._kwasm:
             self._kwasm = kwasm
             # The stage shows whether a Shim selects a node, except on nodes where no installer runs.
@@ -176,7 +180,7 @@ class Composer:
                 yield of_key("node", name), None
                 continue
             stages = {shim: item.nodes[name] for shim, item in self._rollouts.items() if name in item.nodes}
-            entry, unserved = ledger.entries.get(node.uid), served and is_unserved(node, shims, ledger)
+            entry, unserved = ledger.entries.get(node.uid), served and is_unserved(node, shims, kwasm=kwasm)
             row = row_of(node, self._jobs.of_uid(node.uid), entry, shims, stages, unserved=unserved)
             row = with_causes([row], causes)[0]
             yield of_key("node", name), entities.node_entity(row, node.architecture, stages)

@@ -75,7 +75,8 @@ class NodeSnapshot:
     """Objects in the cluster. ``installers``: namespace of the Jobs; ``jobs``, ``pods``: those of the node.
 
     ``statuses``: of Shims by name; ``stopped``: by name the Shims without progress on any node, and the reason;
-    ``unread``: why not all objects of a kind (:data:`SHIM`, :data:`JOB`, :data:`LEDGER`) were read.
+    ``unread``: why not all objects of a kind (:data:`SHIM`, :data:`JOB`, :data:`LEDGER`) were read; ``kwasm``: an
+    installer image of KWasm is in use, or it is unknown whether one is.
     """
 
     node: Manifest
@@ -88,6 +89,7 @@ class NodeSnapshot:
     ledger: Ledger = field(default_factory=lambda: Ledger({}))
     beside: Beside = field(default_factory=Beside)
     unread: Mapping[str, str] = field(default_factory=dict)
+    kwasm: bool = False
 
     def unknown(self, *kinds: str) -> str:
         """Return the reasons for which objects are unknown, "" if all were read."""
@@ -99,7 +101,7 @@ def explain_node(snapshot: NodeSnapshot) -> Explanation:
     view = view_node(dict(snapshot.node))
     jobs = tuple(view_job(dict(job)) for job in snapshot.jobs)
     stages = stages_of_node(view, tuple(snapshot.shims), snapshot.statuses, snapshot.ledger)
-    unserved = not snapshot.unknown(SHIM, LEDGER) and is_unserved(view, snapshot.shims, snapshot.ledger)
+    unserved = not snapshot.unknown(SHIM, LEDGER) and is_unserved(view, snapshot.shims, kwasm=snapshot.kwasm)
     row = row_of(view, jobs, snapshot.ledger.entries.get(view.uid), snapshot.shims, stages, unserved=unserved)
     chain = [*_chain(snapshot, view, jobs, row, stages)]
     return SUBJECT.page(snapshot.node, chain, snapshot.beside, _verdict(chain, row))

@@ -59,6 +59,7 @@ from trellis.read_model.reading.cluster import Reading
 from trellis.read_model.reading.explained_v2 import v2_missing_service_page, v2_service_page
 from trellis.read_model.reading.find import absence, find, listed, one_place, unreadable
 from trellis.read_model.tables.controllers import HOST
+from trellis.read_model.tables.nodes import installs_kwasm, is_unserved
 
 UNBEGUN = "no installation starts on any node"
 UNMARKED = "no node is labeled"
@@ -111,7 +112,16 @@ async def node_page(reading: Reading, installers: str, name: str) -> Explanation
     statuses = {view.name: read_status(item) for view, item in zip(views, shims, strict=True)}
     stopped = stopped_shims(shims)
     unread = reading.reasons(SHIMS, JOBS, CONFIGMAPS)
-    return explain_node(NodeSnapshot(node, installers, jobs, pods, views, stopped, statuses, ledger, beside, unread))
+    kwasm = is_unserved(view_node(node), views, kwasm=False) and await _installs_kwasm(reading, ledger)
+    return explain_node(
+        NodeSnapshot(node, installers, jobs, pods, views, stopped, statuses, ledger, beside, unread, kwasm)
+    )
+
+
+async def _installs_kwasm(reading: Reading, ledger: Ledger) -> bool:
+    """Return whether an installer image of KWasm is in use, or may be."""
+    nodes = await reading.list(NODES)
+    return installs_kwasm(ledger, map(view_node, nodes)) or not reading.knows(NODES)
 
 
 async def shim_page(reading: Reading, installers: str, name: str) -> Explanation:

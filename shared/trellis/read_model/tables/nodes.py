@@ -146,28 +146,33 @@ def rows_of(
     """
     found, every = sorted(nodes, key=lambda node: node.name), tuple(shims or ())
     stages = stages_of(tuple(found), every, statuses or {}, ledger)
-    rows = []
+    rows, kwasm = [], shims is None or installs_kwasm(ledger, found)
     for node in found:
-        own, unserved = stages.get(node.name, {}), shims is not None and is_unserved(node, every, ledger)
+        own, unserved = stages.get(node.name, {}), is_unserved(node, every, kwasm=kwasm)
         rows.append(row_of(node, jobs.get(node.uid, ()), ledger.entries.get(node.uid), every, own, unserved=unserved))
     return rows
 
 
-def is_unserved(node: NodeView, shims: Collection[ShimView], ledger: Ledger) -> bool:
+def is_unserved(node: NodeView, shims: Collection[ShimView], *, kwasm: bool) -> bool:
     """Return whether a node is opted in by its annotation, and there is nothing to install.
 
-    An installer image of KWasm is a setting of provisioner: it is known by its nodes in the ledger.
+    ``kwasm``: an installer image of KWasm is in use, or it is unknown whether one is.
     """
     if node.opt_in is None or opt_in_of(node, auto_provision=False) is not OptIn.IN:
         return False
     if any(shim.default or is_for(shim, node, auto_provision=False) for shim in shims):
         return False
-    return not installs_kwasm(ledger)
+    return not kwasm
 
 
-def installs_kwasm(ledger: Ledger) -> bool:
-    """Return whether a rollout of an installer image of KWasm is in progress or halted."""
-    return KWASM in ledger.halted or any(KWASM in entry.shims for entry in ledger.entries.values())
+def installs_kwasm(ledger: Ledger, nodes: Iterable[NodeView]) -> bool:
+    """Return whether an installer image of KWasm is in use: its rollout is in progress or halted, or a node has it.
+
+    The image is a setting of provisioner, which is not in the cluster otherwise.
+    """
+    if KWASM in ledger.halted or any(KWASM in entry.shims for entry in ledger.entries.values()):
+        return True
+    return any(KWASM in node.installed for node in nodes)
 
 
 def row_of(
