@@ -51,8 +51,8 @@ def test_its_top_level_names_are_the_services_and_trellis(wheel: Path) -> None:
 def test_the_wheel_has_every_file_that_is_read_at_run_time(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         inside = set(archive.namelist())
-    source = ROOT / "shared" / "trellis"
-    data = {f"trellis/{path.relative_to(source)}" for path in source.rglob("*") if path.suffix in {".toml", ".typed"}}
+    sources = (ROOT / "services", ROOT / "shared")
+    data = {str(path.relative_to(source)) for source in sources for path in source.rglob("*.toml")}
     assert data
     assert data <= inside
 
