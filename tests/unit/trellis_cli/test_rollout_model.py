@@ -104,6 +104,14 @@ PHASES: dict[str, tuple[RolloutSnapshot, Phase]] = {
 }
 
 
+def test_a_deletion_names_no_number_of_nodes_that_cannot_be_read() -> None:
+    deleting = replace(SPIN, deleting=True)
+    unread = standing(shim=deleting, status=Status(Counts(nodes=3), (), 1))
+    assert unread.phase is Phase.REMOVING
+    assert "0" not in unread.message
+    assert "1" in standing(DONE, shim=deleting).message
+
+
 @pytest.mark.parametrize(("given", "phase"), PHASES.values(), ids=PHASES.keys())
 def test_each_world_has_its_phase(given: RolloutSnapshot, phase: Phase) -> None:
     assert standing_of(given).phase is phase

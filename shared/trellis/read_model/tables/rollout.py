@@ -467,7 +467,8 @@ def _removing(snapshot: RolloutSnapshot, nodes: tuple[ShimNode, ...]) -> tuple[P
     """Return the phase of a deletion: it progresses unless the circuit breaker pauses it."""
     if (paused := _degraded(snapshot, frozenset({Reason.MASS_DELETION.value}))) is not None:
         return Phase.DEGRADED, f"{paused.reason}: {paused.message}", ""
-    return Phase.REMOVING, f"it is being deleted, {len(nodes)} nodes still have it", ""
+    left = f", {len(nodes)} nodes still have it" if nodes else ""  # without nodes: none, or they cannot be read
+    return Phase.REMOVING, f"it is being deleted{left}", ""
 
 
 def _paused(snapshot: RolloutSnapshot) -> tuple[str, str] | None:
