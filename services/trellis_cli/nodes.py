@@ -38,6 +38,7 @@ from trellis_cli.common.settings import ClientSettings, client_settings
 from trellis_cli.common.watch import Listed, Shown, View, WatchEventsOption, WatchOption, is_watch, watch_cluster
 
 STYLES: Final = {
+    NodeState.UNKNOWN: "yellow",
     NodeState.NOT_OPTED_IN: "dim",
     NodeState.INVALID_ANNOTATION: "yellow",
     NodeState.WAITING: "",
@@ -61,9 +62,9 @@ def nodes(  # noqa: PLR0913, PLR0917 - options of a command line
     """List nodes with their opt-in, state and last error.
 
     JSON: `{"nodes": [{"name", "opt_in", "opted_in_by", "state", "verified", "digest", "attempt", "message"}], "counts":
-    {"Ready": 12, …}, "notes": []}`. `opt_in` is true, false or invalid; `opted_in_by` is Annotation, Shim or null;
-    `state` is NotOptedIn, InvalidAnnotation, Waiting, Provisioning, Verifying, Ready or Failed. `counts` has every
-    state, and counts every node.
+    {"Ready": 12, …}, "notes": []}`. `opt_in` is true, false, invalid or unknown; `opted_in_by` is Annotation, Shim or
+    null; `state` is Unknown, NotOptedIn, InvalidAnnotation, Waiting, Provisioning, Verifying, Ready or Failed. Unknown
+    are nodes without annotation if Shims cannot be read. `counts` has every state, and counts every node.
     """
     with exit_on_error():
         watched = is_watch(watch=watch, events=output_watch_events)
@@ -141,7 +142,7 @@ def _message(row: NodeRow) -> str:
 
 def footer(rows: Sequence[NodeRow], shown: Sequence[NodeRow]) -> str:
     """Return the counts of all nodes, or a hint if there are no rows."""
-    if not shown:
+    if not shown and not tally(rows)[NodeState.UNKNOWN]:
         hint = "opt one in: kubectl annotate node NAME kwasm.sh/kwasm-node=true" if rows else "the cluster has no nodes"
         return f"no node has an opt-in ({hint})"
     return summary(rows)

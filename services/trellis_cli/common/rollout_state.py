@@ -48,6 +48,7 @@ async def read_rollout(reading: Reading, installers: str) -> Rollout:
     shims = await reading.list(SHIMS)
     views = [*map(view_shim, shims)]
     statuses = {view.name: read_status(item) for view, item in zip(views, shims, strict=True)}
-    known = views if reading.knows(SHIMS) and reading.knows(CONFIGMAPS) else None
-    rows = rows_of(map(view_node, nodes.items), jobs.by_uid(), ledger, known, statuses)
+    known = views if reading.knows(SHIMS) else None
+    read = ledger if reading.knows(CONFIGMAPS) else None
+    rows = rows_of(map(view_node, nodes.items), jobs.by_uid(), read, known, statuses)
     return Rollout(rows, ledger, shims=tuple(shims))

@@ -156,7 +156,7 @@ def test_only_nodes_that_have_to_do_with_wasm_are_of_concern(node: NodeView, con
 
 def test_rows_are_by_name_and_meet_their_own_jobs_and_slots() -> None:
     item, two = opted_in(a_node("b")), opted_in(a_node("a"))
-    rows = rows_of([item, two], {item.uid: (a_job(item),)}, Ledger({two.uid: SLOT}))
+    rows = rows_of([item, two], {item.uid: (a_job(item),)}, Ledger({two.uid: SLOT}), [])
     assert [(row.name, row.state, row.attempt) for row in rows] == [
         ("a", NodeState.PROVISIONING, 1),
         ("b", NodeState.PROVISIONING, 1),

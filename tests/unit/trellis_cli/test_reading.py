@@ -10,14 +10,19 @@ from support.cluster.not_served import define, refuse
 from support.suite.naming import lacking
 from trellis import names
 from trellis.kube.errors import Unavailable
-from trellis.kube.resources import HOST_CONFIGS, NAMESPACES, PODS
+from trellis.kube.resources import HOST_CONFIGS, NAMESPACES, NODES, PODS, SHIMS
 from trellis.provisioning.reasons import NODE_UPDATE_REFUSED, Reason
 from trellis.read_model.explain.application import AppSnapshot, explain_application
 from trellis.read_model.explain.job import refused_by_node, unlabelled_by_node
+from trellis.read_model.explain.page import READ_INCOMPLETE
+from trellis.read_model.health import Health
 from trellis.read_model.reading.cluster import Reading
+from trellis.read_model.tables.nodes import NodeState
 from trellis.telemetry import Metrics, setup
 from trellis_cli.apps.row import causes_of
+from trellis_cli.common.rollout_state import read_rollout
 from trellis_cli.explain.grant import GrantSnapshot, explain_grant
+from trellis_cli.nodes import footer
 from trellis_dev.fakes.fake import FakeKube, status_reply
 from trellis_dev.testing.builders import a_node
 
@@ -86,6 +91,19 @@ async def test_a_kind_that_is_not_served_is_a_note_and_not_known(kube: FakeKube)
     assert reading.knows(PODS)
     [note] = reading.notes
     assert "wasmcloudhostconfigs.k8s.wasmcloud.dev" in note.text
+
+
+async def test_the_opt_in_of_a_node_is_unknown_if_shims_may_not_be_read(kube: FakeKube) -> None:
+    kube.put(NODES, {"metadata": {"name": "a"}})
+    kube.put(NODES, {"metadata": {"name": "b", "annotations": {names.ANNOTATION_OPT_IN: "false"}}})
+    kube.put(NODES, {"metadata": {"name": "c", "annotations": {names.ANNOTATION_OPT_IN: "true"}}})
+    rows = (await read_rollout(Reading(kube, "trellis-system"), "installers")).rows
+    assert [row.opt_in for row in rows] == ["false", "false", "true"]
+    kube.answer_next(99, lambda _: status_reply(403, "Forbidden", FORBIDDEN), when=lambda it: it.path == SHIMS.path())
+    rows = (await read_rollout(Reading(kube, "trellis-system"), "installers")).rows
+    assert [row.opt_in for row in rows] == ["unknown", "false", "true"]
+    assert (rows[0].verdict.health, rows[0].verdict.reason) == (Health.UNKNOWN, READ_INCOMPLETE)
+    assert NodeState.UNKNOWN.value.lower() in footer(rows[:1], [])
 
 
 def test_groups_that_may_not_be_read_are_no_cause() -> None:

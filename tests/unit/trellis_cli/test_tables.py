@@ -31,7 +31,7 @@ BUSY = opted_in(a_node("busy"))
 BROKEN = failed(opted_in(a_node("broken")))
 WORLD = [verified_node(opted_in(a_node("done"))), BUSY, BROKEN, a_node("idle"), a_node("odd", opt_in="[bold]yes")]
 LEDGER = Ledger({BUSY.uid: Entry(DIGEST, 1, 1000)})
-ROLLOUT = Rollout(rows_of(WORLD, {BUSY.uid: (a_job(BUSY),)}, LEDGER), LEDGER)
+ROLLOUT = Rollout(rows_of(WORLD, {BUSY.uid: (a_job(BUSY),)}, LEDGER, []), LEDGER)
 
 
 def test_the_table_shows_nodes_of_concern_and_counts_all(capsys: pytest.CaptureFixture[str]) -> None:
@@ -44,7 +44,7 @@ def test_the_table_shows_nodes_of_concern_and_counts_all(capsys: pytest.CaptureF
 
 
 def test_a_problem_without_a_message_is_shown_by_its_reason(capsys: pytest.CaptureFixture[str]) -> None:
-    [row] = rows_of([BUSY], {}, Ledger({}))
+    [row] = rows_of([BUSY], {}, Ledger({}), [])
     conflict = replace(row, message="", verdict=Verdict(Health.DEGRADED, "HandlerConflict", "Shim spin"))
     for verdict in (conflict.verdict, Verdict(Health.PROGRESSING, "Waiting")):
         show(Rollout([replace(conflict, verdict=verdict)], Ledger({})), Format.TABLE, every=False, no_headers=True)
@@ -80,7 +80,7 @@ def test_text_from_the_cluster_is_no_markup(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_a_cluster_without_wasm_shows_the_first_step(capsys: pytest.CaptureFixture[str]) -> None:
-    show(Rollout(rows_of([a_node()], {}, Ledger({})), Ledger({})), Format.TABLE, every=False)
+    show(Rollout(rows_of([a_node()], {}, Ledger({}), []), Ledger({})), Format.TABLE, every=False)
     assert "kubectl annotate node" in capsys.readouterr().out
 
 
@@ -106,7 +106,7 @@ def test_a_long_node_name_is_never_cut() -> None:
     name = "ip-" + "0123456789-" * 10 + "end"
     console = Console(width=80, color_system=None)
     with console.capture() as captured:
-        console.print(table_of(rows_of([opted_in(a_node(name))], {}, Ledger({}))))
+        console.print(table_of(rows_of([opted_in(a_node(name))], {}, Ledger({}), [])))
     cells = "".join(line[: line.find(" ")] if " " in line else line for line in captured.get().splitlines()[1:])
     assert cells == name
 
@@ -183,7 +183,7 @@ def held_shim(name: str, kind: str, reason: str) -> dict[str, Any]:
     ],
 )
 def test_a_halted_shim_is_a_problem_of_the_rollout(kind: str, reason: str, stuck: bool, reported: bool) -> None:
-    busy = Rollout(rows_of([BUSY], {}, LEDGER), LEDGER, shims=(held_shim("spin", kind, reason),))
+    busy = Rollout(rows_of([BUSY], {}, LEDGER, []), LEDGER, shims=(held_shim("spin", kind, reason),))
     part = rollout_part(busy, {"busy": "it is refused"} if stuck else {})
     assert [*part.data["shims"]] == (["spin"] if reported else [])
     assert ("trellis explain shim/spin" in part.problem) is reported
@@ -198,7 +198,7 @@ def test_a_halted_rollout_is_a_problem_that_names_the_digest() -> None:
 
 def test_failed_nodes_and_invalid_annotations_are_problems_and_work_is_none() -> None:
     assert lacking(rollout_part(ROLLOUT).problem, "1 failed", "annotation") == []
-    busy = Rollout(rows_of([BUSY], {}, LEDGER), LEDGER)
+    busy = Rollout(rows_of([BUSY], {}, LEDGER, []), LEDGER)
     assert rollout_part(busy).problem == ""
 
 
@@ -208,7 +208,7 @@ def test_the_rollout_names_the_cause_of_the_first_node_and_the_command_for_detai
     part = rollout_part(ROLLOUT, {"busy": "its image cannot be pulled", "done": "what was, is no trouble any more"})
     assert lacking(part.problem, "busy: its image cannot be pulled", "trellis explain node/busy") == []
     assert part.data["causes"] == {"broken": "it broke", "busy": "its image cannot be pulled"}
-    unavailable = Rollout(rows_of([opted_in(a_node("away", ready=False))], {}, Ledger({})), Ledger({}))
+    unavailable = Rollout(rows_of([opted_in(a_node("away", ready=False))], {}, Ledger({}), []), Ledger({}))
     assert lacking(rollout_part(unavailable).problem, "1", "away", "kubelet") == []
 
 
@@ -219,7 +219,7 @@ def test_a_node_without_anything_to_install_is_a_problem() -> None:
 
 def test_of_a_thousand_nodes_one_is_named_and_all_are_in_the_document() -> None:
     unavailable = [opted_in(a_node(f"away-{number}", ready=False)) for number in range(1000)]
-    part = rollout_part(Rollout(rows_of(unavailable, {}, Ledger({})), Ledger({})))
+    part = rollout_part(Rollout(rows_of(unavailable, {}, Ledger({}), []), Ledger({})))
     assert lacking(part.problem, "1000", "away-0", "kubelet") == []
     assert part.problem.count("away-") == 2, "in the cause, and in the command"
     assert len(part.data["causes"]) == 1000

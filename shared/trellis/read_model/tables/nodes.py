@@ -34,7 +34,7 @@ from trellis.provisioning.views import (
     verified_digests,
 )
 from trellis.read_model.explain.job import failure_line
-from trellis.read_model.explain.page import Line
+from trellis.read_model.explain.page import READ_INCOMPLETE, Line
 from trellis.read_model.health import UNDECIDED, Health, Verdict
 from trellis.read_model.tables.rollout import NodeStage, ShimNode, stages_of
 
@@ -51,6 +51,8 @@ NOTHING_TO_INSTALL: Final = (
 class NodeState(StrEnum):
     """State of a node on its way to run Wasm, in this order."""
 
+    UNKNOWN = "Unknown"
+    """Without annotation, while Shims cannot be read: one can select it."""
     NOT_OPTED_IN = "NotOptedIn"
     INVALID_ANNOTATION = "InvalidAnnotation"
     WAITING = "Waiting"
@@ -84,6 +86,7 @@ _STATE_TEXTS: Final[Mapping[NodeState, str]] = {
     NodeState.FAILED: "failed",
     NodeState.INVALID_ANNOTATION: "with an invalid annotation",
     NodeState.NOT_OPTED_IN: "not opted in",
+    NodeState.UNKNOWN: "unknown",
 }
 
 
@@ -114,8 +117,8 @@ class NodeRow:
 
     @property
     def opt_in(self) -> str:
-        """``true``, ``false`` or ``invalid``."""
-        return _OPT_IN[self.opt_in_state]
+        """``true``, ``false``, ``invalid`` or ``unknown``."""
+        return "unknown" if self.state is NodeState.UNKNOWN else _OPT_IN[self.opt_in_state]
 
     def document(self) -> dict[str, object]:
         """Return the row for JSON; absent values are null."""
@@ -136,20 +139,20 @@ class NodeRow:
 def rows_of(
     nodes: Iterable[NodeView],
     jobs: Mapping[str, tuple[JobView, ...]],
-    ledger: Ledger,
-    shims: Collection[ShimView] | None = None,
+    ledger: Ledger | None,
+    shims: Collection[ShimView] | None,
     statuses: Mapping[str, Status] | None = None,
 ) -> list[NodeRow]:
     """Return a row per node, by name. ``jobs`` by uid of their Node; ``statuses`` of Shims by name.
 
-    ``shims``: None if they could not be read.
+    ``ledger``, ``shims``: None if they cannot be read.
     """
-    found, every = sorted(nodes, key=lambda node: node.name), tuple(shims or ())
-    stages = stages_of(tuple(found), every, statuses or {}, ledger)
-    rows, kwasm = [], shims is None or installs_kwasm(ledger, found)
+    found, every, known = sorted(nodes, key=lambda node: node.name), tuple(shims or ()), ledger or Ledger({})
+    stages = stages_of(tuple(found), every, statuses or {}, known)
+    rows, kwasm = [], shims is None or ledger is None or installs_kwasm(known, found)
     for node in found:
         own, unserved = stages.get(node.name, {}), is_unserved(node, every, kwasm=kwasm)
-        rows.append(row_of(node, jobs.get(node.uid, ()), ledger.entries.get(node.uid), every, own, unserved=unserved))
+        rows.append(row_of(node, jobs.get(node.uid, ()), known.entries.get(node.uid), shims, own, unserved=unserved))
     return rows
 
 
@@ -179,23 +182,25 @@ def row_of(
     node: NodeView,
     jobs: tuple[JobView, ...],
     entry: Entry | None,
-    shims: Collection[ShimView] = (),
+    shims: Collection[ShimView] | None = (),
     stages: Mapping[str, ShimNode] | None = None,
     *,
     unserved: bool = False,
 ) -> NodeRow:
     """Return the row of one node, its Jobs and its slot in the ledger.
 
-    ``shims``: those whose nodeSelectors count; ``stages``: by name of a Shim, the stage of its rollout on the node;
-    ``unserved``: there is nothing to install.
+    ``shims``: those whose nodeSelectors count, None if they cannot be read; ``stages``: by name of a Shim, the stage of
+    its rollout on the node; ``unserved``: there is nothing to install.
     """
     job = newest(jobs)
     entry = entry if entry is not None and not entry.is_recorded_on(node) else None
-    chosen = any(is_for(shim, node, auto_provision=False) for shim in shims)
+    chosen = any(is_for(shim, node, auto_provision=False) for shim in shims or ())
     touched = chosen or node.bears_marks or job is not None or entry is not None
     # Without annotation and Shim, only auto-provisioning, or an opt-out of this moment, leaves marks on a node.
     wanted = opt_in_of(node, auto_provision=touched)
     state = _state(node, job, entry) if wanted is OptIn.IN else _apart(wanted)
+    if shims is None and state is NodeState.NOT_OPTED_IN and node.opt_in is None:
+        state = NodeState.UNKNOWN
     current = _current(node, job, entry)
     reason, message = _message(node, job, state, unserved=unserved)
     row = NodeRow(
@@ -223,6 +228,8 @@ def node_health(row: NodeRow, stages: Mapping[str, ShimNode], cause: Line | None
         return Verdict(Health.NOT_OPTED_IN, row.reason or row.state.value, row.message)
     if row.state is NodeState.INVALID_ANNOTATION:
         return Verdict(Health.DEGRADED, row.state.value, row.message)
+    if row.state is NodeState.UNKNOWN:
+        return Verdict(Health.UNKNOWN, row.reason, row.message)
     if row.reason in _SKIPPED:
         return Verdict(Health.SUSPENDED, row.reason, row.message)
     if not row.kubelet_ready:
@@ -324,6 +331,8 @@ def _message(node: NodeView, job: JobView | None, state: NodeState, *, unserved:
             return failure_line(message, None).reason or state.value, without_attempt(message)
         case NodeState.INVALID_ANNOTATION:
             return state.value, f"{names.ANNOTATION_OPT_IN} has {node.opt_in!r}: use 'true' or 'false'"
+        case NodeState.UNKNOWN:
+            return READ_INCOMPLETE, "the Shims that can select it cannot be read"
         case NodeState.WAITING if node.operating_system != SUPPORTED_OS:
             text = f"only {SUPPORTED_OS} nodes are provisioned, this one runs {node.operating_system}"
             return UNSUPPORTED_OS, text
