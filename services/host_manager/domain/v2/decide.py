@@ -67,6 +67,7 @@ def _events(cluster: Cluster, published: Published, trust: Trust) -> Iterator[Ev
     yield from host_events(cluster, published, evidence)
     lifecycle = [*lifecycle_events(cluster, published, owners)]
     yield from lifecycle
+    # Starts of a WorkloadDeployment end no failures. Without them, a large rollout is not compared with each failure.
     started = [event for event in lifecycle if isinstance(event, WorkloadStarted) and not event.deployment]
     yield from failure_events(cluster, failing, published, started)
     yield from deployment_events(cluster, published, failing)
