@@ -188,6 +188,10 @@ class Cluster:
         )
 
     @cached_property
+    def _replica_sets_by_key(self) -> Mapping[str, list[ReplicaSetView]]:
+        return _grouped(self.snapshot.replica_sets, lambda item: item.meta.key)
+
+    @cached_property
     def _slices(self) -> Mapping[str, list[RouteSlice]]:
         return _grouped(self.snapshot.slices, lambda item: item.service_key)
 
@@ -264,6 +268,11 @@ class Cluster:
         if replica_set is None:
             return []
         return self._workloads_by_owner.get((replica_set.meta.namespace, replica_set.meta.name), [])
+
+    def replica_set_of(self, workload: WorkloadView) -> ReplicaSetView | None:
+        """Return the WorkloadReplicaSet of a Workload, None if it has none or if it is not known."""
+        key = f"{workload.meta.namespace}/{workload.meta.owner_name}"
+        return next(iter(self._replica_sets_by_key.get(key, ())), None)
 
     def replica_sets_of(self, deployment: DeploymentView) -> list[ReplicaSetView]:
         """Return the WorkloadReplicaSets of a WorkloadDeployment, by name."""

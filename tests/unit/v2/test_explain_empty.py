@@ -137,6 +137,27 @@ def test_a_service_has_the_cause_of_workloads_with_components_if_there_are_any()
         assert explain_routed_service(snapshot, snapshot.services[0], Beside()).verdict.reason == expected
 
 
+def test_the_resolution_names_the_object_with_the_template() -> None:
+    snapshot = world(SERVICE | HTTP)
+    [replica_set] = snapshot.replica_sets
+    alone = replace(replica_set, meta=replace(replica_set.meta, owner="", owner_name=""))
+    deployment, replicas = "WorkloadDeployment web", "WorkloadReplicaSet rs1"
+    for sets, named, other in (
+        ([replica_set], deployment, replicas),
+        ([alone], replicas, "WorkloadDeployment"),
+        ([], replicas, deployment),  # not known yet, or not permitted
+    ):
+        found = replace(snapshot, replica_sets=sets)
+        workload, service = found.workloads[0], found.services[0]
+        causes = [explain_workload(found, workload, Beside()).cause]
+        if sets == [replica_set]:
+            causes.append(explain_routed_service(found, service, Beside()).cause)
+        for cause in causes:
+            assert cause is not None
+            assert named in cause.do
+            assert other not in cause.do
+
+
 def test_a_workload_without_an_owner_is_to_be_created_again() -> None:
     """The operator sends a Workload to its host once, so a changed spec would look healthy and run nothing."""
     workload = make_workload(spec={})

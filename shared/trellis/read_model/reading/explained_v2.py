@@ -54,7 +54,7 @@ _OF_HOSTS: Final = (Part.HOSTS, Part.WORKLOADS, Part.PODS)
 _OF_ROUTES: Final = (Part.SERVICES, Part.SLICES)
 _PARTS: Final = {
     "workloaddeployment": (*_OF_HOSTS, *_OF_ROUTES, Part.REPLICA_SETS, Part.DEPLOYMENTS, Part.ARTIFACTS),
-    "workload": (*_OF_HOSTS, *_OF_ROUTES),
+    "workload": (*_OF_HOSTS, *_OF_ROUTES, Part.REPLICA_SETS),
     "artifact": (*_OF_HOSTS, Part.DEPLOYMENTS, Part.ARTIFACTS),
 }
 """Parts of the snapshot that the page of a kind uses; a kind without an entry uses those of hosts."""

@@ -263,7 +263,7 @@ def _without(cluster: Cluster, deployment: DeploymentView, part: Part) -> Iterat
     ready = deployment.condition("Ready")
     reason = unknown(cluster, part)
     if ready.true and deployment.spec.empty and deployment.replicas:
-        yield without_components("it is Ready, and has", owned=True)
+        yield without_components("it is Ready, and has", f"WorkloadDeployment {deployment.meta.name}")
         return
     if ready.true:
         yield Line("workloads", f"Ready; details unknown: {reason}", ok=True)

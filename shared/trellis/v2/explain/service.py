@@ -18,7 +18,7 @@ from trellis.v2.explain.hosting import placed
 from trellis.v2.explain.operator import operator_lines
 from trellis.v2.explain.routing import Routed, endpoints_line, port_line, service_lines
 from trellis.v2.explain.text import SUSPENDED, unknown
-from trellis.v2.explain.workload import WANTED, manifest_of, verdict_beside, without_components
+from trellis.v2.explain.workload import WANTED, manifest_of, template_of, verdict_beside, without_components
 from trellis.v2.fields import listed
 from trellis.v2.reasons import Reason
 from trellis.v2.routes import PORT, RoutedService
@@ -98,7 +98,7 @@ def _chain(cluster: Cluster, service: RoutedService) -> Iterator[Line]:
             yield hosts[0]
         if not full:
             text = f"Workload {ready[0].meta.key} is Ready, and has"
-            yield without_components(text, owned=bool(ready[0].meta.owner_name))
+            yield without_components(text, template_of(cluster, ready[0]))
         routed = [item for item in kept if item.ready]  # their hosts are endpoints, also without components
         yield from service_lines(cluster, Routed(meta.namespace, ready[0].spec, meta.name, routed))
     elif not _scaled_to_zero(cluster, service):

@@ -98,19 +98,30 @@ def step_lines(cluster: Cluster, workload: WorkloadView) -> Iterator[Line]:
             yield Line("replacement", f"its WorkloadReplicaSet replaces it, with another name, after {again}")
         return
     if workload.spec.empty:
-        yield without_components("it is Ready, and has", owned=bool(workload.meta.owner_name))
+        yield without_components("it is Ready, and has", template_of(cluster, workload))
     yield placed(cluster, workload)
 
 
-def without_components(subject: str, *, owned: bool) -> Line:
-    """Return the step for a workload that is Ready without anything to run; ``owned``: by a WorkloadDeployment.
+def template_of(cluster: Cluster, workload: WorkloadView) -> str:
+    """Return the object with the template of a Workload, "" if it has no owner: a user edits that object."""
+    name = workload.meta.owner_name
+    if not name:
+        return ""
+    replica_set = cluster.replica_set_of(workload)
+    if replica_set is None:
+        return f"its WorkloadDeployment, or of WorkloadReplicaSet {name} if it has none"
+    return f"WorkloadDeployment {replica_set.deployment}" if replica_set.deployment else f"WorkloadReplicaSet {name}"
+
+
+def without_components(subject: str, template: str) -> Line:
+    """Return the step for a workload that is Ready without anything to run; ``template``: as of ``template_of``.
 
     Source: the schema requires no components, and ``wash host`` reports such a workload as RUNNING.
     """
     text = f"{subject} neither components nor a service in its spec, so hosts run nothing of it"
     do = (
-        "add components to spec.template.spec of its WorkloadDeployment"
-        if owned
+        f"add components to spec.template.spec of {template}"
+        if template
         else "delete it and create it with components: the operator sends no changed spec to a host"
     )
     return Line("components", text, False, do, Rank.CAUSE, Reason.COMPONENTS_MISSING)
