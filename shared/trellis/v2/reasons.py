@@ -62,6 +62,8 @@ class Reason(StrEnum):
     # Contents, and number of Workloads.
     COMPONENTS_MISSING = "ComponentsMissing"
     """It has neither components nor a service: a host starts it, and runs nothing."""
+    SPEC_CHANGED = "SpecChanged"
+    """A Workload was changed in place: its host can run the spec from before."""
     SCALE_FAILED = "ScaleFailed"
     """The API server refuses to create or delete Workloads: admission, or a quota."""
 

@@ -137,6 +137,19 @@ def test_a_service_has_the_cause_of_workloads_with_components_if_there_are_any()
         assert explain_routed_service(snapshot, snapshot.services[0], Beside()).verdict.reason == expected
 
 
+@pytest.mark.parametrize(("spec", "reason"), [({}, Reason.COMPONENTS_MISSING), (WEB, Reason.HEALTHY)])
+def test_a_workload_changed_in_place_may_run_its_former_spec(spec: dict[str, Any], reason: Reason) -> None:
+    for generation, conditions, warned in ((1, STARTED, False), (2, STARTED, True), (2, STARTED[:2], False)):
+        workload = make_workload(conditions=conditions, spec=spec)
+        workload["metadata"]["generation"] = generation
+        del workload["metadata"]["ownerReferences"]
+        snapshot = make_snapshot([make_host()], [workload])
+        page = explain_workload(snapshot, snapshot.workloads[0], Beside())
+        assert any(line.reason == Reason.SPEC_CHANGED for line in page.lines) is warned
+        if conditions is STARTED:
+            assert page.verdict.reason == reason
+
+
 def test_the_resolution_names_the_object_with_the_template() -> None:
     snapshot = world(SERVICE | HTTP)
     [replica_set] = snapshot.replica_sets

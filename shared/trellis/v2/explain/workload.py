@@ -67,6 +67,7 @@ def _chain(cluster: Cluster, workload: WorkloadView) -> Iterator[Line]:
     yield from omitted_components(workload.spec)
     yield from operator_lines(cluster)
     yield from step_lines(cluster, workload)
+    yield from _changed(workload)
     if workload.ready and not meta.deleting:
         routed = Routed(meta.namespace, workload.spec, workload.spec.service, [workload])
         yield from routing_lines(cluster, routed)
@@ -102,6 +103,23 @@ def step_lines(cluster: Cluster, workload: WorkloadView) -> Iterator[Line]:
     yield placed(cluster, workload)
 
 
+def _changed(workload: WorkloadView) -> Iterator[Line]:
+    """Yield a warning for a spec that was changed in place and may not be the one that the host received.
+
+    No condition has an observedGeneration. The operator writes no spec of a Workload; a deletion raises the generation.
+    """
+    meta = workload.meta
+    if meta.generation <= 1 or meta.deleting or not workload.condition("Placement").true:
+        return
+    text = (
+        f"its spec was changed after its creation (generation {meta.generation}), and the operator sends it to a host "
+        "once, so the host can run a former one"
+    )
+    successor = f"WorkloadReplicaSet {meta.owner_name} creates a new one" if meta.owner_name else "create it again"
+    do = f"to be sure, delete it{': ' if meta.owner_name else ', and '}{successor}"
+    yield Line("spec", text, False, do, Rank.SERVICE, Reason.SPEC_CHANGED)
+
+
 def template_of(cluster: Cluster, workload: WorkloadView) -> str:
     """Return the object with the template of a Workload, "" if it has no owner: a user edits that object."""
     name = workload.meta.owner_name
@@ -118,7 +136,7 @@ def without_components(subject: str, template: str) -> Line:
 
     Source: the schema requires no components, and ``wash host`` reports such a workload as RUNNING.
     """
-    text = f"{subject} neither components nor a service in its spec, so hosts run nothing of it"
+    text = f"{subject} neither components nor a service in its spec, so there is nothing to run"
     do = (
         f"add components to spec.template.spec of {template}"
         if template
