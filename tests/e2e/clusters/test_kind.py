@@ -1,20 +1,25 @@
-"""docs/clusters.md on a real kind: images from files, the chart, an annotated node, the removal.
+"""docs/clusters.md on a real kind: images from files, the chart, an annotated node, the first pod, the removal.
 
 The tests are steps of one story, in their order. The image of the node is made here, of kind's own files.
 """
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from support.chart.walk_through import BASE, SECONDS, SHIM, WalkThrough, walk_through
 from support.kind.cluster import NODE, KindCluster, kind_cluster
 from support.nodes.real_nodes import eventually
+from support.suite.page_steps import PageShell, block, section, steps
+from support.suite.pages import DOCS
 from trellis import names
 from trellis_dev.localcluster.building import How
+from trellis_dev.localcluster.gotoolchain import go_program
 from trellis_dev.localcluster.progress import Lines
 
 HOW = How(Lines(), threading.Event())
@@ -91,6 +96,23 @@ def test_an_annotated_node_runs_wasm(walk: WalkThrough[KindCluster], before: dic
     assert all(path.startswith(f"/{BASE}/") for path in added)
     walk.outside.trellis("explain", "node", NODE)
     assert restarts(walk) == started, "the pods on the node continued to run"
+
+
+def test_the_first_pod_of_the_page_prints_its_text(walk: WalkThrough[KindCluster], tmp_path: Path) -> None:
+    text, cluster = section(DOCS / "shims.md", "A first Wasm pod"), walk.cluster
+    (tmp_path / "hello.go").write_text(block(text, "go"))
+    (tmp_path / "Dockerfile").write_text(block(text, "dockerfile"))
+    shell = PageShell(tmp_path, Path(cluster.info.kubeconfig), (go_program(Lines()).parent, cluster.info.bin_dir))
+    compiling, image, pod = steps(text)
+    shell.run(compiling)
+    build, push = image.splitlines()
+    assert push == "docker push registry.example.com/team/hello:1"
+    cluster.engine.run("/bin/sh", "-ec", f"cd {tmp_path}\n{build}")
+    [load] = re.findall(r"`kind (load docker-image [^`]+)` replaces the push", text)
+    cluster.kind(*load.split())
+    [printed] = re.findall(r"The last command prints `([^`]+)`", text)
+    assert shell.run(pod).splitlines()[-1] == printed
+    walk.kubectl("delete", "pod", "hello", "--now")
 
 
 def test_without_the_annotation_the_node_is_as_before(walk: WalkThrough[KindCluster], before: dict[str, str]) -> None:
