@@ -125,10 +125,25 @@ def read_argument(arguments: Sequence[str], namespace: str | None) -> str | Obje
     """Return the id of a trace or its beginning, or the object whose last trace is requested.
 
     Raises:
-        SettingsError: the words are neither.
+        SettingsError: the words are neither, or name a Shim.
     """
     trace_id = arguments[0].strip().lower() if len(arguments) == 1 else ""
-    return trace_id if _TRACE_ID.fullmatch(trace_id) else read_object(arguments, tuple(KINDS), namespace)
+    if _TRACE_ID.fullmatch(trace_id):
+        return trace_id
+    if shim := _shim_in(arguments):
+        raise SettingsError(
+            f"a Shim has no trace of its own, its installation on a node has one: trellis trace node/NODE; the nodes: "
+            f"trellis rollout status {shim}"
+        )
+    return read_object(arguments, tuple(KINDS), namespace)
+
+
+def _shim_in(arguments: Sequence[str]) -> str:
+    """Return the name of a Shim, "" if the words do not name one."""
+    try:
+        return read_object(arguments, ("shim",)).name
+    except SettingsError:
+        return ""
 
 
 async def whole_id(digits: str, read: Read, cluster: str | None) -> str:

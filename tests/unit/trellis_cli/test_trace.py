@@ -12,6 +12,7 @@ from rich.console import Console
 
 from support.suite.naming import lacking
 from trellis.bus.streams.tail import Selection, TailedEvent
+from trellis.config.errors import SettingsError
 from trellis.events.subjects import EVENT_SPECS, pattern_filter
 from trellis.read_model.traces.span_tree import document_of
 from trellis.read_model.traces.spans import ReadSpan, SpanLink, TraceDataError, missing_parents, read_spans
@@ -200,6 +201,13 @@ async def read(selection: Selection) -> AsyncIterator[TailedEvent]:
 async def test_the_beginning_of_an_id_is_that_of_a_trace_on_the_bus(digits: str, expected: str) -> None:
     assert read_argument([digits.upper()], None) == digits
     assert await whole_id(digits, read, "c1") == expected
+
+
+@pytest.mark.parametrize("words", [["shim/spin"], ["shims", "spin"], ["shims.runtime.spinkube.dev/spin"]])
+def test_a_shim_has_no_trace_and_the_error_names_the_commands_to_use(words: list[str]) -> None:
+    with pytest.raises(SettingsError) as refused:
+        read_argument(words, None)
+    assert lacking(str(refused.value), "trellis trace node/NODE", "trellis rollout status spin") == []
 
 
 @pytest.mark.parametrize(
