@@ -110,7 +110,9 @@ def up(name: str, *, nodes: int, real: RealNodes, jaeger: bool, lattices: Lattic
 
 
 def running_services(info: ClusterInfo) -> list[str]:
-    """Return the names of the services that lead in a cluster; secrets_backend and the console have no leader.
+    """Return the names of the services that lead in a cluster.
+
+    secrets_backend and the console have no Lease, so nothing shows whether they run.
 
     Raises:
         LocalClusterError: the API server does not return the Leases.
@@ -192,7 +194,7 @@ def ensure_tools(*, jaeger: bool, real_node: bool, wadm: bool) -> None:
 
 
 def summary(info: ClusterInfo, running: Sequence[str]) -> str:
-    """Return the addresses of a cluster, and the next steps; ``running``: the services that run already."""
+    """Return the addresses of a cluster, and the next steps; ``running``: the services that lead already."""
     named = "" if info.name == "default" else f" --name {info.name}"
     lines = [
         f"Cluster '{info.name}' is running. Environment for kubectl and the services:",
@@ -207,7 +209,7 @@ def summary(info: ClusterInfo, running: Sequence[str]) -> str:
     lines += [_of_host(host) for host in info.lattice_hosts]
     lines += [
         f"Programs, including kubectl: {info.bin_dir}",
-        f"Running services: {', '.join(running)}" if running else "Start the services: trellis run",
+        f"Running services with a Lease: {', '.join(running)}" if running else "Start the services: trellis run",
         f"Stop the cluster: trellis dev down{named}",
     ]
     return "\n".join(lines)

@@ -113,3 +113,4 @@ def test_services_that_run_are_named_and_not_to_be_started(tmp_path: Path, runni
     shown = summary(info, running)
     assert ("trellis run" in shown) is start
     assert lacking(shown, *running) == []
+    assert ("Lease" in shown) is not start  # nothing shows whether a service without one runs
