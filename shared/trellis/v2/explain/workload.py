@@ -115,8 +115,8 @@ def _changed(workload: WorkloadView) -> Iterator[Line]:
         f"its spec was changed after its creation (generation {meta.generation}), and the operator sends it to a host "
         "once, so the host can run a former one"
     )
-    successor = f"WorkloadReplicaSet {meta.owner_name} creates a new one" if meta.owner_name else "create it again"
-    do = f"to be sure, delete it{': ' if meta.owner_name else ', and '}{successor}"
+    own = f"delete it: WorkloadReplicaSet {meta.owner_name} creates a new one"
+    do = f"to be sure, {own if meta.owner_name else 're-create it'}"
     yield Line("spec", text, False, do, Rank.SERVICE, Reason.SPEC_CHANGED)
 
 
