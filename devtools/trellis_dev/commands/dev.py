@@ -1,8 +1,9 @@
 """`trellis dev`: local clusters with a real control plane, for development and tests.
 
-In: options of the command line. Out: a summary in text, or with ``-o json`` or ``yaml`` a document on standard output;
-progress goes to standard error. Called by the `trellis` command. Exit status: 0 success, 1 failure
-(the message names the remedy), 2 invalid command line, 128 + n terminated by signal n.
+In: options of the command line. Out: a summary in text, or with ``-o json`` or ``yaml`` a document on standard output,
+with ``--json`` the same document as JSON on one line; progress goes to standard error. Called by the `trellis`
+command. Exit status: 0 success, 1 failure (the message names the remedy), 2 invalid command line, 128 + n terminated
+by signal n.
 Invariant: this module imports no module of clusters, so help and usage errors are printed immediately.
 """
 
@@ -20,6 +21,7 @@ from trellis_cli.common.output import DocumentOption, Format, FormerJsonOption
 app = typer.Typer(help="Run local clusters.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Option(help="Name of the cluster.")]
+JsonLine = Annotated[bool, typer.Option("--json", help="Print JSON on one line, the last of standard output.")]
 Jaeger = Annotated[bool, typer.Option("--jaeger", help="Start Jaeger for traces.")]
 
 
@@ -69,14 +71,13 @@ def up(  # noqa: PLR0913, PLR0917 (one parameter per option)
         bool, typer.Option("--lattice-nats", help="Start a NATS through which pods of real nodes join lattices.")
     ] = False,
     output: DocumentOption = Format.TABLE,
-    former_json: FormerJsonOption = False,
+    json_line: JsonLine = False,
 ) -> None:
     """Start a cluster, or add components to a running one.
 
     The first run builds missing programs from Go modules and crates, which needs minutes; later runs need a few
     seconds.
     """
-    del former_json
     labels = _labels(wadm_label or [])
     if not wadm and (wadm_hosts != 1 or wadm_lattice or wadm_label):
         typer.echo("--wadm-hosts, --wadm-lattice and --wadm-label need --wadm: add --wadm", err=True)
@@ -86,7 +87,7 @@ def up(  # noqa: PLR0913, PLR0917 (one parameter per option)
 
     real = dev_local.RealNodes(real_node, containerd.value, lattice_nats)
     lattices = Lattices(tuple(wadm_lattice or ["default"]), wadm_hosts, labels) if wadm else None
-    dev_local.up(name, nodes=nodes, real=real, jaeger=jaeger, lattices=lattices, output=output)
+    dev_local.up(name, nodes=nodes, real=real, jaeger=jaeger, lattices=lattices, output=output, json_line=json_line)
 
 
 @app.command()
@@ -100,12 +101,11 @@ def down(
 
 
 @app.command()
-def status(output: DocumentOption = Format.TABLE, former_json: FormerJsonOption = False) -> None:
+def status(output: DocumentOption = Format.TABLE, json_line: JsonLine = False) -> None:
     """List the clusters and their components."""
-    del former_json
     from trellis_dev.commands import local as dev_local  # noqa: PLC0415 - slow imports
 
-    dev_local.status(output)
+    dev_local.status(output, json_line=json_line)
 
 
 @app.command("tools")

@@ -88,8 +88,17 @@ class RealNodes:
     lattice_nats: bool
 
 
-def up(name: str, *, nodes: int, real: RealNodes, jaeger: bool, lattices: Lattices | None, output: Format) -> None:
-    """Start a cluster and print its addresses."""
+def up(  # noqa: PLR0913 (one parameter per option)
+    name: str,
+    *,
+    nodes: int,
+    real: RealNodes,
+    jaeger: bool,
+    lattices: Lattices | None,
+    output: Format,
+    json_line: bool,
+) -> None:
+    """Start a cluster and print its addresses; ``json_line``: as JSON on one line."""
     with reporting_errors(f"bringing up cluster '{name}'"), on_stderr() as progress:
         info = cluster.up(
             name,
@@ -103,10 +112,14 @@ def up(name: str, *, nodes: int, real: RealNodes, jaeger: bool, lattices: Lattic
         )
         define_kinds(info, progress)
         running = running_services(info)
-    if output.structured:
-        print_document(output, info.model_dump(mode="json", exclude=_hidden(info)))
+    if json_line or output.structured:
+        _print(output, info.model_dump(mode="json", exclude=_hidden(info)), json_line=json_line)
     else:
         typer.echo(summary(info, running))
+
+
+def _print(output: Format, document: object, *, json_line: bool) -> None:
+    print_document(Format.JSON if json_line else output, document, lines=json_line)
 
 
 def running_services(info: ClusterInfo) -> list[str]:
@@ -164,12 +177,12 @@ def down(name: str | None) -> None:
         raise typer.Exit(1)
 
 
-def status(output: Format) -> None:
-    """Print the clusters."""
+def status(output: Format, *, json_line: bool) -> None:
+    """Print the clusters; ``json_line``: as JSON on one line."""
     with reporting_errors("listing clusters"):
         found = cluster.status()
-    if output.structured:
-        print_document(output, [info.model_dump(mode="json", exclude=_hidden(info)) for info in found])
+    if json_line or output.structured:
+        _print(output, [info.model_dump(mode="json", exclude=_hidden(info)) for info in found], json_line=json_line)
     elif found:
         typer.echo("\n".join(map(_describe, found)))
     else:

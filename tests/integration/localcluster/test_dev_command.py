@@ -50,7 +50,8 @@ def runs(pid: int) -> bool:
 
 def test_up_prints_how_to_reach_the_cluster_and_down_leaves_no_process(tmp_path: Path) -> None:
     try:
-        found = json.loads(trellis("dev", "up", "--name", "scripted", "--nodes", "2", "-o", "json", state=tmp_path))
+        *_, line = trellis("dev", "up", "--name", "scripted", "--nodes", "2", "--json", state=tmp_path).splitlines()
+        found = json.loads(line)
         assert set(found) == DOCUMENTED
         assert found["jaeger_url"] is None
         kubectl = [f"{found['bin_dir']}/kubectl", "--kubeconfig", found["kubeconfig"], "get", "nodes", "-o", "name"]

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from support.suite.naming import lacking
 from trellis.kube.lease import new_lease, released, with_holder
 from trellis.kube.resources import Manifest
+from trellis_dev.commands import local
 from trellis_dev.commands.dev import app
 from trellis_dev.commands.local import leading, summary
 from trellis_dev.localcluster import ClusterInfo
@@ -68,9 +69,28 @@ def test_without_clusters_status_is_an_empty_list_and_down_reports_it() -> None:
     assert "'default'" in CliRunner().invoke(app, ["down"]).stdout
 
 
-@pytest.mark.parametrize("command", ["up", "status", "image"])
-def test_the_former_option_for_json_is_refused_with_the_present_one(command: str) -> None:
-    result = CliRunner().invoke(app, [command, "--json"])
+def test_json_is_one_line_without_the_option_for_formats(monkeypatch: pytest.MonkeyPatch) -> None:
+    info = ClusterInfo(
+        name="default",
+        kubeconfig=Path("/config"),
+        nats_url="nats://127.0.0.1:4222",
+        jaeger_url=None,
+        otlp_endpoint=None,
+        bin_dir=Path("/bin"),
+        pids={"etcd": 1},
+    )
+    monkeypatch.setattr(local.cluster, "up", lambda *_, **__: info)
+    monkeypatch.setattr(local, "define_kinds", lambda *_: None)
+    monkeypatch.setattr(local, "running_services", lambda *_: [])
+    *_, line = CliRunner().invoke(app, ["up", "--json"]).stdout.splitlines()
+    assert json.loads(line)["pids"] == {"etcd": 1}
+    monkeypatch.setattr(local.cluster, "status", lambda: [info])
+    *_, line = CliRunner().invoke(app, ["status", "--json"]).stdout.splitlines()
+    assert [each["name"] for each in json.loads(line)] == ["default"]
+
+
+def test_the_former_option_for_json_is_refused_with_the_present_one() -> None:
+    result = CliRunner().invoke(app, ["image", "--json"])
     assert (result.exit_code, result.stdout) == (2, "")
     assert lacking(result.stderr, '"--json"', "-o json") == []
 
