@@ -13,10 +13,7 @@ import argparse
 import asyncio
 import copy
 import dataclasses
-import shutil
-import signal
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any, Final
@@ -25,10 +22,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from load import sizes
 from load.bundle import Bundle, running, until_ready
+from load.measuring import measure
 from load.seen import until
 from load.sizes import Size
 from load.world import World, world
-from machine import describe
 from trellis import names
 from trellis.kube.access import Access
 from trellis.kube.client import Kube
@@ -36,7 +33,6 @@ from trellis.kube.informer import Change, Informer
 from trellis.kube.resources import JOBS, NAMESPACES, NODES
 from trellis.telemetry import setup
 from trellis.telemetry.health import Health
-from trellis_dev.localcluster import lattice_servers
 
 Manifest = dict[str, Any]
 RATIO: Final = 1.3
@@ -193,17 +189,10 @@ def main() -> int:
     parser.add_argument("--existing", type=int, default=EXISTING, help=f"nodes that are provisioned ({EXISTING})")
     parser.add_argument("--new", type=int, default=NEW, help=f"nodes to provision ({NEW})")
     options = parser.parse_args()
-    print(f"machine: {describe()}", flush=True)
-    if (reason := lattice_servers.missing()) is not None:
-        print(f"not measured: {reason}")
+    took = measure("floor", lambda directory: run(options, directory))
+    if took is None:
         return 0
-    # An end of this process ends the processes that it started, too.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    directory = Path(tempfile.mkdtemp(prefix="floor-"))
-    try:
-        trellis, floor = asyncio.run(run(options, directory))
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
+    trellis, floor = took
     good = trellis <= RATIO * floor
     print(f"ratio {trellis / floor:.2f}, allowed {RATIO}{'' if good else '  MISSED'}")
     return 0 if good else 1

@@ -12,11 +12,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import urllib.error
@@ -31,11 +29,10 @@ from typing import Final
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from load.bundle import SERVICES, Bundle, running, until_ready
+from load.measuring import measure
 from load.run import quiet, settled
 from load.sizes import Size
 from load.world import World, world
-from machine import describe
-from trellis_dev.localcluster import lattice_servers
 from trellis_dev.localcluster.ports import LOOPBACK
 
 _SIZE: Final = Size(1000, 300, 30, 0)
@@ -178,17 +175,7 @@ def main() -> int:
     parser.add_argument("--without", action="store_true", help="profile nothing")
     parser.add_argument("--again", type=int, default=1, help="starts with nothing to do (1)")
     options = parser.parse_args()
-    print(f"machine: {describe()}", flush=True)
-    if (reason := lattice_servers.missing()) is not None:
-        print(f"not measured: {reason}")
-        return 0
-    # Whoever ends this ends what it started, too.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    directory = Path(tempfile.mkdtemp(prefix="profile-"))
-    try:
-        asyncio.run(run(options, directory))
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
+    measure("profile", lambda directory: run(options, directory))
     return 0
 
 

@@ -12,10 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import shutil
-import signal
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -28,13 +25,13 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from load import results, sizes, tables
 from load.bundle import Bundle, Count, running, until_ready
 from load.changes import CHANGES, OF, one_after_another
+from load.measuring import measure
 from load.results import Changed, Result, append, commit
 from load.seen import until
 from load.sizes import FULL, SHARES, Size
 from load.world import World, world
 from machine import describe
 from trellis.lattice.timings import LatticeTimings
-from trellis_dev.localcluster import lattice_servers
 
 COUNT: Final = 60
 IDLE_SECONDS: Final = 60.0
@@ -193,20 +190,7 @@ def main() -> int:
     parser.add_argument("--record", type=Path, nargs="?", const=results.FILE, help="add lines to a file")
     parser.add_argument("--keep", action="store_true", help="keep the logs")
     options = parser.parse_args()
-    print(f"machine: {describe()}", flush=True)
-    if (reason := lattice_servers.missing()) is not None:
-        print(f"not measured: {reason}")
-        return 0
-    # Whoever ends this ends what it started, too.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    directory = Path(tempfile.mkdtemp(prefix="load-"))
-    try:
-        asyncio.run(run(options, directory))
-    finally:
-        if options.keep:
-            print(f"logs: {directory}", flush=True)
-        else:
-            shutil.rmtree(directory, ignore_errors=True)
+    measure("load", lambda directory: run(options, directory), keep=options.keep)
     return 0
 
 
