@@ -238,12 +238,16 @@ def test_a_node_that_a_shim_selects_is_opted_in_as_in_trellis_nodes() -> None:
     nodes = {"n1": view_node(filled(objects.node("n1"))), "n2": view_node(filled(skipped("n2")))}
     for name, node in nodes.items():
         composer.take("nodes", name, node)
-    card = view_shim_card(filled(objects.shim("spin")))
-    for found, wanted in ((None, "false"), (card, "true"), (None, "false")):
+    card, denied = view_shim_card(filled(objects.shim("spin"))), {"": ("cannot be listed", "ask")}
+    for found, lacking, wanted in (
+        *((None, {}, "false"), (card, {}, "true"), (None, {}, "false")),
+        *((None, denied, "unknown"), (None, {}, "false")),
+    ):
         composer.take("shims", "spin", found)
+        composer.report(PartStatus("shims", synced=True, lacking=lacking))
         shown.write(composer.flush())
         phases = {name: shown.entities[f"node/{name}"] for name in nodes}
-        shims = [found.view] if found is not None else []
+        shims = None if lacking else [found.view] if found is not None else []
         rows = {row.name: row for row in rows_of(nodes.values(), {}, Ledger({}), shims)}
         assert {name: item["phase"] for name, item in phases.items()} == {name: row.state for name, row in rows.items()}
         assert {phase["opt_in"] for phase in phases.values()} == {wanted}

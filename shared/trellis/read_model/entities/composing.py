@@ -160,7 +160,7 @@ class Composer:
     def _nodes_and_shims(self, dirty: dict[str, set[str]]) -> Iterator[tuple[str, Entity | None]]:
         ledger = next(iter(self.seen.ledgers.values()), _NO_LEDGER)
         touched, causes = set(dirty["nodes"]), self._pending_causes()
-        served = all((part := self._parts.get(name)) and part.synced and not part.lacking for name in _SERVING)
+        served = all(map(self._is_complete, _SERVING))
         kwasm = bool(self._kwasm_nodes) or installs_kwasm(ledger, ())
         if dirty["shims"] or kwasm != self._kwasm:
             self._kwasm = kwasm
@@ -181,9 +181,15 @@ class Composer:
                 continue
             stages = {shim: item.nodes[name] for shim, item in self._rollouts.items() if name in item.nodes}
             entry, unserved = ledger.entries.get(node.uid), served and is_unserved(node, shims, kwasm=kwasm)
-            row = row_of(node, self._jobs.of_uid(node.uid), entry, shims, stages, unserved=unserved)
+            known = shims if self._is_complete("shims") else None
+            row = row_of(node, self._jobs.of_uid(node.uid), entry, known, stages, unserved=unserved)
             row = with_causes([row], causes)[0]
             yield of_key("node", name), entities.node_entity(row, node.architecture, stages)
+
+    def _is_complete(self, part: str) -> bool:
+        """Return whether all objects of a part were read."""
+        status = self._parts.get(part)
+        return status is not None and status.synced and not status.lacking
 
     def _may_be_unserved(self, node: NodeView) -> bool:
         """Return whether a node is opted in, and in no rollout."""

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from trellis.installer_api.redaction import redact_url
 from trellis.lattice.domain.service_views import PodView
-from trellis.provisioning.views import OptIn
 from trellis.read_model.entities.cards import AppCard, ControllerCard, Ends, GroupCard, SeenHost, ServiceCard
 from trellis.read_model.entities.journal import Entity
 from trellis.read_model.explain.application import AppGroup, application_health
@@ -24,7 +23,6 @@ from trellis.read_model.tables.nodes import NodeRow
 from trellis.read_model.tables.rollout import ShimNode, Standing
 
 _MESSAGE_MOST: Final = 400
-_OPT_IN: Final = {OptIn.IN: "true", OptIn.OUT: "false", OptIn.INVALID: "invalid"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +52,7 @@ def node_entity(row: NodeRow, architecture: str, shims: Mapping[str, ShimNode]) 
     """Return a node; ``shims``: by name of a Shim, the stage of its rollout on the node."""
     return make_entity("node", "", row.name, row.verdict) | {
         "phase": row.state.value,
-        "opt_in": _OPT_IN[row.opt_in_state],
+        "opt_in": row.opt_in,
         "kubelet_ready": row.kubelet_ready,
         "concern": row.concern,
         "architecture": architecture or None,

@@ -31,7 +31,7 @@ export interface ShimOnNode {
 export interface Node extends Common {
   readonly kind: "node";
   readonly phase: string;
-  readonly opt_in: "true" | "false" | "invalid";
+  readonly opt_in: "true" | "false" | "invalid" | "unknown";
   readonly kubelet_ready: boolean;
   readonly concern: boolean;
   readonly architecture: string | null;
