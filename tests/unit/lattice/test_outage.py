@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 
 import pytest
@@ -77,3 +78,14 @@ def test_an_unstable_connection_notifies_its_users_seldom(monkeypatch: pytest.Mo
         clock[0] += 15.0
     assert received_at[:2] == [f"{reason} (nats://a:1,nats://b:1)" for reason in (REFUSES, SILENT)]
     assert len(received_at) <= 8, "of an hour; each is a write for every group"
+
+
+async def test_an_address_with_a_second_port_names_the_field_of_the_port() -> None:
+    changed = asyncio.Event()
+    link = LatticeConnection(NatsAddress("nats://a.example:4222:4222"), "test", changed.set)
+    running = asyncio.create_task(link.run())
+    async with asyncio.timeout(20):
+        await changed.wait()
+    running.cancel()
+    await asyncio.wait([running])
+    assert "natsClientPort" in link.reason

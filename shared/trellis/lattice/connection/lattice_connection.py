@@ -15,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from typing import Final
+from urllib.parse import urlsplit
 
 import nats.errors
 from nats.js import JetStreamContext
@@ -59,7 +60,7 @@ __all__ = [
 
 INBOX: Final = "_INBOX_trellis"
 _UNANSWERED_PINGS: Final = 2
-_UNUSABLE: Final = "its address is invalid: see natsAddress"
+_UNUSABLE: Final = "its address is invalid: natsAddress is a URL without a port, natsClientPort has the port"
 
 _log = get_logger(__name__)
 
@@ -229,6 +230,8 @@ class LatticeConnection:
         Raises:
             nats.errors.Error, OSError, TimeoutError: the connect failed.
         """
+        for server in self._address.servers:
+            _ = urlsplit(server).port  # a ValueError for a second port; the error of the library names no remedy
         closed = self._flood.watch()
         client = UntrustedNatsClient(self._address.credentials)
         try:
