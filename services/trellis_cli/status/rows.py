@@ -230,7 +230,8 @@ def bus_part(streams: list[StreamCount]) -> Part:
             if dead_letters and dead_letters.first
             else ""
         )
-        problems.append(f"{dead} dead letters in {STREAM_DEAD}: see `trellis dead-letters list`{see}")
+        letters = "1 dead letter" if dead == 1 else f"{dead} dead letters"
+        problems.append(f"{letters} in {STREAM_DEAD}: see `trellis dead-letters list`{see}")
     text = ", ".join(
         f"{stream.name} {stream.messages} messages {(stream.size or 0) / _MIB:.1f} MiB"
         for stream in streams

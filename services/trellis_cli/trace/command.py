@@ -79,10 +79,10 @@ def trace(  # noqa: PLR0913, PLR0917 - options of a command line
 ) -> None:
     """Show the spans of one change as a tree, from Jaeger.
 
-    The id is in log lines, in events (`trellis events replay`), and in the annotation `traceparent` of installer Jobs.
-    Its first 8 digits or more select the trace of an event on the bus, which stores events for 7 days. For an object it
-    is the trace of the last event about it. A link (→) refers to another trace: of a batch, or of another cause of the
-    same work.
+    The id is in log lines, in events (`trellis events replay`), and in the annotation `trellis.dev/traceparent` of
+    installer Jobs. Its first 8 digits or more select the trace of an event on the bus, which stores events for 7 days.
+    For an object it is the trace of the last event about it. A link (→) refers to another trace: of a batch, or of
+    another cause of the same work.
     JSON: `{"trace", "whole", "spans": [{"depth", "span", "parent", "name", "service", "start", "end", "error",
     "links", "attributes"}]}`, times in nanoseconds since 1970.
     """

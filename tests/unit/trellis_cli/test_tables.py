@@ -264,6 +264,7 @@ def test_the_bus_is_fine_when_its_streams_are_there_and_nothing_is_dead() -> Non
 
 def test_dead_letters_and_missing_streams_are_problems() -> None:
     assert lacking(bus_part([STREAMS[0], StreamCount("TRELLIS_DEAD", 2, 99)]).problem, "2") == []
+    assert bus_part([STREAMS[0], StreamCount("TRELLIS_DEAD", 1, 99)]).problem.split()[:3] == ["1", "dead", "letter"]
     first = bus_part([STREAMS[0], StreamCount("TRELLIS_DEAD", 2, 99, 41)]).problem
     assert "`trellis explain deadletter/41`" in first
     missing = bus_part([StreamCount("TRELLIS_EVENTS", None, None), STREAMS[1]]).problem
