@@ -108,9 +108,10 @@ async def test_an_objects_trace_is_that_of_its_last_event(nats_server: NatsServe
         (("a" * 32, "--jaeger", "jaeger:16686"), 2, ("'jaeger:16686'", "http://host")),
         (("a" * 32, "--jaeger", NOBODY), 1, (NOBODY, "--jaeger")),
         (("abc", "--jaeger", NOBODY), 2, ('"abc"', "node")),
-        (("shim/spin", "--jaeger", NOBODY), 2, ('"shim"', "node")),
+        (("shim/spin", "--jaeger", NOBODY), 2, ("trace node/", "rollout status spin")),
+        (("configmap/web", "--jaeger", NOBODY), 2, ('"configmap"', "node")),
     ],
-    ids=["no-jaeger", "no-address", "nobody-there", "no-id", "another-kind"],
+    ids=["no-jaeger", "no-address", "nobody-there", "no-id", "a-shim", "another-kind"],
 )
 async def test_a_mistake_is_one_line_that_names_the_remedy(
     arguments: tuple[str, ...], status: int, named: tuple[str, ...]
