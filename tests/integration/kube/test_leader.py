@@ -134,7 +134,7 @@ async def test_many_candidates_have_one_leader(kube: Kube, namespace: str) -> No
     candidates = [Candidate(kube, namespace, f"c{number}") for number in range(6)]
     leaders: list[str] = []
     while candidates:
-        await until(lambda: any(candidate.leader.leading for candidate in candidates), "somebody leads")
+        await until(lambda: any(candidate.leader.leading for candidate in candidates), "one of them leads")
         leading = [candidate for candidate in candidates if candidate.leader.leading]
         assert len(leading) == 1
         leaders.append(leading[0].name)
